@@ -1,0 +1,43 @@
+# CronFlow's targets. The first of each kind makes .venv; nothing is installed outside it.
+#
+#   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself)
+#   make test            every test, on real servers
+#   make check           lint, formatting, types, layers
+#   make bench           executions a second, lateness of a lone job and of a herd
+#   make clean           removes .venv and what the tools left
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+FOR ?=
+DATA ?= .cronflow/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+.venv/ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "CronFlow needs Python 3.11 or later; none was found on PATH." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	@touch $@
+
+demo: .venv/ready
+	$(BIN)/cronflow dev docs/examples/jobs.yaml --data $(DATA) $(if $(FOR),--for $(FOR))
+
+test: .venv/ready
+	$(BIN)/python -m pytest $(TESTS)
+
+check: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: .venv/ready
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,22 @@
+"""The rules of CronFlow, without any I/O.
+
+Nothing here reads a clock, opens a socket or awaits: `now` is an argument, and every decision is a function of
+values. The words below are used with these meanings everywhere, in the code, the documents and the interface.
+
+Job          What to run and when.
+Schedule     `Cron | Every | Once`.
+Fire         An instant at which a job falls due; always a whole UTC second.
+Run          One fire of a job, or a range of missed fires (`covers`). Its id is `<job>@<fire>`.
+Attempt      One try of a run.
+Outcome      How an attempt ended.
+Node         A process of the cluster. Its incarnation is one start of it; `<node>#<incarnation>` is its node id.
+Role         What a node does: elector, planner, settler, reconciler, heartbeat, worker.
+Cursor       `next_fire` of a job: the first instant that nothing covers yet.
+Pend         The run that the last move of a job's cursor created.
+Plan note    The write-ahead document of a batch of cursor moves.
+Term         One tenure of a leader.
+Fence        A run's fencing token.
+Lease        A time-boxed right.
+Doorbell     A pub/sub message that says "look"; it never carries the only copy of work.
+Event        Something that happened, in the past tense.
+"""

@@ -1,0 +1,221 @@
+"""The changes of a run: each function writes one row of `TRANSITIONS` as a `Change`.
+
+Worker: start, renew, finish, give back. Leader: dispatch again, postpone, end. Editor: cancel, keep. All are
+functions of values; whether a change takes effect is decided by the compare-and-set in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronflow.domain.job import Delivery, Retry
+from cronflow.domain.planning import ACK_WITHIN
+from cronflow.domain.recovery import Dispatch, End, Postpone
+from cronflow.domain.run import TRANSITIONS, Attempt, Change, Ending, Outcome, Run, RunState
+
+NOW = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A run as its worker holds it: what it must know to write the worker's rows."""
+
+    run: str
+    fence: int
+    node: str
+    attempt: int
+    retry: Retry
+    delivery: Delivery
+
+
+def start(held: Held, start_id: str, at: datetime, lease: timedelta) -> Change:
+    """Row 4."""
+    return Change(
+        run=held.run,
+        row=4,
+        sources=TRANSITIONS[4].sources,
+        target=RunState.RUNNING,
+        fence=held.fence,
+        check_in=lease,
+        sets={"start_id": start_id, "started_at": at, "vetoes": 0},
+        proof=("start_id", start_id),
+    )
+
+
+def renew(held: Held, lease: timedelta) -> Change:
+    """Row 5. Reading back the fence is proof enough: no other change leaves a run running under this fence."""
+    return Change(
+        run=held.run,
+        row=5,
+        sources=TRANSITIONS[5].sources,
+        target=RunState.RUNNING,
+        fence=held.fence,
+        check_in=lease,
+        proof=("fence", held.fence),
+    )
+
+
+def finish(held: Held, ending: Ending, finish_id: str, started_at: datetime | None, at: datetime) -> Change:
+    """Row 6, 7, 8 or 11: what follows from the end of an attempt.
+
+    Retries are counted from the run's own attempts; deferred, declined and drained ones do not count.
+    """
+    attempt = Attempt(held.attempt, held.fence, held.node, started_at, at, ending.outcome, ending.error)
+    started = {"started_at": started_at} if started_at else {}
+    ended: dict[str, object] = {
+        "finish_id": finish_id,
+        "ended_at": at,
+        "outcome": ending.outcome,
+        "result": ending.result,
+        "error": ending.error,
+        **started,
+    }
+
+    def end(target: RunState, row: int = 6) -> Change:
+        sources = TRANSITIONS[row].sources
+        return Change(
+            run=held.run,
+            row=row,
+            sources=sources,
+            target=target,
+            fence=held.fence,
+            sets=ended,
+            attempt=attempt,
+            proof=("finish_id", finish_id),
+        )
+
+    def again(delay: timedelta, counts: bool) -> Change:
+        next_attempt = held.attempt if counts else held.attempt - 1
+        return Change(
+            run=held.run,
+            row=7,
+            sources=TRANSITIONS[7].sources,
+            target=RunState.RETRYING,
+            fence=held.fence,
+            check_in=delay,
+            sets={"finish_id": finish_id, "attempt": next_attempt, "error": ending.error, **started},
+            attempt=attempt,
+            proof=("finish_id", finish_id),
+        )
+
+    match ending.outcome:
+        case Outcome.OK:
+            return end(RunState.SUCCEEDED)
+        case Outcome.SKIPPED:
+            return end(RunState.SKIPPED)
+        case Outcome.CANCELLED:
+            return end(RunState.CANCELLED)
+        case Outcome.DEFERRED | Outcome.DECLINED:
+            return give_back(held, finish_id, ending)
+        case Outcome.DRAINED if held.delivery is Delivery.AT_LEAST_ONCE:
+            return again(NOW, counts=False)
+        case Outcome.DRAINED | Outcome.INTERRUPTED if held.delivery is Delivery.AT_MOST_ONCE:
+            ended["outcome"] = Outcome.INTERRUPTED
+            return end(RunState.LOST, row=11)
+        case Outcome.ERROR | Outcome.TIMEOUT if (
+            held.delivery is Delivery.AT_LEAST_ONCE and held.attempt <= held.retry.max
+        ):
+            delay = ending.delay if ending.delay is not None else held.retry.delay(held.attempt, held.run)
+            return again(delay, counts=True)
+        case _:
+            return end(RunState.FAILED)
+
+
+def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
+    """Row 8: it never started, so no attempt was used."""
+    return Change(
+        run=held.run,
+        row=8,
+        sources=TRANSITIONS[8].sources,
+        target=RunState.RETRYING,
+        fence=held.fence,
+        check_in=ending.delay or NOW,
+        sets={"finish_id": finish_id, "attempt": held.attempt - 1, "error": ending.error},
+        proof=("finish_id", finish_id),
+    )
+
+
+def dispatch(run: Run, verdict: Dispatch, *, fence: int, term: int, node: str, job_ver: int, at: datetime) -> Change:
+    """Row 9, 10 or 12: a new fence on a new node, compared with the run as it was read."""
+    sets: dict[str, object] = {
+        "fence": fence,
+        "term": term,
+        "node": node,
+        "job_ver": job_ver,
+        "dispatched_at": at,
+        "redispatches": run.redispatches + (verdict.row != 12),
+        "vetoes": 0,
+        "start_id": None,
+    }
+    if verdict.row == 12:
+        sets["attempt"] = run.attempt + 1
+    return _seen(run, verdict.row, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
+
+
+def postpone(run: Run, verdict: Postpone, proof: int) -> Change:
+    """Row 17. Nobody acts on its success, so the count of vetoes is proof enough."""
+    sets: Mapping[str, object] = {"vetoes": run.vetoes + 1}
+    return _seen(run, 17, run.state, sets, None, ("vetoes", proof), verdict.check_in)
+
+
+def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:
+    """Row 11 or 14."""
+    sets: Mapping[str, object] = {
+        "ended_at": at,
+        "outcome": verdict.outcome,
+        "error": verdict.error,
+        "finish_id": finish_id,
+    }
+    return _seen(run, verdict.row, verdict.target, sets, verdict.lost, ("finish_id", finish_id), None)
+
+
+def _seen(
+    run: Run,
+    row: int,
+    target: RunState,
+    sets: Mapping[str, object],
+    attempt: Attempt | None,
+    proof: tuple[str, object],
+    check_in: timedelta | None,
+) -> Change:
+    return Change(
+        run=run.id,
+        row=row,
+        sources=frozenset({run.state}),
+        target=target,
+        fence=run.fence,
+        job_ver=run.job_ver,
+        only_when_due=True,
+        check_in=check_in,
+        sets=sets,
+        attempt=attempt,
+        proof=proof,
+    )
+
+
+def cancel_old(run: Run, ver: int, finish_id: str, at: datetime) -> Change:
+    """Row 15 after an edit: it has not started, and its job has moved on."""
+    return Change(
+        run=run.id,
+        row=15,
+        sources=TRANSITIONS[15].sources,
+        target=RunState.CANCELLED,
+        below_ver=ver,
+        sets={"ended_at": at, "outcome": Outcome.CANCELLED, "error": "its job was edited", "finish_id": finish_id},
+        proof=("finish_id", finish_id),
+    )
+
+
+def keep_running(run: Run, ver: int) -> Change:
+    """Row 16 after an edit: what runs may end under the new version."""
+    return Change(
+        run=run.id,
+        row=16,
+        sources=TRANSITIONS[16].sources,
+        target=RunState.RUNNING,
+        below_ver=ver,
+        sets={"job_ver": ver},
+        proof=("job_ver", ver),
+    )

@@ -1,0 +1,136 @@
+"""The cluster: its nodes as they report themselves, the leader's tenure, and the fencing tokens that it may give out.
+
+The rule it protects: a token is never given out twice and never below one given out before, whatever clocks and
+Redis do. Ranges are reserved in MongoDB, in the document that also counts the terms; within a range the counter is
+local (Kleppmann, "How to do distributed locking", 2016, for the use of tokens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from cronflow.domain.errors import Deposed
+
+PROTOCOL = 1
+FENCE_RANGE_US = 120_000_000
+NODE_SEPARATOR = "#"
+
+
+def node_id(name: str, incarnation: str) -> str:
+    """`<name>#<incarnation>`: one start of one node."""
+    return f"{name}{NODE_SEPARATOR}{incarnation}"
+
+
+def node_name(node: str) -> str:
+    """The name in a node id."""
+    return node.partition(NODE_SEPARATOR)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """What a node says of itself with each heartbeat. `cpu` and `memory` are fractions of what it may use, 0 to 1."""
+
+    name: str
+    incarnation: str
+    cpu: float
+    memory: float
+    slots: int
+    in_flight: int
+    rate: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    draining: bool = False
+    version: str = ""
+    pid: int = 0
+    host: str = ""
+    started_at: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """The node id of this incarnation."""
+        return node_id(self.name, self.incarnation)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node as the cluster sees it: its last report, how old that is, what lies in its list and what it holds."""
+
+    report: NodeReport
+    age: timedelta
+    queued: int
+    held: int
+
+    @property
+    def id(self) -> str:
+        """The node id of this incarnation."""
+        return self.report.id
+
+    @property
+    def room(self) -> int:
+        """How many more runs it can be given: its free slots, and what it ends in about a second."""
+        return self.report.slots + int(self.report.rate) - self.held - self.queued
+
+
+class Renewal(StrEnum):
+    """The answer to a leader's renewal. AGAIN: Redis had forgotten and was told anew."""
+
+    OK = "ok"
+    AGAIN = "again"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What MongoDB gives the winner of an election: its number and the range (low, high] of its tokens, in epoch
+    microseconds.
+    """
+
+    number: int
+    fence_low: int
+    fence_high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderRecord:
+    """The control document, as people read it."""
+
+    term: int
+    holder: str
+    elected_at: datetime
+    renewed_at: datetime
+
+
+class Fences:
+    """Gives out the tokens of one term: `max(last + 1, min(now, high))`, so a token is also a timestamp in epoch
+    microseconds.
+    """
+
+    def __init__(self, term: Term) -> None:
+        self._last = term.fence_low
+        self._high = term.fence_high
+
+    def extend(self, high: int) -> None:
+        """MongoDB has confirmed a longer range."""
+        self._high = max(self._high, high)
+
+    def next(self, now: datetime) -> int:
+        """The next token. Raises Deposed when the range is used up and nobody extended it: no proof of leadership, no
+        token.
+        """
+        candidate = max(self._last + 1, min(int(now.timestamp() * 1_000_000), self._high))
+        if candidate > self._high:
+            raise Deposed("the reserved range of fencing tokens is used up")
+        self._last = candidate
+        return candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenure:
+    """The right of this process to lead: its term, its nonce in Redis, and the tokens it may give out."""
+
+    term: int
+    holder: str
+    boot: str
+    fences: Fences

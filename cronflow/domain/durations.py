@@ -1,0 +1,50 @@
+"""Durations as people write them: `500ms`, `30s`, `5m`, `2h`, `1d`, `1h30m`, or seconds as a number."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from cronflow.domain.errors import InvalidInput
+
+Duration = timedelta | str | int | float
+
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_LIMIT_S = 100 * 365 * 86400.0
+
+
+def parse_duration(value: Duration) -> timedelta:
+    """Read a duration.
+
+    Raises InvalidInput for anything that is not a duration, is negative, not finite, or longer than a hundred years.
+    """
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+    elif isinstance(value, bool):
+        raise InvalidInput(f"{value!r} is not a duration; write 500ms, 30s, 5m, 2h or 1d")
+    elif isinstance(value, int | float):
+        seconds = float(value)
+    else:
+        text = value.strip()
+        if text.startswith("-"):
+            raise InvalidInput(f"{value!r} is a negative duration; it must be zero or more")
+        if not _WHOLE.fullmatch(text):
+            raise InvalidInput(f"{value!r} is not a duration; write 500ms, 30s, 5m, 2h or 1d")
+        seconds = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+    if seconds < 0:
+        raise InvalidInput(f"{value!r} is a negative duration; it must be zero or more")
+    if not seconds <= _LIMIT_S:
+        raise InvalidInput(f"{value!r} is too long; the limit is a hundred years")
+    return timedelta(seconds=seconds)
+
+
+def format_duration(value: timedelta) -> str:
+    """Write a duration in the largest unit that divides it, so that `parse_duration` reads the same back."""
+    ms = round(value.total_seconds() * 1000)
+    for unit in ("d", "h", "m", "s"):
+        size = round(UNITS[unit] * 1000)
+        if ms and ms % size == 0:
+            return f"{ms // size}{unit}"
+    return f"{ms}ms" if ms else "0s"

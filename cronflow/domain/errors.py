@@ -1,0 +1,91 @@
+"""Every error that CronFlow raises on purpose.
+
+One base, few children; the message is a sentence for the person who reads it, and the parts of it are attributes.
+Errors of drivers and web frameworks stop at the edge that imports them and become one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+class CronFlowError(Exception):
+    """Base of all errors of CronFlow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with an input: where, what, and what to do about it.
+
+    `place` is a path such as `jobs[0].schedule.cron`, with the file and line in front of it where the input has them.
+    """
+
+    place: str
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.what}" if self.place else self.what
+        return f"{text} ({self.remedy})" if self.remedy else text
+
+
+class InvalidInput(CronFlowError):
+    """The input cannot be accepted; nothing of it was applied. `problems` has every finding, in the order of the input."""
+
+    def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
+        if isinstance(problems, str):
+            problems = Problem("", problems)
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class NotFound(CronFlowError):
+    """There is no such thing. `kind` is a word of the vocabulary (job, run, node), `name` what was asked for."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        self.kind, self.name = kind, name
+        super().__init__(f"there is no {kind} {name!r}")
+
+
+class Conflict(CronFlowError):
+    """Somebody else changed or holds the same thing at the same time; reading again and trying again is the remedy."""
+
+
+class BackendUnavailable(CronFlowError):
+    """A server did not answer, or answered that it cannot serve now. Whether the request took effect is unknown.
+
+    `service` is "Redis" or "MongoDB", `address` where it was looked for.
+    """
+
+    def __init__(self, service: str, address: str, reason: str) -> None:
+        self.service, self.address, self.reason = service, address, reason
+        super().__init__(f"{service} at {address} is not available: {reason}")
+
+
+class Deposed(CronFlowError):
+    """A newer leader exists; whatever this one was doing must stop."""
+
+
+class PermanentError(CronFlowError):
+    """Raise it in a job: this attempt failed and no retry would help. The run fails at once and becomes a dead letter."""
+
+
+class RetryLater(CronFlowError):
+    """Raise it in a job: try again after `delay` (a `timedelta` or seconds) instead of the job's own back-off. It uses
+    up a retry.
+    """
+
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        self.reason = reason
+        super().__init__(reason or f"try again in {self.delay.total_seconds():g} s")
+
+
+class Skip(CronFlowError):
+    """Raise it in a job: there is nothing to do this time. The run ends as skipped, with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

@@ -1,0 +1,279 @@
+"""A job: what to run and when, as its owner wrote it, and the record that the cluster keeps of it.
+
+A `Job` is the definition and never changes by itself. A `JobRecord` is the document around it: the cursor, the
+version counters and the run that the last move created. The record is the only place where a schedule moves (see
+planning).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from cronflow.domain.durations import Duration, format_duration, parse_duration
+from cronflow.domain.errors import InvalidInput
+from cronflow.domain.schedule import Schedule
+
+if TYPE_CHECKING:
+    from cronflow.domain.run import Covers, RunState
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+SYSTEM_PREFIX = "_sys:"
+NO_SHORTER_TIMEOUT = timedelta(milliseconds=10)
+
+
+def check_name(name: str, kind: str = "job") -> str:
+    """The name itself, or InvalidInput: names are part of run ids, Redis keys and addresses, so their alphabet is
+    small.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name!r} is not a {kind} name; use 1 to 100 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+        )
+    return name
+
+
+class Overlap(StrEnum):
+    """What happens to a fire while a run of the same job is still open."""
+
+    FORBID = "forbid"
+    QUEUE = "queue"
+    ALLOW = "allow"
+
+
+class Delivery(StrEnum):
+    """Which of the two failures of an interrupted attempt is worse for this job: running again, or not running."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class StartGuard(StrEnum):
+    """Whether a start waits for its record (`mongo`) or the record follows within 100 ms (`redis`)."""
+
+    REDIS = "redis"
+    MONGO = "mongo"
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to fires that were missed, that is, not planned within `late_after`."""
+
+    FIRE_ONCE = "fire_once"
+    CATCH_UP = "catch_up"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    """The policy for missed fires. `grace` None means: however late, it still runs."""
+
+    policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    late_after: timedelta = timedelta(seconds=60)
+    grace: timedelta | None = None
+    max_catch_up: int = 100
+
+    def __post_init__(self) -> None:
+        if self.late_after < timedelta(seconds=1):
+            raise InvalidInput("misfire.late_after must be at least 1s; an instant is never planned before it is due")
+        if not 1 <= self.max_catch_up <= 1000:
+            raise InvalidInput(f"misfire.max_catch_up is {self.max_catch_up}; it must be 1 to 1000")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry:
+    """How often and how long after a failure to try again.
+
+    The delay before the n-th retry (n from 1) is `initial x multiplier^(n-1)`, at most `cap`; or the n-th of
+    `delays`, which then also gives `max`. With `jitter` it is drawn evenly from [delay/2, delay], the same for the
+    same run and retry.
+    """
+
+    max: int
+    initial: timedelta
+    multiplier: float
+    cap: timedelta
+    jitter: bool
+    delays: tuple[timedelta, ...]
+
+    def __init__(
+        self,
+        max: int | None = None,  # noqa: A002  the public name, see the interface
+        initial: Duration = "30s",
+        multiplier: float = 2.0,
+        cap: Duration = "15m",
+        jitter: bool = False,
+        delays: Sequence[Duration] = (),
+    ) -> None:
+        own = tuple(parse_duration(delay) for delay in delays)
+        if own and max is not None and max != len(own):
+            raise InvalidInput(f"retry.max is {max} but retry.delays has {len(own)} entries; leave retry.max out")
+        count = len(own) if own else 3 if max is None else max
+        if not 0 <= count <= 100:
+            raise InvalidInput(f"retry.max is {count}; it must be 0 to 100")
+        if not 1.0 <= multiplier <= 100.0:
+            raise InvalidInput(f"retry.multiplier is {multiplier}; it must be 1.0 to 100.0")
+        for name, value in (
+            ("max", count),
+            ("initial", parse_duration(initial)),
+            ("multiplier", float(multiplier)),
+            ("cap", parse_duration(cap)),
+            ("jitter", jitter),
+            ("delays", own),
+        ):
+            object.__setattr__(self, name, value)
+
+    def delay(self, retry: int, seed: str = "") -> timedelta:
+        """How long to wait before retry number `retry` (from 1). `seed` makes the jitter repeatable."""
+        if self.delays:
+            plain = self.delays[min(retry, len(self.delays)) - 1]
+        else:
+            # The exponent is bounded: beyond it every multiplier has long reached the cap, and floats would overflow.
+            grown = self.initial.total_seconds() * self.multiplier ** min(retry - 1, 64)
+            plain = min(timedelta(seconds=min(grown, self.cap.total_seconds())), self.cap)
+        if not self.jitter:
+            return plain
+        return plain * random.Random(f"{seed}#{retry}").uniform(0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTarget:
+    """Call `module:function`; a coroutine function runs in the event loop, any other in a thread."""
+
+    ref: str
+    args: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        module, _, name = self.ref.partition(":")
+        if not all(part.isidentifier() for part in module.split(".")) or not all(
+            p.isidentifier() for p in name.split(".")
+        ):
+            raise InvalidInput(f"{self.ref!r} is not a Python target; write package.module:function")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTarget:
+    """Run a program: `command` is a line for /bin/sh, or the words of an argument vector that no shell sees."""
+
+    command: str | tuple[str, ...]
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.command or (isinstance(self.command, str) and not self.command.strip()):
+            raise InvalidInput("the command is empty")
+        if any("\0" in word for word in (self.command if isinstance(self.command, tuple) else (self.command,))):
+            raise InvalidInput("the command contains a NUL byte")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """Send one request; the attempt succeeds when the status is one of `expect` (default: any 2xx)."""
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: str | None = None
+    expect: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not re.match(r"https?://[^/\s]+", self.url):
+            raise InvalidInput(f"{self.url!r} is not an http:// or https:// address")
+        if self.method not in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}:
+            raise InvalidInput(
+                f"{self.method!r} is not an HTTP method; use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS"
+            )
+        if any(not 100 <= status <= 599 for status in self.expect):
+            raise InvalidInput(f"http.expect is {list(self.expect)}; each must be an HTTP status from 100 to 599")
+
+
+Target = PythonTarget | CommandTarget | HttpTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to run and when. `schedule` None means: only by hand."""
+
+    name: str
+    target: Target
+    schedule: Schedule | None = None
+    description: str = ""
+    retry: Retry = field(default_factory=Retry)
+    timeout: timedelta = timedelta(hours=1)
+    overlap: Overlap = Overlap.FORBID
+    misfire: Misfire = field(default_factory=Misfire)
+    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    start_guard: StartGuard = StartGuard.REDIS
+    priority: int = 5
+    require: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        check_name(self.name.removeprefix(SYSTEM_PREFIX) if self.name.startswith(SYSTEM_PREFIX) else self.name)
+        if self.timeout < NO_SHORTER_TIMEOUT:
+            raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be at least 10ms")
+        if not 0 <= self.priority <= 9:
+            raise InvalidInput(f"priority is {self.priority}; it must be 0 (lowest) to 9")
+        if self.delivery is Delivery.AT_MOST_ONCE:
+            if self.retry.max:
+                raise InvalidInput("delivery at_most_once never starts a run twice, so retry.max must be 0")
+            object.__setattr__(self, "start_guard", StartGuard.MONGO)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pend:
+    """The run that the last move of a cursor created: everything that its document is made from."""
+
+    fire: datetime
+    state: RunState
+    fence: int
+    job_ver: int
+    at: datetime
+    node: str | None = None
+    covers: Covers | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A job's document.
+
+    `rev` counts every write of `ver`, `next_fire`, `pend` or `term`; each write compares it. `ver` counts the edits.
+    `next_fire` is the cursor and the identity of the next run, and only grows; `due_at` says when to look.
+    """
+
+    job: Job
+    rev: int = 0
+    ver: int = 1
+    term: int = 0
+    next_fire: datetime | None = None
+    due_at: datetime | None = None
+    pend: Pend | None = None
+    paused: bool = False
+    deleted_at: datetime | None = None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def name(self) -> str:
+        """The job's name, which is also the record's id."""
+        return self.job.name
+
+    @property
+    def active(self) -> bool:
+        """Whether the planner looks at this job."""
+        return self.job.enabled and not self.paused and self.deleted_at is None and self.next_fire is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNote:
+    """The write-ahead document of a batch of cursor moves: which jobs somebody is about to move. `term` 0: an editor."""
+
+    id: str
+    term: int
+    jobs: tuple[str, ...]

@@ -1,0 +1,157 @@
+"""Planning: what becomes of a job's next fire at this moment.
+
+From the cursor and `now` alone it decides one of three things: fire, skip, wait. It moves nothing itself; the
+decision names the next cursor, and the caller applies both in one compare-and-set. The rule: the cursor passes an
+instant only together with a run that covers it, and a run is named after the cursor that it consumed. The cost does
+not depend on how many fires were missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, Pend
+from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
+from cronflow.domain.schedule import Cron, Every, Schedule, count_between, last_before, latest, next_after
+
+ACK_WITHIN = timedelta(seconds=10)
+WAIT_FIRST = timedelta(milliseconds=250)
+WAIT_MOST = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """Run it now."""
+
+    fire: datetime
+    next_fire: datetime | None
+    covers: Covers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SkipFire:
+    """Do not run it; a skipped run records why."""
+
+    fire: datetime
+    next_fire: datetime | None
+    reason: str
+    covers: Covers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again later; the cursor stays."""
+
+    reason: str
+
+
+Decision = Fire | SkipFire | Wait
+
+
+def kind_of(schedule: Schedule | None) -> Kind:
+    """The kind of run that a schedule makes."""
+    match schedule:
+        case Cron():
+            return Kind.CRON
+        case Every():
+            return Kind.INTERVAL
+        case None:
+            return Kind.MANUAL
+        case _:
+            return Kind.ONCE
+
+
+def first_fire(job: Job, now: datetime) -> datetime | None:
+    """Where the cursor of a new or edited job stands: the first fire that is not in the past; a one-time fire always
+    counts.
+
+    A job that is applied within the very second in which it is due still runs.
+    """
+    if job.schedule is None:
+        return None
+    if kind_of(job.schedule) is Kind.ONCE:
+        return next_after(job.schedule, datetime.min.replace(tzinfo=now.tzinfo))
+    return next_after(job.schedule, now.replace(microsecond=0) - timedelta(seconds=1))
+
+
+def decide(record: JobRecord, now: datetime, open_states: Collection[RunState]) -> Decision:
+    """What becomes of the fire at the cursor. `open_states` are the states of the job's open runs."""
+    job, fire = record.job, record.next_fire
+    if fire is None or job.schedule is None or fire > now:
+        return Wait("not due")
+    busy = bool(open_states) and job.overlap is not Overlap.ALLOW
+    if busy and job.overlap is Overlap.QUEUE:
+        return Wait("another run of this job is open")
+    late_after = job.misfire.late_after
+    if now - fire <= late_after:
+        following = next_after(job.schedule, fire)
+        return SkipFire(fire, following, "overlap") if busy else Fire(fire, following)
+    if busy:
+        return _skip_until(job.schedule, fire, now, "overlap")
+    match job.misfire.policy:
+        case MisfirePolicy.FIRE_ONCE:
+            return _fire_once(job, fire, now)
+        case MisfirePolicy.SKIP:
+            # The fresh instant after the missed ones, if there is one, runs in the next round.
+            return _skip_until(job.schedule, fire, now - late_after - timedelta(microseconds=1), "misfire")
+        case MisfirePolicy.CATCH_UP:
+            return _catch_up(job, fire, now)
+
+
+def _fire_once(job: Job, fire: datetime, now: datetime) -> Decision:
+    assert job.schedule is not None
+    last = last_before(job.schedule, now, not_before=fire) or fire
+    if job.misfire.grace is not None and now - last > job.misfire.grace:
+        return _skip_until(job.schedule, fire, now, "misfire")
+    return Fire(fire, next_after(job.schedule, last), _covers(job.schedule, fire, last))
+
+
+def _catch_up(job: Job, fire: datetime, now: datetime) -> Decision:
+    assert job.schedule is not None
+    newest = latest(job.schedule, now, job.misfire.max_catch_up, not_before=fire)
+    if newest and newest[0] > fire:
+        return _skip_until(job.schedule, fire, newest[0] - timedelta(seconds=1), "misfire")
+    return Fire(fire, next_after(job.schedule, fire))
+
+
+def _skip_until(schedule: Schedule, fire: datetime, until: datetime, reason: str) -> SkipFire:
+    last = last_before(schedule, until, not_before=fire) or fire
+    return SkipFire(fire, next_after(schedule, last), reason, _covers(schedule, fire, last))
+
+
+def _covers(schedule: Schedule, first: datetime, last: datetime) -> Covers | None:
+    return None if first == last else Covers(first, last, count_between(schedule, first, last))
+
+
+def run_of_pend(record: JobRecord, pend: Pend, term: int, now: datetime, *, check_at: datetime | None = None) -> Run:
+    """The run that `pend` describes, from the job's document alone, so that anybody may insert it."""
+    is_open = pend.state in OPEN
+    return Run(
+        id=run_id(record.name, pend.fire),
+        job=record.name,
+        fire_at=pend.fire,
+        kind=kind_of(record.job.schedule),
+        state=pend.state,
+        fence=pend.fence,
+        term=term,
+        job_ver=pend.job_ver,
+        node=pend.node,
+        attempt=1 if is_open else 0,
+        max_attempts=record.job.retry.max + 1,
+        check_at=(check_at or pend.at + ACK_WITHIN) if is_open else None,
+        created_at=now,
+        dispatched_at=pend.at if is_open else None,
+        ended_at=None if is_open else pend.at,
+        covers=pend.covers,
+        reason=pend.reason,
+        outcome=None,
+    )
+
+
+def wait_for(rounds: int) -> timedelta:
+    """How long a job that cannot be planned steps aside, so that it never starves the others: doubling from 250 ms to 5
+    s.
+    """
+    return min(WAIT_FIRST * 2 ** min(rounds, 10), WAIT_MOST)

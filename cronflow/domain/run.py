@@ -1,0 +1,250 @@
+"""A run: one fire of a job, its states, and the table of all changes that it may ever undergo.
+
+`TRANSITIONS` is the single source: the stores refuse what it does not list, the tests check histories against it and
+the documents draw it. Each change of a run is a `Change`, a compare-and-set that names its row. Ended states absorb:
+no row leads out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+MAX_ATTEMPTS_KEPT = 25
+POISON_LIMIT = 3
+
+
+class RunState(StrEnum):
+    """Where a run is. The first three are open: somebody will look at the run again at `check_at`."""
+
+    DISPATCHED = "dispatched"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    LOST = "lost"
+
+
+OPEN = frozenset({RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING})
+ENDED = frozenset(RunState) - OPEN
+
+
+class Kind(StrEnum):
+    """Where a run came from."""
+
+    CRON = "cron"
+    INTERVAL = "interval"
+    ONCE = "once"
+    MANUAL = "manual"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    PERMANENT = "permanent"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+    POISON = "poison"
+    DEFERRED = "deferred"
+    DECLINED = "declined"
+    DRAINED = "drained"
+
+
+class Actor(StrEnum):
+    """Who may make a change."""
+
+    LEADER = "leader"
+    WORKER = "worker"
+    EDITOR = "editor"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of the table. No `sources` means: the run is inserted. `fenced`: the fence must be the one that the actor
+    holds.
+    """
+
+    row: int
+    sources: frozenset[RunState]
+    targets: frozenset[RunState]
+    actors: frozenset[Actor]
+    meaning: str
+    fenced: bool = True
+    only_when_due: bool = False
+
+
+def _row(
+    row: int, sources: str, targets: str, actors: str, meaning: str, *, fenced: bool = True, only_when_due: bool = False
+) -> Transition:
+    def states(text: str) -> frozenset[RunState]:
+        return frozenset(RunState(word) for word in text.split())
+
+    return Transition(
+        row,
+        states(sources),
+        states(targets),
+        frozenset(Actor(word) for word in actors.split()),
+        meaning,
+        fenced,
+        only_when_due,
+    )
+
+
+TRANSITIONS: Mapping[int, Transition] = {
+    transition.row: transition
+    for transition in (
+        _row(1, "", "dispatched", "leader", "a fire was planned and placed", fenced=False),
+        _row(2, "", "skipped", "leader editor", "a fire was not run, for a reason that is recorded", fenced=False),
+        _row(3, "", "retrying", "editor leader", "a run without a cursor was asked for", fenced=False),
+        _row(4, "dispatched", "running", "worker", "the start was recorded"),
+        _row(5, "running", "running", "worker", "the lease was renewed"),
+        _row(6, "dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt ended"),
+        _row(7, "dispatched running", "retrying", "worker", "an attempt ended and another one follows"),
+        _row(8, "dispatched", "retrying", "worker", "given back before it started"),
+        _row(9, "dispatched", "dispatched", "leader", "not taken in time: placed again", only_when_due=True),
+        _row(10, "running", "dispatched", "leader", "its worker was lost: placed again", only_when_due=True),
+        _row(11, "running", "lost", "leader worker", "its worker was lost and it must not start twice"),
+        _row(12, "retrying", "dispatched", "leader", "its time to try again had come", only_when_due=True),
+        _row(13, "dispatched retrying", "skipped", "leader", "it may no longer run, for a reason that is recorded"),
+        _row(14, "dispatched retrying running", "failed", "leader", "poison, or far beyond its timeout"),
+        _row(15, "dispatched retrying", "cancelled", "editor", "cancelled before it started", fenced=False),
+        _row(16, "running", "running", "editor", "cancellation asked for, or kept under an edited job", fenced=False),
+        _row(17, "dispatched running", "dispatched running", "leader", "its worker still has it", only_when_due=True),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Covers:
+    """The missed fires that one run stands for, both ends included. `count` None: more than were worth counting."""
+
+    first: datetime
+    last: datetime
+    count: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a run that has ended."""
+
+    n: int
+    fence: int
+    node: str
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: Outcome
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run's document. `lateness` and `duration` are derived; open runs have `check_at`, ended ones `ended_at` and
+    `outcome`.
+    """
+
+    id: str
+    job: str
+    fire_at: datetime
+    kind: Kind
+    state: RunState
+    fence: int
+    term: int
+    job_ver: int
+    node: str | None
+    attempt: int
+    max_attempts: int
+    check_at: datetime | None
+    created_at: datetime
+    dispatched_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    start_id: str | None = None
+    finish_id: str | None = None
+    covers: Covers | None = None
+    args: Mapping[str, object] | None = None
+    reason: str | None = None
+    outcome: Outcome | None = None
+    result: object = None
+    error: str | None = None
+    redispatches: int = 0
+    vetoes: int = 0
+    cancel_requested: bool = False
+    attempts: Sequence[Attempt] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody will still act on it."""
+        return self.state in OPEN
+
+    @property
+    def lateness(self) -> timedelta | None:
+        """From the instant it was due to the start of its latest attempt."""
+        return None if self.started_at is None else self.started_at - self.fire_at
+
+    @property
+    def duration(self) -> timedelta | None:
+        """Of the latest attempt, once the run has ended."""
+        return None if self.started_at is None or self.ended_at is None else self.ended_at - self.started_at
+
+
+def run_id(job: str, fire: datetime) -> str:
+    """The deterministic id of a scheduled run: creating it twice is harmless, because the store refuses the second."""
+    return f"{job}@{fire:%Y%m%dT%H%M%SZ}"
+
+
+def attempt_id(run: str, fence: int) -> str:
+    """The id of one attempt, for logs: the fence is unique per dispatch."""
+    return f"{run}#{fence}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A compare-and-set of one run.
+
+    It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
+    `job_ver` (or is below `below_ver`) and its `check_at` has passed. It then sets `target` and `sets`, appends
+    `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended target removes it). `proof` is
+    the field and value that only this change writes: reading it back tells who won when a batch matched fewer than
+    it had, or when its answer was lost.
+    """
+
+    run: str
+    row: int
+    sources: frozenset[RunState]
+    target: RunState
+    fence: int | None = None
+    job_ver: int | None = None
+    below_ver: int | None = None
+    only_when_due: bool = False
+    check_in: timedelta | None = None
+    sets: Mapping[str, object] = field(default_factory=dict)
+    attempt: Attempt | None = None
+    proof: tuple[str, object]
+
+    def __post_init__(self) -> None:
+        rule = TRANSITIONS[self.row]
+        if not self.sources <= rule.sources or self.target not in rule.targets:
+            raise ValueError(f"row {self.row} does not lead from {sorted(self.sources)} to {self.target}")
+        if rule.fenced and self.fence is None:
+            raise ValueError(f"row {self.row} must compare the fence")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, as its executor saw it. `result` is JSON; `delay` is the job's own wish for the next
+    attempt.
+    """
+
+    outcome: Outcome
+    result: object = None
+    error: str | None = None
+    delay: timedelta | None = None
