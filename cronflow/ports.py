@@ -151,10 +151,11 @@ class RunStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line that a run wrote. `attempt` and `n` order the lines of a run."""
+    """One line that a run wrote. `fence` and `n` order the lines of a run: a later attempt has a higher fence."""
 
     run: str
     job: str
+    fence: int
     attempt: int
     n: int
     at: datetime
@@ -169,7 +170,7 @@ class LogStore(Protocol):
         """Store them; repeating it may store none twice."""
 
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
-        """The lines of a run behind (attempt, n), in order."""
+        """The lines of a run behind (fence, n), in order."""
 
 
 class Control(Protocol):
@@ -207,6 +208,9 @@ class Election(Protocol):
 
     async def resign(self, holder: str) -> bool:
         """Give the key back if it is mine, and ring the followers."""
+
+    async def ask_to_resign(self, term: int) -> None:
+        """Ask the leader of this term to step down; its next renewal, which a ring brings about at once, is told so."""
 
     async def holder(self) -> tuple[str, float] | None:
         """Who has the key and for how many seconds still, or None."""
@@ -265,9 +269,9 @@ class Taken:
 class Queue(Protocol):
     """The nodes' lists and the job locks. It may lose, double or delay anything: `check_at` finds what was lost."""
 
-    async def dispatch(self, term: int, boot: str, lists: Mapping[str, Sequence[Assignment]]) -> None:
-        """Push to each node's list and ring it. Raises Deposed when a newer term is known, BackendUnavailable when
-        Redis has forgotten.
+    async def dispatch(self, term: int, boot: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+        """Push to each node's list and ring it. Raises Deposed when a newer term is known. False: Redis has forgotten
+        this leader, nothing was pushed; renew, then push again.
         """
 
     async def take(self, node: str, most: int) -> Taken:
@@ -286,9 +290,12 @@ class Queue(Protocol):
 
 
 class Bell(StrEnum):
-    """The doorbells. Each says only: look."""
+    """The doorbells. Each says only: look. LEADER: at the leader's key; ROOM: slots are free; JOBS: jobs or runs
+    changed.
+    """
 
     LEADER = "leader"
+    ROOM = "room"
     JOBS = "jobs"
     NODE = "node"
 

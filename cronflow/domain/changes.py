@@ -45,7 +45,7 @@ def start(held: Held, start_id: str, at: datetime, lease: timedelta) -> Change:
 
 
 def renew(held: Held, lease: timedelta) -> Change:
-    """Row 5. Reading back the fence is proof enough: no other change leaves a run running under this fence."""
+    """Row 5. Needs no proof of its own: a run that is running under this fence is mine, whoever renewed it."""
     return Change(
         run=held.run,
         row=5,
@@ -53,7 +53,7 @@ def renew(held: Held, lease: timedelta) -> Change:
         target=RunState.RUNNING,
         fence=held.fence,
         check_in=lease,
-        proof=("fence", held.fence),
+        proof=None,
     )
 
 
@@ -154,10 +154,9 @@ def dispatch(run: Run, verdict: Dispatch, *, fence: int, term: int, node: str, j
     return _seen(run, verdict.row, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
 
 
-def postpone(run: Run, verdict: Postpone, proof: int) -> Change:
-    """Row 17. Nobody acts on its success, so the count of vetoes is proof enough."""
-    sets: Mapping[str, object] = {"vetoes": run.vetoes + 1}
-    return _seen(run, 17, run.state, sets, None, ("vetoes", proof), verdict.check_in)
+def postpone(run: Run, verdict: Postpone) -> Change:
+    """Row 17."""
+    return _seen(run, 17, run.state, {"vetoes": run.vetoes + 1}, None, None, verdict.check_in)
 
 
 def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:
@@ -177,7 +176,7 @@ def _seen(
     target: RunState,
     sets: Mapping[str, object],
     attempt: Attempt | None,
-    proof: tuple[str, object],
+    proof: tuple[str, object] | None,
     check_in: timedelta | None,
 ) -> Change:
     return Change(
@@ -217,5 +216,5 @@ def keep_running(run: Run, ver: int) -> Change:
         target=RunState.RUNNING,
         below_ver=ver,
         sets={"job_ver": ver},
-        proof=("job_ver", ver),
+        proof=None,
     )

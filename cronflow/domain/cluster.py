@@ -74,9 +74,12 @@ class Member:
 
 
 class Renewal(StrEnum):
-    """The answer to a leader's renewal. AGAIN: Redis had forgotten and was told anew."""
+    """The answer to a leader's renewal. AGAIN: Redis had forgotten and was told anew. ASKED: renewed, and told to
+    resign.
+    """
 
     OK = "ok"
+    ASKED = "asked"
     AGAIN = "again"
     LOST = "lost"
 

@@ -154,4 +154,4 @@ def wait_for(rounds: int) -> timedelta:
     """How long a job that cannot be planned steps aside, so that it never starves the others: doubling from 250 ms to 5
     s.
     """
-    return min(WAIT_FIRST * 2 ** min(rounds, 10), WAIT_MOST)
+    return min(WAIT_FIRST * (1 << min(rounds, 10)), WAIT_MOST)

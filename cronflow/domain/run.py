@@ -118,7 +118,14 @@ TRANSITIONS: Mapping[int, Transition] = {
         _row(14, "dispatched retrying running", "failed", "leader", "poison, or far beyond its timeout"),
         _row(15, "dispatched retrying", "cancelled", "editor", "cancelled before it started", fenced=False),
         _row(16, "running", "running", "editor", "cancellation asked for, or kept under an edited job", fenced=False),
-        _row(17, "dispatched running", "dispatched running", "leader", "its worker still has it", only_when_due=True),
+        _row(
+            17,
+            "dispatched running retrying",
+            "dispatched running retrying",
+            "leader",
+            "looked at, and left as it is for a while",
+            only_when_due=True,
+        ),
     )
 }
 
@@ -228,7 +235,7 @@ class Change:
     check_in: timedelta | None = None
     sets: Mapping[str, object] = field(default_factory=dict)
     attempt: Attempt | None = None
-    proof: tuple[str, object]
+    proof: tuple[str, object] | None
 
     def __post_init__(self) -> None:
         rule = TRANSITIONS[self.row]

@@ -1,0 +1,1 @@
+"""The stores and the coordination: the only code that imports a driver."""

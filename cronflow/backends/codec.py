@@ -1,0 +1,277 @@
+"""Domain values as BSON documents and JSON texts, and back.
+
+The only place that knows the field names of the collections. The definition of a job is stored as its own plain
+document (see `cronflow.documents`), which is parsed once per version and then remembered, because the planner reads
+the same jobs again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from cronflow.documents import job_document, parse_job
+from cronflow.domain.cluster import NodeReport
+from cronflow.domain.job import Job, JobRecord, Overlap, Pend
+from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState
+from cronflow.ports import Assignment, LogLine
+
+Document = dict[str, Any]
+US = "\x1f"
+
+
+def plain(value: Any) -> Any:
+    """A domain value as BSON can hold it: enums by value, dataclasses and tuples by content."""
+    match value:
+        case Enum():
+            return value.value
+        case Attempt():
+            return attempt_document(value)
+        case Covers():
+            return {"first": value.first, "last": value.last, "count": value.count}
+        case tuple() | list():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+# --------------------------------------------------------------------------------------------------------------- jobs
+
+
+def record_document(record: JobRecord) -> Document:
+    """A job's document. `active` is stored because the index of the planner is partial on it."""
+    document: Document = {
+        "_id": record.name,
+        "rev": record.rev,
+        "ver": record.ver,
+        "term": record.term,
+        "next_fire": record.next_fire,
+        "due_at": record.due_at,
+        "pend": None if record.pend is None else pend_document(record.pend),
+        "active": record.active,
+        "paused": record.paused,
+        "deleted_at": record.deleted_at,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "definition": orjson.dumps(job_document(record.job, compact=True)).decode(),
+    }
+    return document
+
+
+def record(document: Mapping[str, Any]) -> JobRecord:
+    """The job record in a document."""
+    pend = document["pend"]
+    return JobRecord(
+        job=_job(document["definition"]),
+        rev=document["rev"],
+        ver=document["ver"],
+        term=document["term"],
+        next_fire=document["next_fire"],
+        due_at=document["due_at"],
+        pend=None if pend is None else _pend(pend),
+        paused=document["paused"],
+        deleted_at=document["deleted_at"],
+        created_at=document["created_at"],
+        updated_at=document["updated_at"],
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _job(definition: str) -> Job:
+    return parse_job(orjson.loads(definition))
+
+
+def pend_document(pend: Pend) -> Document:
+    """`pend` inside a job's document."""
+    return {
+        "fire": pend.fire,
+        "state": pend.state.value,
+        "fence": pend.fence,
+        "job_ver": pend.job_ver,
+        "at": pend.at,
+        "node": pend.node,
+        "covers": plain(pend.covers),
+        "reason": pend.reason,
+    }
+
+
+def _pend(document: Mapping[str, Any]) -> Pend:
+    return Pend(
+        fire=document["fire"],
+        state=RunState(document["state"]),
+        fence=document["fence"],
+        job_ver=document["job_ver"],
+        at=document["at"],
+        node=document["node"],
+        covers=_covers(document["covers"]),
+        reason=document["reason"],
+    )
+
+
+def _covers(document: Mapping[str, Any] | None) -> Covers | None:
+    return None if document is None else Covers(document["first"], document["last"], document["count"])
+
+
+# --------------------------------------------------------------------------------------------------------------- runs
+
+_RUN_OPTIONAL = (
+    "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "args", "reason", "result",
+    "error",
+)  # fmt: skip
+
+
+def run_document(run: Run) -> Document:
+    """A run's document. What is None is left out; `open` is there only while the run is open, for the partial indexes."""
+    document: Document = {
+        "_id": run.id,
+        "job": run.job,
+        "fire_at": run.fire_at,
+        "kind": run.kind.value,
+        "state": run.state.value,
+        "fence": run.fence,
+        "term": run.term,
+        "job_ver": run.job_ver,
+        "attempt": run.attempt,
+        "max_attempts": run.max_attempts,
+        "created_at": run.created_at,
+    }
+    for name in _RUN_OPTIONAL:
+        value = getattr(run, name)
+        if value is not None:
+            document[name] = value
+    if run.is_open:
+        document["open"] = True
+    if run.covers is not None:
+        document["covers"] = plain(run.covers)
+    if run.outcome is not None:
+        document["outcome"] = run.outcome.value
+    if run.attempts:
+        document["attempts"] = [attempt_document(attempt) for attempt in run.attempts]
+    return document
+
+
+def run(document: Mapping[str, Any]) -> Run:
+    """The run in a document."""
+    outcome = document.get("outcome")
+    return Run(
+        id=document["_id"],
+        job=document["job"],
+        fire_at=document["fire_at"],
+        kind=Kind(document["kind"]),
+        state=RunState(document["state"]),
+        fence=document["fence"],
+        term=document["term"],
+        job_ver=document["job_ver"],
+        attempt=document["attempt"],
+        max_attempts=document["max_attempts"],
+        created_at=document["created_at"],
+        covers=_covers(document.get("covers")),
+        outcome=None if outcome is None else Outcome(outcome),
+        redispatches=document.get("redispatches", 0),
+        vetoes=document.get("vetoes", 0),
+        cancel_requested=document.get("cancel_requested", False),
+        attempts=tuple(_attempt(attempt) for attempt in document.get("attempts", ())),
+        **{name: document.get(name) for name in _RUN_OPTIONAL},
+    )
+
+
+def attempt_document(attempt: Attempt) -> Document:
+    """An attempt inside a run's document."""
+    return {
+        "n": attempt.n,
+        "fence": attempt.fence,
+        "node": attempt.node,
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "outcome": attempt.outcome.value,
+        "error": attempt.error,
+    }
+
+
+def _attempt(document: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        document["n"],
+        document["fence"],
+        document["node"],
+        document["started_at"],
+        document["ended_at"],
+        Outcome(document["outcome"]),
+        document["error"],
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- logs
+
+
+def line_document(line: LogLine) -> Document:
+    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless."""
+    return {
+        "_id": f"{line.run}#{line.fence}#{line.n:08d}",
+        "run": line.run,
+        "job": line.job,
+        "fence": line.fence,
+        "attempt": line.attempt,
+        "n": line.n,
+        "at": line.at,
+        "level": line.level,
+        "text": line.text,
+    }
+
+
+def line(document: Mapping[str, Any]) -> LogLine:
+    """The log line in a document."""
+    return LogLine(**{name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")})
+
+
+# ----------------------------------------------------------------------------------------------- what travels in Redis
+
+
+def report_json(report: NodeReport) -> bytes:
+    """A heartbeat."""
+    return orjson.dumps(report, default=dict)
+
+
+def report_from_json(text: bytes) -> NodeReport:
+    """The heartbeat in a text. Fields that this version does not know are left out: a newer node may be in the cluster."""
+    known = NodeReport.__dataclass_fields__
+    fields = {name: value for name, value in orjson.loads(text).items() if name in known}
+    if fields.get("started_at"):
+        fields["started_at"] = datetime.fromisoformat(fields["started_at"])
+    return NodeReport(**fields)
+
+
+def slot(assignment: Assignment) -> str:
+    """What distinguishes the locks of one job's runs: nothing, unless they may overlap."""
+    return assignment.run if assignment.job.overlap is Overlap.ALLOW else ""
+
+
+def item(assignment: Assignment) -> bytes:
+    """An item of a node's list: what the script must know, then the rest as JSON."""
+    head = (assignment.job.name, assignment.run, str(assignment.fence), str(assignment.term), slot(assignment))
+    rest = {
+        "attempt": assignment.attempt,
+        "fire_at": assignment.fire_at,
+        "args": dict(assignment.args),
+        "job": job_document(assignment.job, compact=True),
+    }
+    return US.join(head).encode() + US.encode() + orjson.dumps(rest)
+
+
+def assignment(text: bytes) -> Assignment:
+    """The assignment in an item as `take` returns it, that is, with the time limit in front."""
+    _, _, run_id, fence, term, _, rest = text.split(US.encode(), 6)
+    fields = orjson.loads(rest)
+    return Assignment(
+        run=run_id.decode(),
+        fence=int(fence),
+        term=int(term),
+        attempt=fields["attempt"],
+        fire_at=datetime.fromisoformat(fields["fire_at"]),
+        args=fields["args"],
+        job=_job(orjson.dumps(fields["job"]).decode()),
+    )

@@ -1,0 +1,42 @@
+"""The memory backend put together: one Redis memory and one set of documents, for all nodes that are given them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cronflow.backends.memory.faults import Faults
+from cronflow.backends.memory.history import (
+    MemoryControl,
+    MemoryJobStore,
+    MemoryLogStore,
+    MemoryPlanStore,
+    MemoryRunStore,
+)
+from cronflow.backends.memory.motion import Memory, MemoryBus, MemoryElection, MemoryMembership, MemoryQueue
+from cronflow.ports import Backends, Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBackends(Backends):
+    """The ports, and what a test may look into or break."""
+
+    memory: Memory
+    faults: Faults
+
+
+def memory_backends(clock: Clock, *, lock_s: float = 35.0) -> MemoryBackends:
+    """Make one. `lock_s` is how long a job lock lasts without renewal, in seconds."""
+    faults, memory = Faults(), Memory(clock)
+    return MemoryBackends(
+        jobs=MemoryJobStore(faults),
+        plans=MemoryPlanStore(faults, clock),
+        runs=MemoryRunStore(faults, clock),
+        logs=MemoryLogStore(faults),
+        control=MemoryControl(faults, clock),
+        election=MemoryElection(faults, memory),
+        membership=MemoryMembership(faults, memory),
+        queue=MemoryQueue(faults, memory, lock_s=lock_s),
+        bus=MemoryBus(faults, memory),
+        memory=memory,
+        faults=faults,
+    )

@@ -1,0 +1,287 @@
+"""What MongoDB keeps, in dictionaries: jobs, plan notes, runs, log lines and the control document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronflow.backends.memory.faults import Faults, verb
+from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term
+from cronflow.domain.job import JobRecord, PlanNote
+from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
+from cronflow.ports import Clock, LateResult, LogLine, Move, RunQuery
+
+MONGO = "MongoDB"
+
+
+class MemoryJobStore:
+    """The JobStore port."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        self.records: dict[str, JobRecord] = {}
+
+    @verb(MONGO, "jobs.get")
+    def get(self, names: Collection[str]) -> list[JobRecord]:
+        """Look up."""
+        return [self.records[name] for name in set(names) if name in self.records]
+
+    @verb(MONGO, "jobs.find")
+    def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
+        """Sort and cut."""
+        found = (r for name, r in sorted(self.records.items()) if name > after and r.deleted_at is None)
+        return [record for record, _ in zip(found, range(limit), strict=False)]
+
+    @verb(MONGO, "jobs.due")
+    def due(self, until: datetime, limit: int) -> list[JobRecord]:
+        """Filter, sort and cut."""
+        found = [(r.due_at, r.name, r) for r in self.records.values() if r.active and r.due_at and r.due_at <= until]
+        return [record for _, _, record in sorted(found, key=lambda row: row[:2])[:limit]]
+
+    @verb(MONGO, "jobs.move")
+    def move(self, moves: Sequence[Move], term: int) -> set[str]:
+        """Compare and set, one by one."""
+        won = set()
+        for move in moves:
+            record = self.records.get(move.job)
+            if record is None:
+                continue
+            if record.rev == move.rev and record.term <= term:
+                self.records[move.job] = replace(
+                    record,
+                    rev=record.rev + 1,
+                    term=term,
+                    next_fire=move.next_fire,
+                    due_at=move.next_fire,
+                    pend=move.pend,
+                )
+                won.add(move.job)
+            elif record.pend is not None and record.pend.fence == move.pend.fence:
+                won.add(move.job)
+        return won
+
+    @verb(MONGO, "jobs.defer")
+    def defer(self, jobs: Mapping[str, tuple[int, datetime]]) -> None:
+        """Set `due_at` alone."""
+        for name, (rev, due_at) in jobs.items():
+            record = self.records.get(name)
+            if record is not None and record.rev == rev:
+                self.records[name] = replace(record, due_at=due_at)
+
+    @verb(MONGO, "jobs.fence")
+    def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
+        """Write the term."""
+        found = []
+        for name in names:
+            record = self.records.get(name)
+            if record is not None and record.term <= term:
+                self.records[name] = replace(record, rev=record.rev + 1, term=term)
+                found.append(self.records[name])
+        return found
+
+    @verb(MONGO, "jobs.create")
+    def create(self, record: JobRecord) -> bool:
+        """Insert."""
+        if record.name in self.records:
+            return False
+        self.records[record.name] = record
+        return True
+
+    @verb(MONGO, "jobs.replace")
+    def replace(self, record: JobRecord, rev: int) -> bool:
+        """Compare and set."""
+        present = self.records.get(record.name)
+        if present is None or present.rev != rev:
+            return False
+        self.records[record.name] = replace(record, rev=rev + 1)
+        return True
+
+
+class MemoryPlanStore:
+    """The PlanStore port."""
+
+    def __init__(self, faults: Faults, clock: Clock) -> None:
+        self.faults, self._clock = faults, clock
+        self.notes: dict[str, tuple[PlanNote, datetime]] = {}
+
+    @verb(MONGO, "plans.write")
+    def write(self, note: PlanNote) -> None:
+        """Insert."""
+        self.notes[note.id] = (note, self._clock.now())
+
+    @verb(MONGO, "plans.remove")
+    def remove(self, ids: Collection[str]) -> None:
+        """Delete."""
+        for name in ids:
+            self.notes.pop(name, None)
+
+    @verb(MONGO, "plans.left_behind")
+    def left_behind(self, term: int, older_than: timedelta) -> list[PlanNote]:
+        """Filter."""
+        limit = self._clock.now() - older_than
+        return [note for note, at in self.notes.values() if 0 < note.term < term or at < limit]
+
+
+class MemoryRunStore:
+    """The RunStore port."""
+
+    def __init__(self, faults: Faults, clock: Clock) -> None:
+        self.faults, self._clock = faults, clock
+        self.runs: dict[str, Run] = {}
+        self.late: dict[str, LateResult] = {}
+        self.history: list[Change] = []
+
+    @verb(MONGO, "runs.insert")
+    def insert(self, runs: Sequence[Run]) -> set[str]:
+        """Insert the new ones."""
+        fresh = {run.id: run for run in runs if run.id not in self.runs}
+        self.runs |= fresh
+        return set(fresh)
+
+    @verb(MONGO, "runs.apply")
+    def apply(self, changes: Sequence[Change]) -> set[str]:
+        """Compare and set, one by one."""
+        won = set()
+        for change in changes:
+            run = self.runs.get(change.run)
+            if run is None:
+                continue
+            if self._matches(run, change):
+                self.runs[run.id] = self._changed(run, change)
+                self.history.append(change)
+                won.add(run.id)
+            elif change.proof is None:
+                if run.state == change.target and run.fence == change.fence:
+                    won.add(run.id)
+            elif getattr(run, change.proof[0]) == change.proof[1]:
+                won.add(run.id)
+        return won
+
+    def _matches(self, run: Run, change: Change) -> bool:
+        return (
+            run.state in change.sources
+            and (change.fence is None or run.fence == change.fence)
+            and (change.job_ver is None or run.job_ver == change.job_ver)
+            and (change.below_ver is None or run.job_ver < change.below_ver)
+            and (not change.only_when_due or (run.check_at is not None and run.check_at <= self._clock.now()))
+        )
+
+    def _changed(self, run: Run, change: Change) -> Run:
+        sets: dict[str, Any] = dict(change.sets) | {"state": change.target}
+        if change.target not in OPEN:
+            sets["check_at"] = None
+        elif change.check_in is not None:
+            sets["check_at"] = self._clock.now() + change.check_in
+        if change.attempt is not None:
+            sets["attempts"] = (*run.attempts, change.attempt)[-MAX_ATTEMPTS_KEPT:]
+        return replace(run, **sets)
+
+    @verb(MONGO, "runs.overdue")
+    def overdue(self, limit: int) -> list[Run]:
+        """Filter, sort and cut."""
+        now = self._clock.now()
+        found = [(run.check_at, run.id, run) for run in self.runs.values() if run.check_at and run.check_at <= now]
+        return [run for _, _, run in sorted(found, key=lambda row: row[:2])[:limit]]
+
+    @verb(MONGO, "runs.get")
+    def get(self, ids: Collection[str]) -> list[Run]:
+        """Look up."""
+        return [self.runs[run] for run in set(ids) if run in self.runs]
+
+    @verb(MONGO, "runs.existing")
+    def existing(self, ids: Collection[str]) -> set[str]:
+        """Look up."""
+        return {run for run in ids if run in self.runs}
+
+    @verb(MONGO, "runs.open_of")
+    def open_of(self, jobs: Collection[str]) -> dict[str, list[tuple[str, RunState]]]:
+        """Filter."""
+        found: dict[str, list[tuple[str, RunState]]] = {}
+        for run in self.runs.values():
+            if run.is_open and run.job in jobs:
+                found.setdefault(run.job, []).append((run.id, run.state))
+        return found
+
+    @verb(MONGO, "runs.find")
+    def find(self, query: RunQuery) -> list[Run]:
+        """Filter, sort and cut."""
+        found = [
+            run
+            for run in self.runs.values()
+            if (query.job is None or run.job == query.job)
+            and (not query.states or run.state in query.states)
+            and (query.since is None or run.fire_at >= query.since)
+            and (query.before is None or (run.fire_at, run.id) < query.before)
+        ]
+        return sorted(found, key=lambda run: (run.fire_at, run.id), reverse=True)[: query.limit]
+
+    @verb(MONGO, "runs.keep_late")
+    def keep_late(self, late: Sequence[LateResult]) -> None:
+        """Insert the new ones."""
+        for result in late:
+            self.late.setdefault(result.finish_id, result)
+
+
+class MemoryLogStore:
+    """The LogStore port."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        self.lines: dict[tuple[str, int, int], LogLine] = {}
+
+    @verb(MONGO, "logs.append")
+    def append(self, lines: Sequence[LogLine]) -> None:
+        """Insert the new ones."""
+        for line in lines:
+            self.lines.setdefault((line.run, line.fence, line.n), line)
+
+    @verb(MONGO, "logs.read")
+    def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
+        """Filter, sort and cut."""
+        found = [line for key, line in sorted(self.lines.items()) if key[0] == run and key[1:] > after]
+        return found[:limit]
+
+
+class MemoryControl:
+    """The Control port."""
+
+    def __init__(self, faults: Faults, clock: Clock) -> None:
+        self.faults, self._clock = faults, clock
+        self.record: LeaderRecord | None = None
+        self.fence_high = 0
+
+    @verb(MONGO, "control.begin_term")
+    def begin_term(self, holder: str) -> Term:
+        """Count up."""
+        now = self._clock.now()
+        number = 1 if self.record is None else self.record.term + 1
+        self.record = LeaderRecord(term=number, holder=holder, elected_at=now, renewed_at=now)
+        low = max(self.fence_high, _us(now))
+        self.fence_high = low + FENCE_RANGE_US
+        return Term(number, low, self.fence_high)
+
+    @verb(MONGO, "control.extend")
+    def extend(self, term: int, holder: str) -> int | None:
+        """Compare and set."""
+        if self.record is None or (self.record.term, self.record.holder) != (term, holder):
+            return None
+        now = self._clock.now()
+        self.record = replace(self.record, renewed_at=now)
+        self.fence_high = max(self.fence_high, _us(now) + FENCE_RANGE_US)
+        return self.fence_high
+
+    @verb(MONGO, "control.leader")
+    def leader(self) -> LeaderRecord | None:
+        """Look up."""
+        return self.record
+
+    @verb(MONGO, "control.ping")
+    def ping(self) -> float:
+        """No time at all."""
+        return 0.0
+
+
+def _us(at: datetime) -> int:
+    return int(at.timestamp() * 1_000_000)

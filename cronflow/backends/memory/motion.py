@@ -1,0 +1,265 @@
+"""What Redis keeps, in dictionaries with expiry times: the leader's key, heartbeats, lists and locks, doorbells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+
+from cronflow.backends.codec import slot
+from cronflow.backends.memory.faults import Faults, verb
+from cronflow.domain.cluster import Member, NodeReport, Renewal, node_name
+from cronflow.domain.errors import Conflict, Deposed
+from cronflow.ports import Assignment, Bell, Clock, Hold, Taken
+
+REDIS = "Redis"
+
+
+class Memory:
+    """The memory of one Redis; `flush` empties it, as FLUSHALL would."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.bells: dict[str, list[Callable[[], None]]] = {}
+        self.flush()
+
+    def flush(self) -> None:
+        """Forget everything but who listens."""
+        self.leader: tuple[str, float] | None = None
+        self.term = 0
+        self.boot: str | None = None
+        self.resign: int | None = None
+        self.reports: dict[str, tuple[NodeReport, float, float]] = {}
+        self.lists: dict[str, list[tuple[float, Assignment]]] = {}
+        self.held: dict[str, dict[str, int]] = {}
+        self.locks: dict[tuple[str, str], tuple[Hold, str, float]] = {}
+
+    def ring(self, channel: str) -> None:
+        """Call all that listen."""
+        for look in self.bells.get(channel, ()):
+            look()
+
+    def leader_now(self) -> str | None:
+        """The holder, unless the key has expired."""
+        if self.leader is not None and self.leader[1] <= self.clock.monotonic():
+            self.leader = None
+        return None if self.leader is None else self.leader[0]
+
+    def alive(self, node: str) -> bool:
+        """Whether the node's heartbeat has not expired."""
+        entry = self.reports.get(node)
+        return entry is not None and entry[1] > self.clock.monotonic()
+
+    def lock(self, key: tuple[str, str]) -> tuple[Hold, str] | None:
+        """Who has a lock, unless it has expired."""
+        entry = self.locks.get(key)
+        if entry is None or entry[2] <= self.clock.monotonic():
+            return None
+        return entry[0], entry[1]
+
+
+class MemoryElection:
+    """The Election port."""
+
+    def __init__(self, faults: Faults, memory: Memory) -> None:
+        self.faults, self._memory = faults, memory
+
+    @verb(REDIS, "election.acquire")
+    def acquire(self, holder: str, ttl_s: float) -> bool:
+        """SET NX PX."""
+        if self._memory.leader_now() is not None:
+            return False
+        self._memory.leader = (holder, self._memory.clock.monotonic() + ttl_s)
+        return True
+
+    @verb(REDIS, "election.install")
+    def install(self, holder: str, term: int, boot: str) -> bool:
+        """As install.lua."""
+        if self._memory.leader_now() != holder or self._memory.term > term:
+            return False
+        self._memory.term, self._memory.boot = term, boot
+        return True
+
+    @verb(REDIS, "election.renew")
+    def renew(self, holder: str, ttl_s: float, term: int, boot: str) -> Renewal:
+        """As renew.lua."""
+        memory = self._memory
+        present = memory.leader_now()
+        if memory.term > term or present not in (None, holder):
+            return Renewal.LOST
+        known = present == holder and (memory.term, memory.boot) == (term, boot)
+        memory.leader = (holder, memory.clock.monotonic() + ttl_s)
+        memory.term, memory.boot = term, boot
+        if known and memory.resign == term:
+            return Renewal.ASKED
+        return Renewal.OK if known else Renewal.AGAIN
+
+    @verb(REDIS, "election.resign")
+    def resign(self, holder: str) -> bool:
+        """As resign.lua."""
+        if self._memory.leader_now() != holder:
+            return False
+        self._memory.leader = None
+        self._memory.ring(Bell.LEADER)
+        return True
+
+    @verb(REDIS, "election.ask_to_resign")
+    def ask_to_resign(self, term: int) -> None:
+        """Remember, and ring."""
+        self._memory.resign = term
+        self._memory.ring(Bell.LEADER)
+
+    @verb(REDIS, "election.holder")
+    def holder(self) -> tuple[str, float] | None:
+        """GET and PTTL."""
+        if self._memory.leader_now() is None or self._memory.leader is None:
+            return None
+        name, until = self._memory.leader
+        return name, until - self._memory.clock.monotonic()
+
+
+class MemoryMembership:
+    """The Membership port."""
+
+    def __init__(self, faults: Faults, memory: Memory) -> None:
+        self.faults, self._memory = faults, memory
+
+    @verb(REDIS, "membership.report")
+    def report(self, report: NodeReport, ttl_s: float) -> None:
+        """As report.lua."""
+        for node in self._memory.reports:
+            if node != report.id and node_name(node) == report.name and self._memory.alive(node):
+                raise Conflict(
+                    f"a live node is already called {report.name!r} (it is {node}); choose another NODE_NAME"
+                )
+        now = self._memory.clock.monotonic()
+        self._memory.reports[report.id] = (report, now + ttl_s, now)
+
+    @verb(REDIS, "membership.members")
+    def members(self) -> list[Member]:
+        """As members.lua."""
+        memory = self._memory
+        return [
+            Member(
+                report,
+                timedelta(seconds=memory.clock.monotonic() - seen),
+                len(memory.lists.get(node, ())),
+                len(memory.held.get(node, ())),
+            )
+            for node, (report, _, seen) in memory.reports.items()
+            if memory.alive(node)
+        ]
+
+    @verb(REDIS, "membership.leave")
+    def leave(self, report: NodeReport) -> None:
+        """As leave.lua."""
+        self._memory.reports.pop(report.id, None)
+        self._memory.ring(Bell.LEADER)
+
+    @verb(REDIS, "membership.holdings")
+    def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
+        """Look up."""
+        return {node: (self._memory.alive(node), dict(self._memory.held.get(node, {}))) for node in nodes}
+
+
+class MemoryQueue:
+    """The Queue port."""
+
+    def __init__(self, faults: Faults, memory: Memory, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> None:
+        self.faults, self._memory = faults, memory
+        self._lock_s, self._start_by_s = lock_s, start_by_s
+
+    @verb(REDIS, "queue.dispatch")
+    def dispatch(self, term: int, boot: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+        """As dispatch.lua."""
+        if self._memory.term > term:
+            raise Deposed("Redis knows a newer term")
+        if self._memory.boot != boot:
+            return False
+        start_by = self._memory.clock.monotonic() + self._start_by_s
+        for node, assignments in lists.items():
+            self._memory.lists.setdefault(node, []).extend((start_by, assignment) for assignment in assignments)
+            self._memory.ring(f"node:{node}")
+        return True
+
+    @verb(REDIS, "queue.take")
+    def take(self, node: str, most: int) -> Taken:
+        """As take.lua."""
+        memory = self._memory
+        now = memory.clock.monotonic()
+        waiting = memory.lists.get(node, [])
+        batch, memory.lists[node] = waiting[:most], waiting[most:]
+        taken: list[Assignment] = []
+        put_back = dropped = 0
+        for start_by, assignment in batch:
+            if now > start_by or assignment.term < memory.term:
+                dropped += 1
+                continue
+            hold = Hold(assignment.job.name, slot(assignment), assignment.run, assignment.fence)
+            present = memory.lock((hold.job, hold.slot))
+            if present is not None and present[0].run != hold.run:
+                put_back += 1
+                memory.lists[node].append((start_by, assignment))
+            elif present is not None and present[0].fence >= hold.fence:
+                dropped += 1
+            else:
+                memory.locks[(hold.job, hold.slot)] = (hold, node, now + self._lock_s)
+                memory.held.setdefault(node, {})[hold.run] = hold.fence
+                taken.append(assignment)
+        return Taken(taken, put_back, dropped)
+
+    @verb(REDIS, "queue.renew_locks")
+    def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:
+        """As renew_locks.lua."""
+        memory = self._memory
+        lost = set()
+        for hold in holds:
+            present = memory.lock((hold.job, hold.slot))
+            if present is None or present == (hold, node):
+                memory.locks[(hold.job, hold.slot)] = (hold, node, memory.clock.monotonic() + self._lock_s)
+                memory.held.setdefault(node, {})[hold.run] = hold.fence
+            else:
+                lost.add(hold.run)
+        return lost
+
+    @verb(REDIS, "queue.release")
+    def release(self, node: str, holds: Sequence[Hold]) -> None:
+        """As release.lua."""
+        memory = self._memory
+        for hold in holds:
+            present = memory.lock((hold.job, hold.slot))
+            if present is not None and present[0].fence == hold.fence:
+                del memory.locks[(hold.job, hold.slot)]
+            mine = memory.held.get(node, {})
+            if mine.get(hold.run) == hold.fence:
+                del mine[hold.run]
+        memory.ring(Bell.ROOM)
+
+    @verb(REDIS, "queue.ping")
+    def ping(self) -> float:
+        """No time at all."""
+        return 0.0
+
+
+class MemoryBus:
+    """The Bus port."""
+
+    def __init__(self, faults: Faults, memory: Memory) -> None:
+        self.faults, self._memory = faults, memory
+
+    @verb(REDIS, "bus.ring")
+    def ring(self, bell: Bell) -> None:
+        """Call all that listen."""
+        self._memory.ring(bell)
+
+    async def listen(self, node: str, bells: Mapping[Bell, Callable[[], None]]) -> None:
+        """Listen until cancelled."""
+        channels = {f"node:{node}" if bell is Bell.NODE else bell.value: look for bell, look in bells.items()}
+        for channel, look in channels.items():
+            self._memory.bells.setdefault(channel, []).append(look)
+            look()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for channel, look in channels.items():
+                self._memory.bells[channel].remove(look)

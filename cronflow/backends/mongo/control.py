@@ -1,0 +1,76 @@
+"""The control document: one linearizable counter gives out the terms and reserves the ranges of fencing tokens."""
+
+from __future__ import annotations
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
+
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.cluster import FENCE_RANGE_US, PROTOCOL, LeaderRecord, Term
+from cronflow.domain.errors import Deposed
+
+NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
+
+
+class MongoControl:
+    """The Control port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._control = database["control"]
+
+    async def begin_term(self, holder: str) -> Term:
+        """One findOneAndUpdate with an aggregation pipeline, so that the old end of the range becomes the new
+        beginning.
+        """
+        update = [
+            {
+                "$set": {
+                    "term": {"$add": [{"$ifNull": ["$term", 0]}, 1]},
+                    "holder": {"$literal": holder},
+                    "elected_at": "$$NOW",
+                    "renewed_at": "$$NOW",
+                    "lo": {"$max": [{"$ifNull": ["$fence_hi", 0]}, NOW_US]},
+                }
+            },
+            {"$set": {"fence_hi": {"$add": ["$lo", FENCE_RANGE_US]}, "proto": PROTOCOL}},
+        ]
+        async with self._database.translated():
+            try:
+                document = await self._control.find_one_and_update(
+                    {"_id": "leader", "proto": {"$not": {"$gt": PROTOCOL}}},
+                    update,
+                    upsert=True,
+                    return_document=ReturnDocument.AFTER,
+                )
+            except DuplicateKeyError as error:
+                # The filter did not match although the document exists: its protocol is newer.
+                raise Deposed("a newer version of CronFlow has led this cluster; this one may not lead it") from error
+        return Term(document["term"], document["lo"], document["fence_hi"])
+
+    async def extend(self, term: int, holder: str) -> int | None:
+        """Compare the term and the holder, then reserve up to two minutes ahead of now."""
+        ahead = {"$add": [NOW_US, FENCE_RANGE_US]}
+        update = [{"$set": {"renewed_at": "$$NOW", "fence_hi": {"$max": ["$fence_hi", ahead]}}}]
+        async with self._database.translated():
+            document = await self._control.find_one_and_update(
+                {"_id": "leader", "term": term, "holder": holder}, update, return_document=ReturnDocument.AFTER
+            )
+        return None if document is None else int(document["fence_hi"])
+
+    async def leader(self) -> LeaderRecord | None:
+        """Read the document."""
+        async with self._database.translated():
+            document = await self._control.find_one({"_id": "leader"})
+        if document is None:
+            return None
+        return LeaderRecord(
+            term=document["term"],
+            holder=document["holder"],
+            elected_at=document["elected_at"],
+            renewed_at=document["renewed_at"],
+        )
+
+    async def ping(self) -> float:
+        """Round trip to the primary."""
+        return await self._database.ping()

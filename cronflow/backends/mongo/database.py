@@ -1,0 +1,156 @@
+"""One motor client, its safety settings, and the translation of its errors.
+
+The rule it protects: every handle writes with majority and journal and reads with majority, so that an acknowledged
+write survives any failover; and every call is bounded by `timeoutMS`, because without it both drivers wait for ever
+on a stopped server. Only calls that `pymongo.AsyncMongoClient` shares are used, so that leaving motor is a change of
+this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from bson.codec_options import CodecOptions
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import ReadPreference, WriteConcern
+from pymongo.errors import (
+    AutoReconnect,
+    BulkWriteError,
+    ConfigurationError,
+    ConnectionFailure,
+    OperationFailure,
+    PyMongoError,
+    WriteConcernError,
+    WTimeoutError,
+)
+from pymongo.monitoring import CommandListener
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from cronflow.backends.mongo.indexes import INDEXES
+from cronflow.domain.errors import BackendUnavailable
+
+TIMEOUT_MS = 5000
+DUPLICATE_KEY = 11000
+OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
+AUTHENTICATION_CODES = {13, 18, 8000}
+
+# The driver logs every failed server check as an error of its own; the roles say once per change what that means.
+logging.getLogger("pymongo").setLevel(logging.CRITICAL)
+
+
+class MongoDatabase:
+    """The database of one namespace, as an async context manager.
+
+    Entering checks that a majority can be written and makes the indexes. Raises BackendUnavailable when the server
+    does not answer, is not a replica set, or is older than 5.0.
+    """
+
+    def __init__(self, url: str, namespace: str, listeners: Sequence[CommandListener] = ()) -> None:
+        try:
+            parsed = parse_uri(url, validate=True)
+        except PyMongoError as error:
+            raise BackendUnavailable("MongoDB", "MONGO_URL", str(error)) from error
+        self.address = ",".join(f"{host}:{port}" for host, port in parsed["nodelist"])
+        self._client: Any = AsyncIOMotorClient(
+            url,
+            timeoutMS=TIMEOUT_MS,
+            retryWrites=True,
+            retryReads=True,
+            appname="cronflow",
+            event_listeners=list(listeners),
+        )
+        self._database = self._client.get_database(
+            f"{parsed['database'] or 'cronflow'}_{namespace}".replace(".", "-"),
+            codec_options=CodecOptions(tz_aware=True),
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=WriteConcern("majority", j=True),
+            read_concern=ReadConcern("majority"),
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            async with self.translated():
+                hello = await self._client.admin.command("hello")
+                if not hello.get("setName"):
+                    raise BackendUnavailable(
+                        "MongoDB", self.address, "it is not a replica set; start it with --replSet"
+                    )
+                if hello["maxWireVersion"] < OLDEST_WIRE_VERSION:
+                    raise BackendUnavailable("MongoDB", self.address, "it is older than 5.0")
+                for collection, indexes in INDEXES.items():
+                    await self._database[collection].create_indexes(indexes)
+        except BaseException:
+            self._client.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def __getitem__(self, collection: str) -> Any:
+        return self._database[collection]
+
+    @asynccontextmanager
+    async def translated(self) -> AsyncIterator[None]:
+        """Turn driver errors into BackendUnavailable; a command that the server finds wrong is our bug and goes
+        through.
+        """
+        try:
+            yield
+        except BulkWriteError as error:
+            raise BackendUnavailable("MongoDB", self.address, _bulk_reason(error)) from error
+        except (ConnectionFailure, WTimeoutError, WriteConcernError, ConfigurationError) as error:
+            raise BackendUnavailable("MongoDB", self.address, _short(error)) from error
+        except OperationFailure as error:
+            if error.timeout or error.code in AUTHENTICATION_CODES:
+                raise BackendUnavailable("MongoDB", self.address, _short(error)) from error
+            raise
+        except PyMongoError as error:
+            if error.timeout or isinstance(error, AutoReconnect):
+                raise BackendUnavailable("MongoDB", self.address, _short(error)) from error
+            raise
+
+    async def ping(self) -> float:
+        """Round trip to the primary in seconds."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with self.translated():
+            hello = await self._client.admin.command("hello")
+        if not hello.get("isWritablePrimary"):
+            raise BackendUnavailable("MongoDB", self.address, "there is no primary")
+        return loop.time() - began
+
+    async def insert_new(self, collection: str, documents: Sequence[dict[str, Any]]) -> set[str]:
+        """Insert those whose `_id` is new; returns the ids inserted. A duplicate is no error."""
+        if not documents:
+            return set()
+        ids = {document["_id"] for document in documents}
+        async with self.translated():
+            try:
+                await self._database[collection].insert_many(documents, ordered=False)
+            except BulkWriteError as error:
+                details = error.details or {}
+                failures = details.get("writeErrors", [])
+                if details.get("writeConcernErrors") or any(f["code"] != DUPLICATE_KEY for f in failures):
+                    raise
+                return ids - {failure["op"]["_id"] for failure in failures}
+        return ids
+
+
+def _bulk_reason(error: BulkWriteError) -> str:
+    details = error.details or {}
+    causes = [*details.get("writeConcernErrors", []), *details.get("writeErrors", [])]
+    return str(causes[0].get("errmsg", causes[0])) if causes else "a bulk write failed"
+
+
+def _short(error: Exception) -> str:
+    # Selection errors carry the whole topology; the first clause is what a person needs.
+    return str(error).split(", Timeout:", 1)[0].split(" (configured timeouts", 1)[0] or type(error).__name__

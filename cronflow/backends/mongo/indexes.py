@@ -1,0 +1,24 @@
+"""The indexes, one table. Each serves a query that some role sends all the time; the partial ones stay as small as what
+is open or active.
+"""
+
+from __future__ import annotations
+
+from pymongo import ASCENDING, DESCENDING, IndexModel
+
+INDEXES = {
+    # The planner: what is due.
+    "jobs": [IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True})],
+    "plans": [IndexModel([("at", ASCENDING)], name="age")],
+    "runs": [
+        # The reconciler: what nobody has looked after.
+        IndexModel([("check_at", ASCENDING)], name="overdue", partialFilterExpression={"open": True}),
+        # The planner: is another run of the job open?
+        IndexModel([("job", ASCENDING)], name="open", partialFilterExpression={"open": True}),
+        # People: the history of one job, and of all.
+        IndexModel([("job", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)], name="history"),
+        IndexModel([("fire_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+    ],
+    "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
+    "late": [IndexModel([("run", ASCENDING)], name="run")],
+}

@@ -1,0 +1,146 @@
+"""Job documents and plan notes: where the schedule moves, by compare-and-set on `rev` and the term alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from pymongo import ReturnDocument, UpdateOne
+from pymongo.errors import DuplicateKeyError
+
+from cronflow.backends import codec
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.job import JobRecord, PlanNote
+from cronflow.ports import Move
+
+
+class MongoJobStore:
+    """The JobStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._jobs = database["jobs"]
+
+    async def get(self, names: Collection[str]) -> list[JobRecord]:
+        """By `_id`."""
+        async with self._database.translated():
+            found = await self._jobs.find({"_id": {"$in": list(names)}}).to_list(None)
+        return [codec.record(document) for document in found]
+
+    async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
+        """By `_id`, ascending."""
+        query = {"_id": {"$gt": after}, "deleted_at": None}
+        async with self._database.translated():
+            found = await self._jobs.find(query).sort("_id", 1).limit(limit).to_list(None)
+        return [codec.record(document) for document in found]
+
+    async def due(self, until: datetime, limit: int) -> list[JobRecord]:
+        """Through the partial index on `due_at`."""
+        query = {"active": True, "due_at": {"$lte": until}}
+        async with self._database.translated():
+            found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
+        return [codec.record(document) for document in found]
+
+    async def move(self, moves: Sequence[Move], term: int) -> set[str]:
+        """One bulk write. `pend.fence` is unique to the writer, so reading it back tells whose move it was."""
+        if not moves:
+            return set()
+        updates = [
+            UpdateOne(
+                {"_id": move.job, "rev": move.rev, "term": {"$lte": term}},
+                {
+                    "$set": {
+                        "next_fire": move.next_fire,
+                        "due_at": move.next_fire,
+                        "active": move.next_fire is not None,
+                        "pend": codec.pend_document(move.pend),
+                        "term": term,
+                    },
+                    "$inc": {"rev": 1},
+                },
+            )
+            for move in moves
+        ]
+        names = {move.job for move in moves}
+        async with self._database.translated():
+            result = await self._jobs.bulk_write(updates, ordered=False)
+            if result.matched_count == len(moves):
+                return names
+            rows = await self._jobs.find({"_id": {"$in": list(names)}}, {"pend.fence": 1}).to_list(None)
+        fences = {row["_id"]: (row.get("pend") or {}).get("fence") for row in rows}
+        return {move.job for move in moves if fences.get(move.job) == move.pend.fence}
+
+    async def defer(self, jobs: Mapping[str, tuple[int, datetime]]) -> None:
+        """One bulk write; a job that has been written meanwhile keeps its own `due_at`."""
+        updates = [
+            UpdateOne({"_id": name, "rev": rev}, {"$set": {"due_at": due_at}}) for name, (rev, due_at) in jobs.items()
+        ]
+        if updates:
+            async with self._database.translated():
+                await self._jobs.bulk_write(updates, ordered=False)
+
+    async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
+        """One findOneAndUpdate a job: the document as it is after the write is what the settler needs."""
+        found = []
+        async with self._database.translated():
+            for name in names:
+                document = await self._jobs.find_one_and_update(
+                    {"_id": name, "term": {"$lte": term}},
+                    {"$inc": {"rev": 1}, "$set": {"term": term}},
+                    return_document=ReturnDocument.AFTER,
+                )
+                if document is not None:
+                    found.append(codec.record(document))
+        return found
+
+    async def create(self, record: JobRecord) -> bool:
+        """Insert; `_id` refuses the second."""
+        async with self._database.translated():
+            try:
+                await self._jobs.insert_one(codec.record_document(record))
+            except DuplicateKeyError:
+                return False
+        return True
+
+    async def replace(self, record: JobRecord, rev: int) -> bool:
+        """Compare `rev`, write the next one."""
+        document = codec.record_document(record) | {"rev": rev + 1}
+        async with self._database.translated():
+            result = await self._jobs.replace_one({"_id": record.name, "rev": rev}, document)
+        return bool(result.matched_count)
+
+
+class MongoPlanStore:
+    """The PlanStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._plans = database["plans"]
+
+    async def write(self, note: PlanNote) -> None:
+        """Insert by update, so that `at` is the server's own time."""
+        async with self._database.translated():
+            await self._plans.update_one(
+                {"_id": note.id},
+                [{"$set": {"term": note.term, "jobs": {"$literal": list(note.jobs)}, "at": "$$NOW"}}],
+                upsert=True,
+            )
+
+    async def remove(self, ids: Collection[str]) -> None:
+        """Delete by `_id`."""
+        if ids:
+            async with self._database.translated():
+                await self._plans.delete_many({"_id": {"$in": list(ids)}})
+
+    async def left_behind(self, term: int, older_than: timedelta) -> list[PlanNote]:
+        """A lower term, or older than the age by `$$NOW`."""
+        age_ms = round(older_than.total_seconds() * 1000)
+        query = {
+            "$or": [
+                {"term": {"$gt": 0, "$lt": term}},
+                {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", age_ms]}]}},
+            ]
+        }
+        async with self._database.translated():
+            found = await self._plans.find(query).to_list(None)
+        return [PlanNote(id=row["_id"], term=row["term"], jobs=tuple(row["jobs"])) for row in found]

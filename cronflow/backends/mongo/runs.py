@@ -1,0 +1,136 @@
+"""Run documents: inserted once by `_id`, changed only along TRANSITIONS by compare-and-set, read by their indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pymongo import UpdateOne
+
+from cronflow.backends import codec
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
+from cronflow.ports import LateResult, RunQuery
+
+HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
+
+
+class MongoRunStore:
+    """The RunStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._runs = database["runs"]
+
+    async def insert(self, runs: Sequence[Run]) -> set[str]:
+        """One insertMany, unordered."""
+        return await self._database.insert_new("runs", [codec.run_document(run) for run in runs])
+
+    async def apply(self, changes: Sequence[Change]) -> set[str]:
+        """One bulk write; when it matched fewer than it had, one read of the proofs."""
+        if not changes:
+            return set()
+        async with self._database.translated():
+            result = await self._runs.bulk_write([_update(change) for change in changes], ordered=False)
+            if result.matched_count == len(changes):
+                return {change.run for change in changes}
+            proofs = {change.proof[0]: 1 for change in changes if change.proof} | {"state": 1, "fence": 1}
+            rows = await self._runs.find({"_id": {"$in": [change.run for change in changes]}}, proofs).to_list(None)
+        by_id = {row["_id"]: row for row in rows}
+        return {change.run for change in changes if _proves(by_id.get(change.run), change)}
+
+    async def overdue(self, limit: int) -> list[Run]:
+        """Through the partial index on `check_at`, compared with the server's own time."""
+        async with self._database.translated():
+            query = {"open": True, "$expr": HAS_PASSED}
+            found = await self._runs.find(query).sort("check_at", 1).limit(limit).to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def get(self, ids: Collection[str]) -> list[Run]:
+        """By `_id`."""
+        async with self._database.translated():
+            found = await self._runs.find({"_id": {"$in": list(ids)}}).to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def existing(self, ids: Collection[str]) -> set[str]:
+        """By `_id`, from the index alone."""
+        async with self._database.translated():
+            found = await self._runs.find({"_id": {"$in": list(ids)}}, {"_id": 1}).to_list(None)
+        return {row["_id"] for row in found}
+
+    async def open_of(self, jobs: Collection[str]) -> dict[str, list[tuple[str, RunState]]]:
+        """Through the partial index on `job`."""
+        query = {"job": {"$in": list(jobs)}, "open": True}
+        async with self._database.translated():
+            rows = await self._runs.find(query, {"job": 1, "state": 1}).to_list(None)
+        found: dict[str, list[tuple[str, RunState]]] = {}
+        for row in rows:
+            found.setdefault(row["job"], []).append((row["_id"], RunState(row["state"])))
+        return found
+
+    async def find(self, query: RunQuery) -> list[Run]:
+        """By (fire_at, _id), descending."""
+        match: dict[str, Any] = {}
+        if query.job is not None:
+            match["job"] = query.job
+        if query.states:
+            match["state"] = {"$in": [state.value for state in query.states]}
+        if query.since is not None:
+            match["fire_at"] = {"$gte": query.since}
+        if query.before is not None:
+            fire_at, run_id = query.before
+            match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"fire_at": fire_at, "_id": {"$lt": run_id}}]
+        async with self._database.translated():
+            cursor = self._runs.find(match).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
+            found = await cursor.to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def keep_late(self, late: Sequence[LateResult]) -> None:
+        """Insert by the id of the finish, so repeating it stores nothing twice."""
+        documents = [
+            {
+                "_id": result.finish_id,
+                "run": result.run,
+                "fence": result.fence,
+                "node": result.node,
+                "at": result.at,
+                "outcome": result.ending.outcome.value,
+                "result": result.ending.result,
+                "error": result.ending.error,
+            }
+            for result in late
+        ]
+        await self._database.insert_new("late", documents)
+
+
+def _update(change: Change) -> UpdateOne:
+    match: dict[str, Any] = {"_id": change.run, "state": {"$in": [state.value for state in change.sources]}}
+    if change.fence is not None:
+        match["fence"] = change.fence
+    if change.job_ver is not None:
+        match["job_ver"] = change.job_ver
+    if change.below_ver is not None:
+        match["job_ver"] = {"$lt": change.below_ver}
+    if change.only_when_due:
+        match["$expr"] = HAS_PASSED
+    fields: dict[str, Any] = {name: {"$literal": codec.plain(value)} for name, value in change.sets.items()}
+    fields["state"] = change.target.value
+    if change.check_in is not None:
+        fields["check_at"] = {"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}
+    if change.attempt is not None:
+        attempt = [{"$literal": codec.attempt_document(change.attempt)}]
+        joined = {"$concatArrays": [{"$ifNull": ["$attempts", []]}, attempt]}
+        fields["attempts"] = {"$slice": [joined, -MAX_ATTEMPTS_KEPT]}
+    pipeline: list[dict[str, Any]] = [{"$set": fields}]
+    if change.target not in OPEN:
+        pipeline.append({"$unset": ["open", "check_at"]})
+    return UpdateOne(match, pipeline)
+
+
+def _proves(row: dict[str, Any] | None, change: Change) -> bool:
+    if row is None:
+        return False
+    if change.proof is None:
+        return bool(row["state"] == change.target.value and row["fence"] == change.fence)
+    name, value = change.proof
+    return bool(row.get(name) == value)

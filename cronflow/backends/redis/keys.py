@@ -1,0 +1,71 @@
+"""Every Redis key, as functions of the namespace.
+
+All of them share one hash tag, so a Redis Cluster keeps them in one slot and a script may touch several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cronflow.domain.cluster import node_name
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one namespace."""
+
+    namespace: str
+
+    @property
+    def prefix(self) -> str:
+        """What every key begins with."""
+        return f"{{cf:{self.namespace}}}:"
+
+    @property
+    def leader(self) -> str:
+        """String with a TTL: who leads, `<node>#<incarnation>#<nonce>`."""
+        return self.prefix + "leader"
+
+    @property
+    def term(self) -> str:
+        """String: the highest term seen."""
+        return self.prefix + "term"
+
+    @property
+    def boot(self) -> str:
+        """String: a random id of this memory of Redis; absent means that Redis has forgotten."""
+        return self.prefix + "boot"
+
+    @property
+    def resign(self) -> str:
+        """String with a TTL: the term whose leader was asked to step down."""
+        return self.prefix + "resign"
+
+    @property
+    def nodes(self) -> str:
+        """Sorted set: node id by the time of its last heartbeat, Redis milliseconds."""
+        return self.prefix + "nodes"
+
+    def node(self, node: str) -> str:
+        """String with a TTL: the last report of a node."""
+        return f"{self.prefix}node:{node}"
+
+    def name(self, node: str) -> str:
+        """String with a TTL: the incarnation that has the node's name."""
+        return f"{self.prefix}name:{node_name(node)}"
+
+    def queue(self, node: str) -> str:
+        """List: what was dispatched to a node and not yet taken."""
+        return f"{self.prefix}q:{node}"
+
+    def held(self, node: str) -> str:
+        """Hash, kept an hour: run -> fence of what a node has taken and not released."""
+        return f"{self.prefix}run:{node}"
+
+    def bell(self, name: str) -> str:
+        """Channel of a doorbell."""
+        return f"{self.prefix}ch:{name}"
+
+    def node_bell(self, node: str) -> str:
+        """Channel of a node's own doorbell."""
+        return f"{self.prefix}ch:w:{node}"

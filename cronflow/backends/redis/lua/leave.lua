@@ -1,0 +1,7 @@
+-- LEAVE   the node is gone at once; what it holds stays listed until it is released or has expired.
+-- KEYS node:<id> nodes name:<name> ch:leader   ARGV id   Returns 1
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+if redis.call('GET', KEYS[3]) == ARGV[1] then redis.call('DEL', KEYS[3]) end
+redis.call('PUBLISH', KEYS[4], 'left')
+return 1

@@ -1,0 +1,54 @@
+"""Who is up: heartbeats with a TTL, a set of the nodes seen, and what each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from cronflow.backends import codec
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.domain.cluster import Member, NodeReport
+from cronflow.domain.errors import Conflict
+
+
+class RedisMembership:
+    """The Membership port."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._redis = connection
+        self._keys = connection.keys
+
+    async def report(self, report: NodeReport, ttl_s: float) -> None:
+        """See report.lua."""
+        keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id)]
+        ttl_ms = round(ttl_s * 1000)
+        owner: bytes = await self._redis.call("report", keys, report.id, codec.report_json(report), ttl_ms)
+        if owner:
+            raise Conflict(
+                f"a live node is already called {report.name!r} (it is {owner.decode()}); choose another NODE_NAME"
+            )
+
+    async def members(self) -> list[Member]:
+        """See members.lua."""
+        rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix)
+        return [
+            Member(codec.report_from_json(raw), timedelta(milliseconds=int(age_ms)), int(queued), int(held))
+            for raw, age_ms, queued, held in rows
+        ]
+
+    async def leave(self, report: NodeReport) -> None:
+        """See leave.lua."""
+        keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id), self._keys.bell("leader")]
+        await self._redis.call("leave", keys, report.id)
+
+    async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
+        """EXISTS and HGETALL of each, in one round trip."""
+        order = sorted(nodes)
+        commands: list[tuple[object, ...]] = []
+        for node in order:
+            commands += [("EXISTS", self._keys.node(node)), ("HGETALL", self._keys.held(node))]
+        answers = await self._redis.pipeline(commands)
+        return {
+            node: (bool(answers[2 * k]), {run.decode(): int(fence) for run, fence in answers[2 * k + 1].items()})
+            for k, node in enumerate(order)
+        }

@@ -1,0 +1,69 @@
+"""The nodes' lists and the job locks. What lies here may vanish at any moment: `check_at` in MongoDB finds what was
+lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cronflow.backends import codec
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.domain.errors import Deposed, InvalidInput
+from cronflow.ports import Assignment, Hold, Taken
+
+START_BY_S = 5.0
+
+
+class RedisQueue:
+    """The Queue port. `lock_s` is how long a job lock lasts without renewal; `start_by_s` how long an item may lie in a
+    list.
+    """
+
+    def __init__(self, connection: RedisConnection, *, lock_s: float = 35.0, start_by_s: float = START_BY_S) -> None:
+        self._redis = connection
+        self._keys = connection.keys
+        self._lock_ms = round(lock_s * 1000)
+        self._start_by_ms = round(start_by_s * 1000)
+
+    async def dispatch(self, term: int, boot: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+        """See dispatch.lua."""
+        keys = [self._keys.term, self._keys.boot]
+        arguments: list[object] = [term, boot, self._start_by_ms]
+        for node, assignments in lists.items():
+            keys += [self._keys.queue(node), self._keys.node_bell(node)]
+            arguments += [len(assignments), *(codec.item(assignment) for assignment in assignments)]
+        answer: bytes = await self._redis.call("dispatch", keys, *arguments)
+        if answer == b"stale":
+            raise Deposed("Redis knows a newer term")
+        return answer == b"ok"
+
+    async def take(self, node: str, most: int) -> Taken:
+        """See take.lua."""
+        keys = [self._keys.queue(node), self._keys.held(node), self._keys.term]
+        items, put_back, dropped = await self._redis.call("take", keys, self._keys.prefix, node, most, self._lock_ms)
+        taken, broken = [], 0
+        for item in items:
+            try:
+                taken.append(codec.assignment(item))
+            except (ValueError, KeyError, InvalidInput):
+                # Written by another version: `check_at` brings the run back, perhaps to a node that can read it.
+                broken += 1
+        return Taken(taken, int(put_back), int(dropped) + broken)
+
+    async def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:
+        """See renew_locks.lua."""
+        words = (self._keys.prefix, node, self._lock_ms, *_words(holds))
+        return {run.decode() for run in await self._redis.call("renew_locks", [self._keys.held(node)], *words)}
+
+    async def release(self, node: str, holds: Sequence[Hold]) -> None:
+        """See release.lua."""
+        keys = [self._keys.held(node), self._keys.bell("room")]
+        await self._redis.call("release", keys, self._keys.prefix, *_words(holds))
+
+    async def ping(self) -> float:
+        """PING."""
+        return await self._redis.ping()
+
+
+def _words(holds: Sequence[Hold]) -> list[object]:
+    return [word for hold in holds for word in (hold.job, hold.slot, hold.run, hold.fence)]

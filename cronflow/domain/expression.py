@@ -1,0 +1,196 @@
+"""Cron expressions as text and as sets of local times; no zones, no instants.
+
+Every expression is checked here, field by field, before anything else sees it, so that a mistake is told with the
+field, the value and what may stand there, and an expression that no calendar ever satisfies is refused. What passes is
+read and walked by cronsim, always on naive local times: its own treatment of daylight saving (five fields only) is not
+used. Day-of-month and day-of-week combine as in Debian's cron: both must match when either of the two fields begins
+with `*`, otherwise one is enough.
+"""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from functools import lru_cache
+
+from cronsim import CronSim, CronSimError
+
+from cronflow.domain.errors import InvalidInput, Problem
+
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+# The calendar repeats itself every 28 years between two skipped leap days, so the 50 years that cronsim looks ahead
+# from here contain every combination of date and weekday that there is: what does not fire in them never does.
+REFERENCE = datetime(2040, 1, 1)  # noqa: DTZ001 - local times are naive
+
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    allowed: str
+    names: tuple[str, ...] = ()
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_FIELDS = (
+    _Field("second", 0, 59, "0 to 59"),
+    _Field("minute", 0, 59, "0 to 59"),
+    _Field("hour", 0, 23, "0 to 23"),
+    _Field("day-of-month", 1, 31, "1 to 31, L for the last day or LW for the last working day"),
+    _Field("month", 1, 12, "1 to 12 or JAN to DEC", _MONTHS),
+    _Field(
+        "day-of-week",
+        0,
+        7,
+        "0 to 7 (0 and 7 are Sunday), SUN to SAT, MON#2 for the second Monday or 5L for the last Friday",
+        _WEEKDAYS,
+    ),
+)
+
+
+class Expression:
+    """A cron expression that is known to be right and to fire."""
+
+    __slots__ = ("_hours", "_minutes", "_seconds", "_walk", "keeps_interval", "words")
+
+    def __init__(self, walk: CronSim) -> None:
+        self._walk = walk
+        self._seconds, self._minutes, self._hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
+        # As in Debian's cron: what begins with a star runs at an interval, anything else at times of the day.
+        self.keeps_interval: bool = walk.parts[1].startswith("*") or walk.parts[2].startswith("*")
+        text = walk.explain()
+        self.words: str = text[0].lower() + text[1:]
+
+    def at_or_after(self, local: datetime) -> datetime | None:
+        """The first matching local time at or after this one; None when there is none within 50 years."""
+        walk = copy.copy(self._walk)
+        walk.dt = local - _SECOND
+        return next(walk, None)
+
+    def at_or_before(self, local: datetime) -> datetime | None:
+        """The last matching local time at or before this one; None when there is none within 50 years."""
+        walk = copy.copy(self._walk)
+        walk.dt, walk.tick_direction = local + _SECOND, -1
+        return next(walk, None)
+
+    def count(self, first: datetime, last: datetime, limit: int) -> int:
+        """How many local times in [first, last] match, in one step a matching day.
+
+        Beyond `limit` it stops counting and returns any number above it.
+        """
+        total = 0
+        while first <= last and total <= limit:
+            found = self.at_or_after(first)
+            if found is None or found > last:
+                break
+            tomorrow = datetime.combine(found.date(), time()) + _DAY
+            total += self._times_until(min(last, tomorrow - _SECOND).time()) - self._times_until(found.time()) + 1
+            first = tomorrow
+        return total
+
+    def _times_until(self, clock: time) -> int:
+        """How many of the times of a matching day are at or before this one."""
+        total = bisect_left(self._hours, clock.hour) * len(self._minutes) * len(self._seconds)
+        if clock.hour not in self._walk.hours:
+            return total
+        total += bisect_left(self._minutes, clock.minute) * len(self._seconds)
+        if clock.minute not in self._walk.minutes:
+            return total
+        return total + bisect_right(self._seconds, clock.second)
+
+
+@lru_cache(maxsize=4096)
+def parse_expression(text: str) -> Expression:
+    """Read an expression of five fields, six fields (seconds first) or a nickname such as `@daily`.
+
+    Raises InvalidInput when a field is wrong or when the expression never fires.
+    """
+    fields = [
+        ",".join(_check_term(field, term, text) for term in value.split(","))
+        for field, value in zip(_FIELDS, _split(text), strict=True)
+    ]
+    try:
+        walk = CronSim(" ".join(fields), REFERENCE)
+        fires = next(copy.copy(walk), None) is not None
+    except CronSimError:
+        # The fields are right, so all it can still object to is a day that none of the months has.
+        fires = False
+    if not fires:
+        raise InvalidInput(
+            Problem("", f"cron {text!r} never fires, no date matches it", "correct the day or the month")
+        )
+    return Expression(walk)
+
+
+def _split(text: str) -> list[str]:
+    nickname = text.strip().lower()
+    if nickname == "@reboot":
+        remedy = "write a schedule, or run the job by hand when the cluster starts"
+        raise InvalidInput(Problem("", "'@reboot' has no meaning here, because a cluster has no boot", remedy))
+    if nickname.startswith("@") and nickname not in NICKNAMES:
+        raise InvalidInput(Problem("", f"there is no nickname {text!r}", f"write {', '.join(NICKNAMES)}"))
+    fields = NICKNAMES.get(nickname, text).upper().split()
+    if len(fields) not in (5, 6):
+        count = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
+        remedy = "write 5 fields, minute hour day-of-month month day-of-week, or 6 with seconds in front"
+        raise InvalidInput(Problem("", f"cron {text!r} has {count}", remedy))
+    return fields if len(fields) == 6 else ["0", *fields]
+
+
+def _check_term(field: _Field, term: str, text: str) -> str:
+    """Check one element of a list: a value, a range, a step, or one of the special days. Returns it as cronsim reads
+    it.
+    """
+
+    def refuse(what: str, remedy: str) -> InvalidInput:
+        return InvalidInput(Problem("", f"{what} in the {field.name} field of cron {text!r}", remedy))
+
+    span, slash, step = term.partition("/")
+    if slash and not (_is_number(step) and 1 <= int(step) <= field.high - field.low + 1):
+        raise refuse(f"the step of {term!r} is not allowed", f"write a step from 1 to {field.high - field.low + 1}")
+    if span == "*" or (field.name == "day-of-month" and term in ("L", "LW")):
+        return term
+    if field.name == "day-of-week" and not slash:
+        if span.endswith("L") and _is_number(span[:-1]) and int(span[:-1]) <= field.high:
+            return term
+        day, hash_sign, nth = span.partition("#")
+        if hash_sign and _number(field, day) is not None and nth in ("1", "2", "3", "4", "5"):
+            return term
+    first, dash, last = span.partition("-")
+    low, high = _number(field, first), _number(field, last if dash else first)
+    if low is None or high is None:
+        raise refuse(f"{term!r} is not allowed", "write * for any value" if term == "?" else f"write {field.allowed}")
+    if high < low:
+        raise refuse(f"the range {term!r} runs backwards", "split it in two, such as 22-23,0-2")
+    # cronsim takes the step of a range of one value, 5-5/2, for one that runs on to the end of the field, 5/2.
+    return first if dash and high == low else term
+
+
+def _is_number(text: str) -> bool:
+    # str.isdigit alone would let digits of other scripts pass; the length keeps int() from refusing thousands of them.
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _number(field: _Field, text: str) -> int | None:
+    """The value of a number or name that may stand in this field, else None."""
+    if text in field.names:
+        return field.names.index(text) + field.low
+    if _is_number(text) and field.low <= int(text) <= field.high:
+        return int(text)
+    return None

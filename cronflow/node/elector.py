@@ -1,0 +1,212 @@
+"""Leadership: how a node comes to lead, how long it may believe so, and how it stops.
+
+How it works. The leader's key in Redis is taken with SET NX and a TTL, renewed at half of that TTL, and given back
+by compare-and-delete. The winner then asks MongoDB for a term and a range of fencing tokens, and announces the term
+in Redis. Only then does it lead. Followers look when the key's TTL says that it may be free, never later than the
+failover check; a resigning leader rings them.
+
+What protects what. The key elects: it keeps two nodes from leading most of the time. It protects nothing, because a
+process may sleep between any two instructions, and because Redis may forget. What protects is in MongoDB: a term
+counts up in one linearizable document, a job is moved only by a compare-and-set that no newer term has written, and
+a run is changed only under the fence that it has. Two leaders at once are therefore harmless, and this file is about
+not having them for long.
+
+How long the leader believes. Until `valid_until`: the monotonic time *before* the successful request, plus the TTL,
+less a margin. Counting from after the answer would add the request's own delay, which is exactly the time in which
+the key may already be gone (kubernetes #125761 and cilium #42920 are what happens otherwise). A renewal counts only
+when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
+every fifth of the interval until the belief ends.
+
+How it stops. At a lost key, a newer term, the end of the belief, the wish of an operator, or the end of the process.
+A graceful end gives the key back, so that a follower leads within 50 ms and a round trip.
+
+What it does not do. It does not plan, settle or reconcile; those roles ask `tenure` before each round and stop when
+it is None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable
+
+import structlog
+
+from cronflow.domain.cluster import Fences, Renewal, Tenure
+from cronflow.domain.errors import BackendUnavailable, Deposed
+from cronflow.node.timings import Timings
+from cronflow.ports import Clock, Control, Election
+
+FOLLOWER_LOOK_S = 5.0
+PTTL_JITTER_S = 0.25
+RING_JITTER_S = 0.05
+ABSTAIN_S = 3.0
+
+log = structlog.get_logger("cronflow.node")
+
+
+class Elector:
+    """The elector role. `on_change` is called whenever this node begins or ceases to lead."""
+
+    def __init__(
+        self,
+        node: str,
+        election: Election,
+        control: Control,
+        clock: Clock,
+        timings: Timings,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._node = node
+        self._election = election
+        self._control = control
+        self._clock = clock
+        self._timings = timings
+        self._on_change = on_change
+        self._tenure: Tenure | None = None
+        self._valid_until = 0.0
+        self._renew_at = 0.0
+        self._abstain_until = 0.0
+        self._rung = False
+        self._stopped = False
+        self._exclusive = asyncio.Lock()
+        self.wake = asyncio.Event()
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """The right to lead, or None. Ask again before every round of work."""
+        if self._tenure is not None and self._clock.monotonic() >= self._valid_until:
+            self._stand_down("not renewed in time")
+        return self._tenure
+
+    @property
+    def lease_left_s(self) -> float:
+        """How long this node still believes that it leads, in seconds."""
+        return max(0.0, self._valid_until - self._clock.monotonic()) if self._tenure is not None else 0.0
+
+    def ring(self) -> None:
+        """The doorbell: something happened at the leader's key."""
+        self._rung = True
+        self.wake.set()
+
+    async def step(self) -> float:
+        """Renew, or look whether the key is free. Returns the seconds until the next look."""
+        async with self._exclusive:
+            if self.tenure is not None:
+                return await self._renew_when_due()
+            return await self._follow()
+
+    async def renew_now(self) -> Tenure | None:
+        """Renew out of turn, because Redis seems to have forgotten. Returns the tenure if it still holds."""
+        async with self._exclusive:
+            if self.tenure is not None:
+                await self._renew()
+            return self.tenure
+
+    async def resign(self) -> None:
+        """Stop leading and never begin again; the followers are rung."""
+        async with self._exclusive:
+            self._stopped = True
+            await self._give_back("shutting down")
+
+    def deposed(self, reason: str) -> None:
+        """A role found proof of a newer leader."""
+        if self._tenure is not None:
+            self._stand_down(reason)
+
+    # --------------------------------------------------------------------------------------------------- leading
+
+    async def _renew_when_due(self) -> float:
+        now = self._clock.monotonic()
+        if now >= self._renew_at or self._rung:
+            self._rung = False
+            try:
+                await self._renew()
+            except BackendUnavailable:
+                # Wait for the next try here rather than in the loop: the belief may end before its pause does.
+                self._renew_at = self._clock.monotonic() + self._timings.leader_renew / 5
+                if self.tenure is None:
+                    raise
+                log.warning("renewal failed", term=self._tenure.term if self._tenure else None)
+        if self._tenure is None:
+            return RING_JITTER_S
+        now = self._clock.monotonic()
+        return max(0.0, min(self._renew_at, self._valid_until) - now)
+
+    async def _renew(self) -> None:
+        tenure = self._tenure
+        assert tenure is not None
+        began = self._clock.monotonic()
+        answer = await self._election.renew(tenure.holder, self._timings.leader_ttl, tenure.term, tenure.boot)
+        if answer is Renewal.LOST:
+            self._stand_down("another node has the key")
+            return
+        if answer is Renewal.ASKED:
+            await self._give_back("asked to step down")
+            self._abstain_until = self._clock.monotonic() + ABSTAIN_S
+            return
+        if answer is Renewal.AGAIN:
+            log.warning("redis had forgotten the leader", term=tenure.term)
+        high = await self._control.extend(tenure.term, tenure.holder)
+        if high is None:
+            self._stand_down("a newer term exists")
+            return
+        tenure.fences.extend(high)
+        self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
+        self._renew_at = began + self._timings.leader_renew
+
+    def _stand_down(self, reason: str) -> None:
+        tenure, self._tenure = self._tenure, None
+        assert tenure is not None
+        log.warning("leader stepped down", term=tenure.term, reason=reason)
+        self._on_change()
+
+    async def _give_back(self, reason: str) -> None:
+        tenure = self._tenure
+        if tenure is None:
+            return
+        self._stand_down(reason)
+        await self._election.resign(tenure.holder)
+
+    # ------------------------------------------------------------------------------------------------- following
+
+    async def _follow(self) -> float:
+        if self._stopped:
+            return FOLLOWER_LOOK_S
+        left = self._abstain_until - self._clock.monotonic()
+        if left > 0:
+            return left
+        if self._rung:
+            # Everybody was rung at once: spread the campaigns over 50 ms.
+            self._rung = False
+            await self._clock.sleep(random.uniform(0, RING_JITTER_S))
+        if await self._campaign():
+            return 0.0
+        present = await self._election.holder()
+        if present is None:
+            return random.uniform(0, RING_JITTER_S)
+        pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
+        return min(pause, self._timings.failover_check)
+
+    async def _campaign(self) -> bool:
+        began = self._clock.monotonic()
+        holder = f"{self._node}#{secrets.token_hex(8)}"
+        if not await self._election.acquire(holder, self._timings.leader_ttl):
+            return False
+        boot = secrets.token_hex(8)
+        try:
+            term = await self._control.begin_term(holder)
+            installed = await self._election.install(holder, term.number, boot)
+        except (BackendUnavailable, Deposed):
+            # Without a term there is no leader: somebody who reaches MongoDB should have the key.
+            await self._election.resign(holder)
+            raise
+        if not installed:
+            return False
+        self._tenure = Tenure(term=term.number, holder=holder, boot=boot, fences=Fences(term))
+        self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
+        self._renew_at = began + self._timings.leader_renew
+        log.info("leader elected", term=term.number, node=self._node)
+        self._on_change()
+        return True

@@ -1,0 +1,108 @@
+"""The heartbeat: reports this node every five seconds, and says whether it may still take work.
+
+The rule it protects: a node whose heartbeat the others cannot see takes nothing and starts nothing; what runs, it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from cronflow.domain.cluster import NodeReport
+from cronflow.domain.errors import Conflict
+from cronflow.node.resources import Resources
+from cronflow.node.timings import Timings
+from cronflow.ports import Clock, Membership
+
+NAME_POLL_S = 0.5
+
+
+class Heartbeat:
+    """The heartbeat role. `load` returns (runs in flight, runs ended so far)."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        clock: Clock,
+        timings: Timings,
+        *,
+        name: str,
+        incarnation: str,
+        slots: int,
+        labels: Mapping[str, str],
+        version: str,
+        load: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._membership = membership
+        self._clock = clock
+        self._timings = timings
+        self._name = name
+        self._incarnation = incarnation
+        self._slots = slots
+        self._labels = labels
+        self._version = version
+        self._load = load
+        self._resources = Resources()
+        self._started_at: datetime = clock.now()
+        self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
+        self._sent_at = -1e9
+        self.draining = False
+        self.wake = asyncio.Event()
+
+    @property
+    def valid(self) -> bool:
+        """Whether the others may still believe that this node is up."""
+        return self._clock.monotonic() - self._sent_at < self._timings.heartbeat_valid
+
+    async def announce(self) -> None:
+        """The first report. Waits for a dead namesake to expire; raises Conflict if it is alive."""
+        deadline = self._clock.monotonic() + self._timings.node_ttl + 1
+        while True:
+            try:
+                await self.step()
+            except Conflict:
+                if self._clock.monotonic() >= deadline:
+                    raise
+                await self._clock.sleep(NAME_POLL_S)
+            else:
+                return
+
+    async def step(self) -> float:
+        """Report once."""
+        began = self._clock.monotonic()
+        await self._membership.report(self.report(), self._timings.node_ttl)
+        self._sent_at = began
+        return self._timings.heartbeat
+
+    async def leave(self) -> None:
+        """Be gone at once rather than after the TTL."""
+        self._sent_at = -1e9
+        await self._membership.leave(self.report())
+
+    def report(self) -> NodeReport:
+        """What this node says of itself now. The rate is a moving average of runs ended a second."""
+        in_flight, ended = self._load()
+        now = self._clock.monotonic()
+        passed = now - self._ended_at
+        if passed >= 1.0:
+            recent = (ended - self._ended) / passed
+            self._rate = 0.5 * self._rate + 0.5 * recent
+            self._ended, self._ended_at = ended, now
+        return NodeReport(
+            name=self._name,
+            incarnation=self._incarnation,
+            cpu=round(self._resources.cpu(), 3),
+            memory=round(self._resources.memory(), 3),
+            slots=self._slots,
+            in_flight=in_flight,
+            rate=round(self._rate, 1),
+            labels=self._labels,
+            draining=self.draining,
+            version=self._version,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            started_at=self._started_at,
+        )

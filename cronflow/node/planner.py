@@ -1,0 +1,239 @@
+"""The planner: turns what is due into recorded runs, in batches.
+
+One round reads the jobs that are due, decides each and places it; then, batch by batch, it writes the plan note,
+makes sure that the run of each present `pend` exists, moves the cursors, inserts the runs, pushes them and removes
+the note. The order carries the proof: read before note, note before move, insert before removal. What goes wrong in
+between leaves the note to the settler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from cronflow.domain.cluster import Tenure
+from cronflow.domain.errors import Deposed
+from cronflow.domain.job import JobRecord, Pend, PlanNote
+from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pend, wait_for
+from cronflow.domain.run import Run, RunState, run_id
+from cronflow.node.dispatch import Dispatcher
+from cronflow.node.elector import Elector
+from cronflow.node.timings import Timings
+from cronflow.ports import Assignment, Backends, Clock, Move
+
+BATCH = 500
+MOST_AT_ONCE = 4 * BATCH
+LEAST_AT_ONCE = 100
+REMEMBERED_PENDS = 100_000
+IDLE_S = 5.0
+
+log = structlog.get_logger("cronflow.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job that is about to move: the record as read, and the run that the move creates."""
+
+    record: JobRecord
+    move: Move
+
+
+class Planner:
+    """The planner role."""
+
+    def __init__(
+        self, backends: Backends, elector: Elector, dispatcher: Dispatcher, clock: Clock, timings: Timings
+    ) -> None:
+        self._backends = backends
+        self._elector = elector
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._timings = timings
+        self._notes = 0
+        self._limit = MOST_AT_ONCE
+        self._short_of_room = False
+        self._waited: dict[str, int] = {}
+        self._known = Remembered(REMEMBERED_PENDS)
+        self._known_in_term = 0
+        self.wake = asyncio.Event()
+
+    def room_freed(self) -> None:
+        """The doorbell of the workers. Only a planner that ran out of room cares; else every release would cost a
+        round.
+        """
+        if self._short_of_room:
+            self._short_of_room = False
+            self.wake.set()
+
+    async def step(self) -> float:
+        """One round. Returns the seconds until the next instant that is due, at most the safety poll."""
+        tenure = self._elector.tenure
+        if tenure is None:
+            return IDLE_S
+        if tenure.term != self._known_in_term:
+            # What another term wrote meanwhile is not known here.
+            self._known.clear()
+            self._known_in_term = tenure.term
+        now = self._clock.now()
+        poll = self._timings.safety_poll
+        limit = self._limit
+        records = await self._backends.jobs.due(now + timedelta(seconds=poll), limit)
+        due = [record for record in records if record.due_at is not None and record.due_at <= now]
+        if due:
+            try:
+                moved = await self._plan(tenure, due, now)
+            except Deposed as error:
+                self._elector.deposed(str(error))
+                return IDLE_S
+            if moved and len(records) == limit:
+                return 0.0
+        coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
+        if not coming:
+            return poll
+        return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
+
+    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> int:
+        members, open_runs = await asyncio.gather(
+            self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
+        )
+        fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
+        # Reading many more than can be placed would only be read again.
+        self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.room))
+        planned: list[Planned] = []
+        deferred: dict[str, tuple[int, datetime]] = {}
+        for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
+            found = self._decide(record, tenure, fleet, now, [state for _, state in open_runs.get(record.name, ())])
+            if isinstance(found, Planned):
+                planned.append(found)
+                self._waited.pop(record.name, None)
+            elif fleet.room <= 0:
+                # Everybody is full: it stays at the front, and the first free slot rings.
+                self._short_of_room = True
+            else:
+                # Only this job cannot be placed: it steps aside, so that it never starves the others.
+                rounds = self._waited.get(record.name, 0)
+                self._waited[record.name] = rounds + 1
+                deferred[record.name] = (record.rev, now + wait_for(rounds))
+                if rounds == 0:
+                    log.info("job waits", job=record.name, reason=found)
+        if deferred:
+            await self._backends.jobs.defer(deferred)
+        batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
+        # Each batch comes to its own end: one that fails leaves its note to the settler and does not stop the others.
+        results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
+        for failure in (result for result in results if isinstance(result, BaseException)):
+            raise failure
+        return len(planned)
+
+    def _decide(
+        self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_states: Sequence[RunState]
+    ) -> Planned | str:
+        node: str | None
+        reason: str | None
+        decision = decide(record, now, open_states)
+        match decision:
+            case Wait():
+                return decision.reason
+            case Fire():
+                placed = fleet.place(record.job.require)
+                if isinstance(placed, NoNode):
+                    return str(placed)
+                node, state, reason = placed, RunState.DISPATCHED, None
+            case SkipFire():
+                node, state, reason = None, RunState.SKIPPED, decision.reason
+        pend = Pend(
+            fire=decision.fire,
+            state=state,
+            fence=tenure.fences.next(now),
+            job_ver=record.ver,
+            at=now,
+            node=node,
+            covers=decision.covers,
+            reason=reason,
+        )
+        return Planned(record, Move(job=record.name, rev=record.rev, next_fire=decision.next_fire, pend=pend))
+
+    async def _carry_out(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
+        backends = self._backends
+        self._notes += 1
+        note = PlanNote(
+            id=f"{tenure.term}-{self._notes}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
+        )
+        await backends.plans.write(note)
+        await self._ensure_pends(tenure, batch)
+        moved = await backends.jobs.move([plan.move for plan in batch], tenure.term)
+        now = self._clock.now()
+        runs: dict[str, tuple[Run, Planned]] = {}
+        for plan in batch:
+            if plan.record.name in moved:
+                run = run_of_pend(plan.record, plan.move.pend, tenure.term, now)
+                runs[run.id] = (run, plan)
+        fresh = await backends.runs.insert([run for run, _ in runs.values()])
+        for run, plan in runs.values():
+            self._known.add(plan.record.name, run.fence)
+        # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
+        await self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
+        await backends.plans.remove([note.id])
+
+    async def _ensure_pends(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
+        unsure = {
+            run_id(plan.record.name, plan.record.pend.fire): plan.record
+            for plan in batch
+            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend.fence)
+        }
+        if not unsure:
+            return
+        missing = unsure.keys() - await self._backends.runs.existing(unsure)
+        now = self._clock.now()
+        runs = [
+            run_of_pend(record, record.pend, tenure.term, now, check_at=now)
+            for run, record in unsure.items()
+            if run in missing and record.pend is not None
+        ]
+        if runs:
+            await self._backends.runs.insert(runs)
+
+
+def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Assignment]]:
+    for run, plan in runs:
+        if run.node is not None and run.state is RunState.DISPATCHED:
+            yield (
+                run.node,
+                Assignment(
+                    run=run.id,
+                    fence=run.fence,
+                    term=run.term,
+                    attempt=run.attempt,
+                    fire_at=run.fire_at,
+                    job=plan.record.job,
+                ),
+            )
+
+
+class Remembered:
+    """Of which `pend` this term knows that its run exists: job -> fence, the least recently written forgotten first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._fences: OrderedDict[str, int] = OrderedDict()
+
+    def add(self, job: str, fence: int) -> None:
+        """The run of this pend exists."""
+        self._fences[job] = fence
+        self._fences.move_to_end(job)
+        if len(self._fences) > self._most:
+            self._fences.popitem(last=False)
+
+    def has(self, job: str, fence: int) -> bool:
+        """Whether the run of this pend is known to exist."""
+        return self._fences.get(job) == fence
+
+    def clear(self) -> None:
+        """Know nothing."""
+        self._fences.clear()

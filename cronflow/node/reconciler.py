@@ -1,0 +1,131 @@
+"""The reconciler: looks at every open run whose `check_at` has passed, every second, and on a ring.
+
+It is the only way in which a retry, a run that was asked for by hand, or a run whose worker was lost comes to a node
+again. The rules are in `domain.recovery`; here they meet what Redis knows of the workers. A change that another one
+has overtaken does not apply, and nothing is pushed for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from datetime import datetime, timedelta
+
+import structlog
+
+from cronflow.domain import changes
+from cronflow.domain.cluster import Tenure
+from cronflow.domain.errors import Deposed
+from cronflow.domain.job import JobRecord
+from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.recovery import Dispatch, End, Holder, Postpone, reconcile
+from cronflow.domain.run import Change, Outcome, Run, RunState
+from cronflow.node.dispatch import Dispatcher
+from cronflow.node.elector import Elector
+from cronflow.node.timings import Timings
+from cronflow.ports import Assignment, Backends, Clock
+
+AT_ONCE = 1000
+IDLE_S = 5.0
+NO_NODE_PAUSE = timedelta(seconds=2)
+
+log = structlog.get_logger("cronflow.node")
+
+Holdings = dict[str, tuple[bool, dict[str, int]]]
+
+
+class Reconciler:
+    """The reconciler role."""
+
+    def __init__(
+        self, backends: Backends, elector: Elector, dispatcher: Dispatcher, clock: Clock, timings: Timings
+    ) -> None:
+        self._backends = backends
+        self._elector = elector
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._timings = timings
+        self.wake = asyncio.Event()
+
+    async def step(self) -> float:
+        """One round; at once again when there was more than one batch."""
+        tenure = self._elector.tenure
+        if tenure is None:
+            return IDLE_S
+        overdue = await self._backends.runs.overdue(AT_ONCE)
+        if overdue:
+            try:
+                await self._reconcile(tenure, overdue)
+            except Deposed as error:
+                self._elector.deposed(str(error))
+                return IDLE_S
+        return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
+
+    async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
+        # The runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
+        backends = self._backends
+        nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
+        found, members, holdings = await asyncio.gather(
+            backends.jobs.get({run.job for run in overdue}),
+            backends.membership.members(),
+            backends.membership.holdings(nodes),
+        )
+        jobs = {record.name: record for record in found}
+        fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
+        now = self._clock.now()
+        wanted: list[Change] = []
+        placed: dict[str, tuple[str, Assignment]] = {}
+        for run in overdue:
+            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, now)
+            wanted.append(change)
+            if where is not None:
+                placed[run.id] = where
+        applied = await backends.runs.apply(wanted)
+        for change in wanted:
+            if change.run in applied and change.row != 17:
+                log.info("run reconciled", run=change.run, row=change.row, state=change.target, term=tenure.term)
+        await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
+
+    def _visit(
+        self, tenure: Tenure, run: Run, record: JobRecord | None, holdings: Holdings, fleet: Fleet, now: datetime
+    ) -> tuple[Change, tuple[str, Assignment] | None]:
+        finish_id = secrets.token_hex(12)
+        if record is None:
+            ending = End(14, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
+            return changes.end(run, ending, finish_id, now), None
+        job = record.job
+        match reconcile(run, _holder(run, holdings), job.delivery, job.timeout, now):
+            case Postpone() as verdict:
+                return changes.postpone(run, verdict), None
+            case End() as verdict:
+                return changes.end(run, verdict, finish_id, now), None
+            case Dispatch() as verdict:
+                node = fleet.place(job.require)
+                if isinstance(node, NoNode):
+                    return changes.postpone(run, Postpone(NO_NODE_PAUSE)), None
+                fence = tenure.fences.next(now)
+                if fence <= run.fence:
+                    raise Deposed(f"run {run.id} carries a newer fence")
+                change = changes.dispatch(
+                    run, verdict, fence=fence, term=tenure.term, node=node, job_ver=record.ver, at=now
+                )
+                attempt = change.sets.get("attempt", run.attempt)
+                assert isinstance(attempt, int)
+                assignment = Assignment(
+                    run=run.id,
+                    fence=fence,
+                    term=tenure.term,
+                    attempt=attempt,
+                    fire_at=run.fire_at,
+                    job=job,
+                    args=run.args or {},
+                )
+                return change, (node, assignment)
+
+
+def _holder(run: Run, holdings: Holdings) -> Holder:
+    alive, held = holdings.get(run.node or "", (False, {}))
+    has_it = held.get(run.id) == run.fence
+    if alive:
+        return Holder.HAS_IT if has_it else Holder.WITHOUT_IT
+    return Holder.DEAD_WITH_IT if has_it else Holder.DEAD

@@ -1,0 +1,58 @@
+"""The time limits that a node lives by, in seconds, and the relations between them that safety and liveness rest on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cronflow.domain.errors import InvalidInput, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """All in seconds. The defaults are those of a production cluster; tests shorten them together."""
+
+    leader_ttl: float = 30.0
+    leader_renew: float = 15.0
+    failover_check: float = 45.0
+    heartbeat: float = 5.0
+    node_ttl: float = 15.0
+    run_lease: float = 45.0
+    lock_buffer: float = 5.0
+    safety_poll: float = 0.25
+    reconcile: float = 1.0
+    plan_age: float = 10.0
+    take_poll: float = 1.0
+    group_commit: float = 0.005
+    start_mark: float = 0.1
+    drain: float = 60.0
+
+    def __post_init__(self) -> None:
+        rules = [
+            (2 * self.leader_renew <= self.leader_ttl, "leader_renew", "must be at most half of leader_ttl"),
+            (self.leader_ttl >= 1, "leader_ttl", "must be at least 1 s"),
+            (2 * self.heartbeat < self.node_ttl, "heartbeat", "must be less than half of node_ttl"),
+            (self.run_lease >= 1, "run_lease", "must be at least 1 s"),
+        ]
+        problems = [Problem(name, f"{getattr(self, name):g} s {what}") for holds, name, what in rules if not holds]
+        if problems:
+            raise InvalidInput(problems)
+
+    @property
+    def leader_margin(self) -> float:
+        """How much earlier than Redis the leader stops believing in itself."""
+        return self.leader_ttl / 10
+
+    @property
+    def job_lock(self) -> float:
+        """How long a job lock lasts without renewal: the leader's TTL and the buffer."""
+        return self.leader_ttl + self.lock_buffer
+
+    @property
+    def heartbeat_valid(self) -> float:
+        """How long after its last successful heartbeat a node may still take work."""
+        return self.node_ttl * 0.8
+
+    @property
+    def stale_after(self) -> float:
+        """From which age of its heartbeat on a node gets no more work."""
+        return self.heartbeat * 2
