@@ -229,7 +229,7 @@ class Membership(Protocol):
         """Be gone at once."""
 
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
-        """Per node id: whether it is alive, and run -> fence of what it has taken (known for an hour after its death)."""
+        """Per node id: whether it is alive, and run -> fence of what it has taken (known an hour beyond its death)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,7 +126,7 @@ _RUN_OPTIONAL = (
 
 
 def run_document(run: Run) -> Document:
-    """A run's document. What is None is left out; `open` is there only while the run is open, for the partial indexes."""
+    """A run's document. What is None is left out; `open` is there only while it is open, for the partial indexes."""
     document: Document = {
         "_id": run.id,
         "job": run.job,
@@ -237,7 +237,7 @@ def report_json(report: NodeReport) -> bytes:
 
 
 def report_from_json(text: bytes) -> NodeReport:
-    """The heartbeat in a text. Fields that this version does not know are left out: a newer node may be in the cluster."""
+    """The heartbeat in a text. Unknown fields are left out: a newer node may be in the cluster."""
     known = NodeReport.__dataclass_fields__
     fields = {name: value for name, value in orjson.loads(text).items() if name in known}
     if fields.get("started_at"):

@@ -194,26 +194,26 @@ def _seen(
     )
 
 
-def cancel_old(run: Run, ver: int, finish_id: str, at: datetime) -> Change:
-    """Row 15 after an edit: it has not started, and its job has moved on."""
+def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) -> Change:
+    """Row 15 after an edit, pause or delete: it has not started, and its job has moved on."""
     return Change(
         run=run.id,
         row=15,
         sources=TRANSITIONS[15].sources,
         target=RunState.CANCELLED,
         below_ver=ver,
-        sets={"ended_at": at, "outcome": Outcome.CANCELLED, "error": "its job was edited", "finish_id": finish_id},
+        sets={"ended_at": at, "outcome": Outcome.CANCELLED, "reason": reason, "finish_id": finish_id},
         proof=("finish_id", finish_id),
     )
 
 
-def keep_running(run: Run, ver: int) -> Change:
-    """Row 16 after an edit: what runs may end under the new version."""
+def keep(run: Run, ver: int) -> Change:
+    """Row 16 after an edit: what runs may end, and what waits for a retry is tried under the new version."""
     return Change(
         run=run.id,
         row=16,
-        sources=TRANSITIONS[16].sources,
-        target=RunState.RUNNING,
+        sources=frozenset({run.state}),
+        target=run.state,
         below_ver=ver,
         sets={"job_ver": ver},
         proof=None,

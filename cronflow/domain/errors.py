@@ -32,7 +32,7 @@ class Problem:
 
 
 class InvalidInput(CronFlowError):
-    """The input cannot be accepted; nothing of it was applied. `problems` has every finding, in the order of the input."""
+    """The input cannot be accepted; nothing of it was applied. `problems` has every finding, in order."""
 
     def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
         if isinstance(problems, str):
@@ -69,7 +69,7 @@ class Deposed(CronFlowError):
 
 
 class PermanentError(CronFlowError):
-    """Raise it in a job: this attempt failed and no retry would help. The run fails at once and becomes a dead letter."""
+    """Raise it in a job: no retry would help. The run fails at once and becomes a dead letter."""
 
 
 class RetryLater(CronFlowError):

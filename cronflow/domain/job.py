@@ -33,7 +33,7 @@ def check_name(name: str, kind: str = "job") -> str:
     """
     if not NAME.fullmatch(name):
         raise InvalidInput(
-            f"{name!r} is not a {kind} name; use 1 to 100 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+            f"{name!r} is not a {kind} name; use 1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit"
         )
     return name
 
@@ -272,7 +272,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanNote:
-    """The write-ahead document of a batch of cursor moves: which jobs somebody is about to move. `term` 0: an editor."""
+    """The write-ahead document of a batch of moves: which jobs somebody is about to move. `term` 0: an editor."""
 
     id: str
     term: int

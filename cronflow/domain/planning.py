@@ -63,17 +63,18 @@ def kind_of(schedule: Schedule | None) -> Kind:
             return Kind.ONCE
 
 
-def first_fire(job: Job, now: datetime) -> datetime | None:
-    """Where the cursor of a new or edited job stands: the first fire that is not in the past; a one-time fire always
-    counts.
+def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> datetime | None:
+    """Where the cursor of a new or edited job stands: its first fire that is neither past nor consumed already.
 
-    A job that is applied within the very second in which it is due still runs.
+    A job that is applied within the very second in which it is due still runs, and a one-time fire counts however late
+    the job was applied. `consumed` is the last instant that a run of this job covers.
     """
     if job.schedule is None:
         return None
-    if kind_of(job.schedule) is Kind.ONCE:
-        return next_after(job.schedule, datetime.min.replace(tzinfo=now.tzinfo))
-    return next_after(job.schedule, now.replace(microsecond=0) - timedelta(seconds=1))
+    after = datetime.min.replace(tzinfo=now.tzinfo)
+    if kind_of(job.schedule) is not Kind.ONCE:
+        after = now.replace(microsecond=0) - timedelta(seconds=1)
+    return next_after(job.schedule, after if consumed is None else max(after, consumed))
 
 
 def decide(record: JobRecord, now: datetime, open_states: Collection[RunState]) -> Decision:
@@ -114,6 +115,11 @@ def _catch_up(job: Job, fire: datetime, now: datetime) -> Decision:
     if newest and newest[0] > fire:
         return _skip_until(job.schedule, fire, newest[0] - timedelta(seconds=1), "misfire")
     return Fire(fire, next_after(job.schedule, fire))
+
+
+def covers_until(schedule: Schedule, fire: datetime, until: datetime) -> Covers | None:
+    """The fires from `fire` to `until`, both included, as one range; None when it is `fire` alone."""
+    return _covers(schedule, fire, last_before(schedule, until, not_before=fire) or fire)
 
 
 def _skip_until(schedule: Schedule, fire: datetime, until: datetime, reason: str) -> SkipFire:

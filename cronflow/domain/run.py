@@ -117,7 +117,14 @@ TRANSITIONS: Mapping[int, Transition] = {
         _row(13, "dispatched retrying", "skipped", "leader", "it may no longer run, for a reason that is recorded"),
         _row(14, "dispatched retrying running", "failed", "leader", "poison, or far beyond its timeout"),
         _row(15, "dispatched retrying", "cancelled", "editor", "cancelled before it started", fenced=False),
-        _row(16, "running", "running", "editor", "cancellation asked for, or kept under an edited job", fenced=False),
+        _row(
+            16,
+            "running retrying",
+            "running retrying",
+            "editor",
+            "cancellation asked for, or kept under an edited job",
+            fenced=False,
+        ),
         _row(
             17,
             "dispatched running retrying",

@@ -150,11 +150,14 @@ def _halve(zone: ZoneInfo, old: datetime, new: datetime) -> datetime:
 
 
 def _nearest_name(name: str) -> str | None:
+    # CEST, UTC+2 and GMT+1 resemble names that mean something else (Etc/GMT+1 lies west), worse than no answer.
+    if len(name) < 5 or "+" in name:
+        return None
     by_spelling: dict[str, str] = {}
     for known in sorted(available_timezones()):
         if known.startswith(_UNPORTABLE):
             continue
         by_spelling.setdefault(known.rpartition("/")[2].lower(), known)
         by_spelling[known.lower()] = known
-    close = difflib.get_close_matches(name.strip().lower().replace(" ", "_"), by_spelling, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(name.strip().lower().replace(" ", "_"), by_spelling, n=1, cutoff=0.75)
     return by_spelling[close[0]] if close else None

@@ -1,0 +1,167 @@
+"""Editing a job: the one way in which a person changes, pauses, resumes or deletes it.
+
+The steps, each a single-document write: read the job; if its cursor will jump over instants that have already fallen
+due, write a plan note; make sure that the run of the present `pend` exists; compare `rev` and write the change, and
+with a jump a `pend` that is one skipped run over what is jumped; insert that run; remove the note; then cancel what
+is open under an older version and has not started, and keep what runs. Only then is the edit acknowledged: no
+attempt starts under an older version afterwards. If the editor dies in between, nothing was acknowledged and the
+settler finds the note.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from cronflow.domain import changes
+from cronflow.domain.errors import Conflict, NotFound
+from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
+from cronflow.domain.planning import covers_until, first_fire, run_of_pend
+from cronflow.domain.run import RunState, run_id
+from cronflow.domain.schedule import last_before
+from cronflow.ports import Backends, Clock
+
+TRIES = 5
+
+Edit = Callable[[JobRecord, datetime], JobRecord]
+
+
+class Editor:
+    """Applies edits through the ports."""
+
+    def __init__(self, backends: Backends, clock: Clock) -> None:
+        self._backends = backends
+        self._clock = clock
+
+    async def define(self, job: Job) -> str:
+        """Create or change a job. Returns "created", "changed" or "unchanged"; raises Conflict after losing several
+        times.
+        """
+        now = self._clock.now()
+        found = await self._backends.jobs.get([job.name])
+        if not found:
+            fire = first_fire(job, now)
+            record = JobRecord(job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now)
+            if await self._backends.jobs.create(record):
+                return "created"
+        elif found[0].deleted_at is None and found[0].job == job:
+            return "unchanged"
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
+                return replace(record, job=job)
+            fire = first_fire(job, now, consumed(record, now))
+            return replace(record, job=job, deleted_at=None, paused=False, next_fire=fire, due_at=fire)
+
+        reborn = bool(found) and found[0].deleted_at is not None
+        await self._edit(job.name, change, "edited", keep_waiting=True)
+        return "created" if reborn else "changed"
+
+    async def pause(self, name: str) -> JobRecord:
+        """Plan no more of its fires until it is resumed."""
+        return await self._edit(name, lambda record, now: replace(record, paused=True), "paused")
+
+    async def resume(self, name: str) -> JobRecord:
+        """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            if not record.paused:
+                return record
+            fire = first_fire(record.job, now, consumed(record, now))
+            return replace(record, paused=False, next_fire=fire, due_at=fire)
+
+        return await self._edit(name, change, "paused", keep_waiting=True)
+
+    async def delete(self, name: str) -> JobRecord:
+        """Remove it; its history stays, and so does a tombstone."""
+        return await self._edit(
+            name, lambda record, now: replace(record, deleted_at=now, next_fire=None, due_at=None), "deleted"
+        )
+
+    async def _edit(self, name: str, edit: Edit, reason: str, *, keep_waiting: bool = False) -> JobRecord:
+        for _ in range(TRIES):
+            record = await self._read(name)
+            now = self._clock.now()
+            changed = edit(record, now)
+            if changed is record:
+                return record
+            changed = replace(changed, ver=record.ver + 1, updated_at=now)
+            changed, skipped = self._jump(record, changed, reason, now)
+            note = None
+            if skipped is not None:
+                note = PlanNote(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=(name,))
+                await self._backends.plans.write(note)
+            await self._ensure_pend(record)
+            won = await self._backends.jobs.replace(changed, record.rev)
+            if won and skipped is not None:
+                await self._backends.runs.insert([run_of_pend(record, skipped, record.term, now)])
+            if note is not None:
+                await self._backends.plans.remove([note.id])
+            if won:
+                await self._retire(changed, reason, keep_waiting=keep_waiting)
+                return changed
+        raise Conflict(f"job {name!r} was changed by others again and again; try once more")
+
+    async def _read(self, name: str) -> JobRecord:
+        found = await self._backends.jobs.get([name])
+        if not found:
+            raise NotFound("job", name)
+        return found[0]
+
+    def _jump(self, record: JobRecord, changed: JobRecord, reason: str, now: datetime) -> tuple[JobRecord, Pend | None]:
+        """The skipped run over the instants that have fallen due and that the new cursor leaves behind."""
+        fire, schedule = record.next_fire, record.job.schedule
+        left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
+        if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
+            return changed, None
+        if record.paused or not record.job.enabled:
+            reason = "paused"
+        skipped = Pend(
+            fire=fire,
+            state=RunState.SKIPPED,
+            fence=record.pend.fence if record.pend is not None else 0,
+            job_ver=changed.ver,
+            at=now,
+            covers=covers_until(schedule, fire, now),
+            reason=reason,
+        )
+        return replace(changed, pend=skipped), skipped
+
+    async def _ensure_pend(self, record: JobRecord) -> None:
+        if record.pend is None:
+            return
+        if not await self._backends.runs.existing([run_id(record.name, record.pend.fire)]):
+            now = self._clock.now()
+            await self._backends.runs.insert([run_of_pend(record, record.pend, record.term, now, check_at=now)])
+
+    async def _retire(self, record: JobRecord, reason: str, *, keep_waiting: bool) -> None:
+        """Run by run, until none is open under an older version."""
+        for _ in range(1000):
+            open_runs = (await self._backends.runs.open_of([record.name])).get(record.name, [])
+            old = [run for run in await self._backends.runs.get([i for i, _ in open_runs]) if run.job_ver < record.ver]
+            if not old:
+                return
+            now = self._clock.now()
+            await self._backends.runs.apply(
+                [
+                    changes.keep(run, record.ver)
+                    if run.state is RunState.RUNNING or (keep_waiting and run.state is RunState.RETRYING)
+                    else changes.cancel_old(run, record.ver, reason, secrets.token_hex(12), now)
+                    for run in old
+                    if run.is_open
+                ]
+            )
+        raise Conflict(f"runs of job {record.name!r} keep changing; the edit stands, but older runs may still start")
+
+
+def consumed(record: JobRecord, now: datetime) -> datetime | None:
+    """The last instant that is covered: by the present `pend`, or by the skipped run that a jump to now leaves."""
+    last = None
+    if record.pend is not None:
+        last = record.pend.fire if record.pend.covers is None else record.pend.covers.last
+    fire, schedule = record.next_fire, record.job.schedule
+    if fire is not None and schedule is not None and fire <= now and record.deleted_at is None:
+        return last_before(schedule, now, not_before=fire) or fire
+    return last

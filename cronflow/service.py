@@ -1,0 +1,184 @@
+"""The use-cases that the command line, the API and Python code share.
+
+Each is one method that takes and returns domain values and says what it raises. Nothing here prints, parses or knows
+a server; whatever changes something rings the doorbell that lets the leader act at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronflow.domain.cluster import LeaderRecord, Member, node_name
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
+from cronflow.domain.run import Kind, Run, RunState
+from cronflow.domain.schedule import next_after
+from cronflow.editing import Editor
+from cronflow.ports import Backends, Bell, Clock, LogLine, RunQuery
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The cluster at a glance. `leader` is a node's name, `lease_left_s` how long the key still lasts, in seconds."""
+
+    leader: str | None
+    term: int
+    lease_left_s: float | None
+    record: LeaderRecord | None
+    members: Sequence[Member]
+
+
+class Service:
+    """The use-cases."""
+
+    def __init__(self, backends: Backends, clock: Clock) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._editor = Editor(backends, clock)
+
+    # ------------------------------------------------------------------------------------------------------- jobs
+
+    async def apply(self, jobs: Sequence[Job]) -> list[tuple[str, str]]:
+        """Create or change jobs. Returns (name, "created" | "changed" | "unchanged") for each.
+
+        Raises InvalidInput, before anything is changed, when two have one name or a name is reserved; Conflict when
+        others keep changing a job meanwhile: those before it stand, and applying again is harmless.
+        """
+        names = [job.name for job in jobs]
+        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        if twice:
+            raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
+        if any(name.startswith(SYSTEM_PREFIX) for name in names):
+            raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are the system's own")
+        results = [(job.name, await self._editor.define(job)) for job in jobs]
+        await self._ring()
+        return results
+
+    async def jobs(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
+        """By name, those behind `after`."""
+        return await self._backends.jobs.find(after=after, limit=limit)
+
+    async def job(self, name: str) -> JobRecord:
+        """Raises NotFound."""
+        found = await self._backends.jobs.get([name])
+        if not found or found[0].deleted_at is not None:
+            raise NotFound("job", name)
+        return found[0]
+
+    async def pause(self, name: str) -> JobRecord:
+        """Raises NotFound, Conflict."""
+        await self.job(name)
+        return await self._then_ring(await self._editor.pause(name))
+
+    async def resume(self, name: str) -> JobRecord:
+        """Raises NotFound, Conflict."""
+        await self.job(name)
+        return await self._then_ring(await self._editor.resume(name))
+
+    async def delete(self, name: str) -> JobRecord:
+        """Raises NotFound, Conflict."""
+        await self.job(name)
+        return await self._then_ring(await self._editor.delete(name))
+
+    async def next_fires(self, name: str, count: int) -> list[datetime]:
+        """The next instants, beginning with the cursor; none for a job without a schedule. Raises NotFound."""
+        record = await self.job(name)
+        fires: list[datetime] = []
+        fire = record.next_fire
+        while fire is not None and len(fires) < count and record.job.schedule is not None:
+            fires.append(fire)
+            fire = next_after(record.job.schedule, fire)
+        return fires
+
+    async def trigger(self, name: str, args: Mapping[str, object] | None = None, key: str | None = None) -> str:
+        """Run a job now, beside its schedule. Returns the run's id; one `key`, one run. Raises NotFound."""
+        record = await self.job(name)
+        now = self._clock.now()
+        run = Run(
+            id=f"{name}@manual-{key or secrets.token_hex(8)}",
+            job=name,
+            fire_at=now.replace(microsecond=0),
+            kind=Kind.MANUAL,
+            state=RunState.RETRYING,
+            fence=0,
+            term=0,
+            job_ver=record.ver,
+            node=None,
+            attempt=0,
+            max_attempts=record.job.retry.max + 1,
+            check_at=now,
+            created_at=now,
+            args=dict(args) if args else None,
+        )
+        await self._backends.runs.insert([run])
+        await self._ring()
+        return run.id
+
+    # ------------------------------------------------------------------------------------------------------- runs
+
+    async def runs(self, query: RunQuery) -> list[Run]:
+        """The newest fire first."""
+        return await self._backends.runs.find(query)
+
+    async def run(self, run_id: str) -> Run:
+        """Raises NotFound."""
+        found = await self._backends.runs.get([run_id])
+        if not found:
+            raise NotFound("run", run_id)
+        return found[0]
+
+    async def logs(self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
+        """The lines of a run behind (fence, number), in order. Raises NotFound."""
+        await self.run(run_id)
+        return await self._backends.logs.read(run_id, after=after, limit=limit)
+
+    # ---------------------------------------------------------------------------------------------------- cluster
+
+    async def members(self) -> list[Member]:
+        """The nodes that are up, by name."""
+        return sorted(await self._backends.membership.members(), key=lambda member: member.report.name)
+
+    async def status(self) -> ClusterStatus:
+        """Who leads, since when, and who is up."""
+        record = await self._backends.control.leader()
+        held = await self._backends.election.holder()
+        return ClusterStatus(
+            leader=None if held is None else node_name(held[0]),
+            term=0 if record is None else record.term,
+            lease_left_s=None if held is None else held[1],
+            record=record,
+            members=await self.members(),
+        )
+
+    async def stepdown(self) -> str:
+        """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""
+        held = await self._backends.election.holder()
+        record = await self._backends.control.leader()
+        if held is None or record is None:
+            raise NotFound("leader", "of this cluster")
+        await self._backends.election.ask_to_resign(record.term)
+        return node_name(held[0])
+
+    async def health(self) -> Mapping[str, float | str]:
+        """Seconds of a round trip, or the reason why there is none, per service."""
+        found: dict[str, float | str] = {}
+        for name, ping in (("redis", self._backends.queue.ping), ("mongodb", self._backends.control.ping)):
+            try:
+                found[name] = await ping()
+            except BackendUnavailable as error:
+                found[name] = str(error)
+        return found
+
+    async def _then_ring(self, record: JobRecord) -> JobRecord:
+        await self._ring()
+        return record
+
+    async def _ring(self) -> None:
+        try:
+            await self._backends.bus.ring(Bell.JOBS)
+        except BackendUnavailable:
+            # The change stands; a lost ring costs one poll of the leader.
+            return
