@@ -24,8 +24,8 @@ class MemoryBackends(Backends):
     faults: Faults
 
 
-def memory_backends(clock: Clock, *, lock_s: float = 35.0) -> MemoryBackends:
-    """Make one. `lock_s` is how long a job lock lasts without renewal, in seconds."""
+def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> MemoryBackends:
+    """Make one. `lock_s` is how long a job lock lasts without renewal, `start_by_s` how long an item may lie in a list."""
     faults, memory = Faults(), Memory(clock)
     return MemoryBackends(
         jobs=MemoryJobStore(faults),
@@ -35,7 +35,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0) -> MemoryBackends:
         control=MemoryControl(faults, clock),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),
-        queue=MemoryQueue(faults, memory, lock_s=lock_s),
+        queue=MemoryQueue(faults, memory, lock_s=lock_s, start_by_s=start_by_s),
         bus=MemoryBus(faults, memory),
         memory=memory,
         faults=faults,

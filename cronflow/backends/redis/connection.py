@@ -38,18 +38,18 @@ class Script:
 
 
 class RedisConnection:
-    """The connections of one process to one Redis, as an async context manager.
+    """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
 
     `url` is `redis://`, `rediss://` or `unix://`; entering checks that the server answers and raises
     BackendUnavailable if it does not.
     """
 
-    def __init__(self, url: str, namespace: str) -> None:
+    def __init__(self, url: str, namespace: str, client: Redis | None = None) -> None:
         parts = urlsplit(url)
         self.address = f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
         self.keys = Keys(namespace)
         self._scripts: dict[str, Script] = {}
-        self._client: Redis = Redis.from_url(
+        self._client: Redis = client or Redis.from_url(
             url,
             socket_timeout=COMMAND_TIMEOUT_S,
             socket_connect_timeout=COMMAND_TIMEOUT_S,

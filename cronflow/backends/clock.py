@@ -1,0 +1,33 @@
+"""The system's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+
+class SystemClock:
+    """The Clock port on the system's clocks."""
+
+    def now(self) -> datetime:
+        """The wall clock."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """The loop's own clock, so that both agree on how long a second is."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """asyncio.sleep."""
+        await asyncio.sleep(seconds)
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """Until the event is set, at most that long."""
+        if seconds <= 0 or event.is_set():
+            await asyncio.sleep(0)
+            return event.is_set()
+        try:
+            async with asyncio.timeout(seconds):
+                return await event.wait()
+        except TimeoutError:
+            return False

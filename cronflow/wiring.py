@@ -1,0 +1,127 @@
+"""The composition root: which adapter stands behind which port, and in which order things are opened and closed.
+
+The only module that knows all the others. Settings become plain values here; nothing below reads them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import metadata
+
+from cronflow.app import App
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.mongo.control import MongoControl
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.redis.bus import RedisBus
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.membership import RedisMembership
+from cronflow.backends.redis.queue import RedisQueue
+from cronflow.config import Settings
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.executors import open_executors
+from cronflow.node.node import Node
+from cronflow.node.timings import Timings
+from cronflow.ports import Backends, Clock
+from cronflow.service import Service
+
+OPEN_WITHIN_S = 9.0
+
+
+def timings(settings: Settings) -> Timings:
+    """The time limits of a node, from the settings. Raises InvalidInput when they do not fit together."""
+    return Timings(
+        leader_ttl=settings.leader_ttl.total_seconds(),
+        leader_renew=settings.leader_renew.total_seconds(),
+        failover_check=settings.failover_check.total_seconds(),
+        heartbeat=settings.heartbeat.total_seconds(),
+        node_ttl=settings.node_ttl.total_seconds(),
+        run_lease=settings.run_lease.total_seconds(),
+        lock_buffer=settings.lock_buffer.total_seconds(),
+        drain=settings.drain_timeout.total_seconds(),
+    )
+
+
+@asynccontextmanager
+async def open_backends(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0) -> AsyncIterator[Backends]:
+    """Connect to both servers and check that they serve. Raises BackendUnavailable within ten seconds when one does not."""
+    async with AsyncExitStack() as stack:
+        redis = await stack.enter_async_context(RedisConnection(redis_url, namespace))
+        mongo = await stack.enter_async_context(MongoDatabase(mongo_url, namespace))
+        yield Backends(
+            jobs=MongoJobStore(mongo),
+            plans=MongoPlanStore(mongo),
+            runs=MongoRunStore(mongo),
+            logs=MongoLogStore(mongo),
+            control=MongoControl(mongo),
+            election=RedisElection(redis),
+            membership=RedisMembership(redis),
+            queue=RedisQueue(redis, lock_s=lock_s),
+            bus=RedisBus(redis),
+        )
+
+
+@asynccontextmanager
+async def open_service(settings: Settings) -> AsyncIterator[Service]:
+    """The use-cases on the servers of the settings."""
+    redis_url, mongo_url = _urls(settings)
+    async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
+        yield Service(backends, SystemClock())
+
+
+async def run_node(
+    settings: Settings,
+    *,
+    apps: Sequence[App] = (),
+    labels: Mapping[str, str] | None = None,
+    slots: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once."""
+    redis_url, mongo_url = _urls(settings)
+    limits = timings(settings)
+    clock: Clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        backends = await stack.enter_async_context(
+            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock)
+        )
+        executors = await stack.enter_async_context(
+            open_executors(
+                apps=apps,
+                allow_python=settings.allow_python,
+                allow_shell=settings.allow_shell,
+                allow_http_hosts=settings.allow_http_hosts,
+                threads=slots or settings.slots,
+            )
+        )
+        node = Node(
+            backends,
+            executors,
+            clock,
+            limits,
+            name=name or settings.node_name,
+            slots=slots or settings.slots,
+            labels=labels,
+            version=metadata.version("cronflow"),
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, node.stop)
+        await node.run()
+
+
+def _urls(settings: Settings) -> tuple[str, str]:
+    missing = [
+        Problem(f"CRONFLOW_{name}", "is not set", "set it, or start a local cluster with `cronflow dev`")
+        for name, value in (("REDIS_URL", settings.redis_url), ("MONGO_URL", settings.mongo_url))
+        if not value
+    ]
+    if missing or settings.redis_url is None or settings.mongo_url is None:
+        raise InvalidInput(missing)
+    return settings.redis_url, settings.mongo_url

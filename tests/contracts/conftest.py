@@ -1,0 +1,81 @@
+"""Every backend of a port, so that one contract suite runs on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import fakeredis
+import pytest
+
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.control import MongoControl
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.redis.bus import RedisBus
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.membership import RedisMembership
+from cronflow.backends.redis.queue import RedisQueue
+from cronflow.ports import Bus, Control, Election, JobStore, LogStore, Membership, PlanStore, Queue, RunStore
+
+
+class History:
+    """The ports that MongoDB serves."""
+
+    def __init__(
+        self, jobs: JobStore, plans: PlanStore, runs: RunStore, logs: LogStore, control: Control
+    ) -> None:
+        self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
+
+
+class Motion:
+    """The ports that Redis serves. The lock of a job lasts `LOCK_S`, an item may lie for `START_BY_S`."""
+
+    LOCK_S = 0.5
+    START_BY_S = 0.3
+
+    def __init__(self, election: Election, membership: Membership, queue: Queue, bus: Bus) -> None:
+        self.election, self.membership, self.queue, self.bus = election, membership, queue, bus
+
+
+@pytest.fixture(params=["memory", "mongodb"])
+async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[History]:
+    """The history ports of each backend, on the system's clock."""
+    if request.param == "memory":
+        memory = memory_backends(SystemClock())
+        yield History(memory.jobs, memory.plans, memory.runs, memory.logs, memory.control)
+        return
+    async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
+        yield History(
+            MongoJobStore(database),
+            MongoPlanStore(database),
+            MongoRunStore(database),
+            MongoLogStore(database),
+            MongoControl(database),
+        )
+
+
+@pytest.fixture(params=["memory", "redis", "fakeredis"])
+async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Motion]:
+    """The motion ports of each backend, on the system's clock, with short locks."""
+    if request.param == "memory":
+        memory = memory_backends(SystemClock(), lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S)
+        yield Motion(memory.election, memory.membership, memory.queue, memory.bus)
+        return
+    async with AsyncExitStack() as stack:
+        if request.param == "redis":
+            connection = RedisConnection(request.getfixturevalue("redis_url"), namespace)
+        else:
+            client = await stack.enter_async_context(fakeredis.FakeAsyncRedis())
+            connection = RedisConnection("redis://fake", namespace, client=client)
+        await stack.enter_async_context(connection)
+        yield Motion(
+            RedisElection(connection),
+            RedisMembership(connection),
+            RedisQueue(connection, lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S),
+            RedisBus(connection),
+        )

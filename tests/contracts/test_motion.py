@@ -1,0 +1,261 @@
+"""The contract of the coordination, on memory, on a real Redis and on fakeredis."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+
+from cronflow.domain.cluster import Renewal
+from cronflow.domain.errors import Conflict, Deposed
+from cronflow.domain.job import Overlap
+from cronflow.ports import Bell, Hold
+from tests.contracts.builders import a_job, a_report, an_assignment
+from tests.contracts.conftest import Motion
+from tests.waiting import eventually
+
+ME, OTHER = "n1#a#x", "n2#b#y"
+N1, N2 = "n1#a", "n2#b"
+
+
+async def leading(motion: Motion, holder: str = ME, term: int = 1, boot: str = "boot") -> None:
+    assert await motion.election.acquire(holder, 5)
+    assert await motion.election.install(holder, term, boot)
+
+
+# ----------------------------------------------------------------------------------------------------------- election
+
+
+async def test_one_holder_at_a_time(motion: Motion) -> None:
+    assert await motion.election.acquire(ME, 5)
+    assert not await motion.election.acquire(OTHER, 5)
+    held = await motion.election.holder()
+    assert held is not None
+    assert held[0] == ME
+    assert 4 < held[1] <= 5
+
+
+async def test_the_key_expires_by_itself(motion: Motion) -> None:
+    assert await motion.election.acquire(ME, 0.05)
+
+    async def taken_over() -> bool:
+        return await motion.election.acquire(OTHER, 5)
+
+    await eventually(taken_over)
+    assert (await motion.election.holder() or ("", 0))[0] == OTHER
+
+
+async def test_redbeat_127_renew_requires_ownership(motion: Motion) -> None:
+    await leading(motion, OTHER, term=2)
+    assert await motion.election.renew(ME, 5, 2, "boot") is Renewal.LOST
+    assert (await motion.election.holder() or ("", 0))[0] == OTHER
+
+
+async def test_a_renewal_prolongs_the_key(motion: Motion) -> None:
+    assert await motion.election.acquire(ME, 1)
+    assert await motion.election.install(ME, 1, "boot")
+    assert await motion.election.renew(ME, 9, 1, "boot") is Renewal.OK
+    held = await motion.election.holder()
+    assert held is not None
+    assert held[1] > 8
+
+
+async def test_a_renewal_against_a_redis_that_forgot_sets_the_key_again(motion: Motion) -> None:
+    assert await motion.election.renew(ME, 5, 3, "boot") is Renewal.AGAIN
+    assert await motion.election.renew(ME, 5, 3, "boot") is Renewal.OK
+    assert not await motion.election.acquire(OTHER, 5)
+
+
+async def test_a_leader_of_an_older_term_cannot_renew(motion: Motion) -> None:
+    await leading(motion, term=7)
+    assert await motion.election.renew(ME, 5, 6, "boot") is Renewal.LOST
+
+
+async def test_installing_needs_the_key_and_the_newest_term(motion: Motion) -> None:
+    assert not await motion.election.install(ME, 1, "boot")
+    await leading(motion, term=5)
+    assert not await motion.election.install(ME, 4, "boot")
+    assert not await motion.election.install(OTHER, 6, "boot")
+
+
+async def test_resigning_frees_only_my_own_key(motion: Motion) -> None:
+    await leading(motion)
+    assert not await motion.election.resign(OTHER)
+    assert await motion.election.resign(ME)
+    assert await motion.election.holder() is None
+
+
+async def test_a_leader_who_was_asked_to_resign_learns_it_at_its_renewal(motion: Motion) -> None:
+    await leading(motion, term=5)
+    await motion.election.ask_to_resign(4)
+    assert await motion.election.renew(ME, 5, 5, "boot") is Renewal.OK
+    await motion.election.ask_to_resign(5)
+    assert await motion.election.renew(ME, 5, 5, "boot") is Renewal.ASKED
+
+
+# --------------------------------------------------------------------------------------------------------- membership
+
+
+async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motion: Motion) -> None:
+    report = a_report(labels={"region": "eu"}, draining=True, rate=2.5)
+    await motion.membership.report(report, 5)
+    await motion.membership.report(a_report("n2", "b"), 0.05)
+    (member,) = [m for m in await motion.membership.members() if m.report.name == "n1"]
+    assert member.report == report
+    assert member.age.total_seconds() < 1
+
+    async def alone() -> bool:
+        return [m.report.name for m in await motion.membership.members()] == ["n1"]
+
+    await eventually(alone)
+
+
+async def test_oban_862_same_node_name_new_incarnation(motion: Motion) -> None:
+    await motion.membership.report(a_report("n1", "a"), 5)
+    with pytest.raises(Conflict, match="already called 'n1'"):
+        await motion.membership.report(a_report("n1", "b"), 5)
+    await motion.membership.leave(a_report("n1", "a"))
+    await motion.membership.report(a_report("n1", "b"), 5)
+    assert [m.id for m in await motion.membership.members()] == ["n1#b"]
+
+
+async def test_what_a_node_holds_is_known_although_it_is_dead(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(fence=100)]})
+    await motion.queue.take(N1, 5)
+    assert await motion.membership.holdings([N1, N2]) == {N1: (False, {"report@1": 100}), N2: (False, {})}
+    await motion.membership.report(a_report("n1", "a"), 5)
+    (member,) = await motion.membership.members()
+    assert (member.held, member.queued, member.room) == (1, 0, 3)
+    assert (await motion.membership.holdings([N1]))[N1][0]
+
+
+# -------------------------------------------------------------------------------------------------------------- queue
+
+
+async def test_an_assignment_arrives_as_it_was_sent(motion: Motion) -> None:
+    await leading(motion)
+    sent = an_assignment(job=a_job(description="späte Läufe\x1f", timeout=timedelta(seconds=90)))
+    assert await motion.queue.dispatch(1, "boot", {N1: [sent]})
+    taken = await motion.queue.take(N1, 5)
+    assert list(taken.assignments) == [sent]
+    assert (taken.put_back, taken.dropped) == (0, 0)
+
+
+async def test_a_node_takes_no_more_than_it_asks_for_and_in_order(motion: Motion) -> None:
+    await leading(motion)
+    jobs = [an_assignment(f"job-{k}@1", job=a_job(f"job-{k}")) for k in range(3)]
+    await motion.queue.dispatch(1, "boot", {N1: jobs})
+    first = await motion.queue.take(N1, 2)
+    assert [taken.run for taken in first.assignments] == ["job-0@1", "job-1@1"]
+    assert [taken.run for taken in (await motion.queue.take(N1, 2)).assignments] == ["job-2@1"]
+
+
+async def test_a_deposed_leader_cannot_push(motion: Motion) -> None:
+    await leading(motion, term=5)
+    with pytest.raises(Deposed):
+        await motion.queue.dispatch(4, "boot", {N1: [an_assignment(term=4)]})
+    assert (await motion.queue.take(N1, 5)).assignments == []
+
+
+async def test_a_push_to_a_redis_that_forgot_tells_so_and_pushes_nothing(motion: Motion) -> None:
+    assert not await motion.queue.dispatch(1, "boot", {N1: [an_assignment()]})
+    assert (await motion.queue.take(N1, 5)).assignments == []
+
+
+async def test_an_item_that_lay_too_long_is_dropped(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment()]})
+    await asyncio.sleep(Motion.START_BY_S + 0.05)
+    taken = await motion.queue.take(N1, 5)
+    assert (taken.assignments, taken.dropped) == ([], 1)
+
+
+async def test_an_item_of_an_older_term_is_dropped(motion: Motion) -> None:
+    await leading(motion, term=1)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(term=1)]})
+    await motion.election.resign(ME)
+    await leading(motion, OTHER, term=2)
+    taken = await motion.queue.take(N1, 5)
+    assert (taken.assignments, taken.dropped) == ([], 1)
+
+
+async def test_two_runs_of_one_job_exclude_each_other(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment("report@1")], N2: [an_assignment("report@2", 101)]})
+    assert len((await motion.queue.take(N1, 5)).assignments) == 1
+    blocked = await motion.queue.take(N2, 5)
+    assert (blocked.assignments, blocked.put_back) == ([], 1)
+    await motion.queue.release(N1, [Hold("report", "", "report@1", 100)])
+    assert [taken.run for taken in (await motion.queue.take(N2, 5)).assignments] == ["report@2"]
+
+
+async def test_runs_that_may_overlap_do_not_exclude_each_other(motion: Motion) -> None:
+    await leading(motion)
+    job = a_job(overlap=Overlap.ALLOW)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment("report@1", job=job), an_assignment("report@2", job=job)]})
+    assert len((await motion.queue.take(N1, 5)).assignments) == 2
+
+
+async def test_a_newer_fence_of_the_same_run_wins_the_lock_and_an_older_one_is_dropped(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(fence=100)], N2: [an_assignment(fence=200)]})
+    await motion.queue.dispatch(1, "boot", {"n3#c": [an_assignment(fence=150)]})
+    assert len((await motion.queue.take(N1, 5)).assignments) == 1
+    assert len((await motion.queue.take(N2, 5)).assignments) == 1
+    older = await motion.queue.take("n3#c", 5)
+    assert (older.assignments, older.dropped) == ([], 1)
+
+
+async def test_a_lock_that_nobody_renews_expires(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment("report@1")]})
+    await motion.queue.take(N1, 5)
+
+    async def free() -> bool:
+        await motion.queue.dispatch(1, "boot", {N2: [an_assignment("report@2", 101)]})
+        return bool((await motion.queue.take(N2, 5)).assignments)
+
+    await eventually(free)
+
+
+async def test_renewing_tells_which_locks_are_somebody_elses_and_sets_forgotten_ones(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N2: [an_assignment("report@2", 200)]})
+    await motion.queue.take(N2, 5)
+    mine = [Hold("report", "", "report@1", 100), Hold("other", "", "other@1", 101)]
+    assert await motion.queue.renew_locks(N1, mine) == {"report@1"}
+    assert (await motion.membership.holdings([N1]))[N1][1] == {"other@1": 101}
+
+
+async def test_releasing_leaves_the_lock_of_a_newer_fence_alone(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N2: [an_assignment("report@1", 200)]})
+    await motion.queue.take(N2, 5)
+    await motion.queue.release(N1, [Hold("report", "", "report@1", 100)])
+    assert await motion.queue.renew_locks(N1, [Hold("report", "", "report@1", 100)]) == {"report@1"}
+
+
+# ---------------------------------------------------------------------------------------------------------------- bus
+
+
+async def test_a_ring_reaches_who_listens_and_only_that_bell(motion: Motion) -> None:
+    rung: list[str] = []
+    bells = {bell: lambda bell=bell: rung.append(bell.value) for bell in (Bell.JOBS, Bell.LEADER, Bell.NODE)}
+    listening = asyncio.create_task(motion.bus.listen(N1, bells))
+    try:
+        await eventually(lambda: set(rung) == {"jobs", "leader", "node"}, what="everybody looks once connected")
+        rung.clear()
+        await motion.bus.ring(Bell.JOBS)
+        await eventually(lambda: rung == ["jobs"])
+        await leading(motion)
+        await motion.queue.dispatch(1, "boot", {N1: [an_assignment()]})
+        await eventually(lambda: rung == ["jobs", "node"])
+        await motion.election.resign(ME)
+        await eventually(lambda: rung == ["jobs", "node", "leader"])
+    finally:
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
