@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Protocol
 
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import Conflict
@@ -18,6 +19,16 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Membership
 
 NAME_POLL_S = 0.5
+
+
+class Measures(Protocol):
+    """How busy the machine is, as fractions of what this process may use."""
+
+    def cpu(self) -> float:
+        """Since the last call, 0 to 1."""
+
+    def memory(self) -> float:
+        """Now, 0 to 1."""
 
 
 class Heartbeat:
@@ -35,6 +46,7 @@ class Heartbeat:
         labels: Mapping[str, str],
         version: str,
         load: Callable[[], tuple[int, int]],
+        resources: Measures | None = None,
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -45,7 +57,7 @@ class Heartbeat:
         self._labels = labels
         self._version = version
         self._load = load
-        self._resources = Resources()
+        self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
         self._sent_at = -1e9

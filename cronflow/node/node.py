@@ -17,7 +17,7 @@ from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
-from cronflow.node.heartbeat import Heartbeat
+from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.loop import Outages, repeat
 from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
@@ -44,6 +44,7 @@ class Node:
         slots: int = 16,
         labels: Mapping[str, str] | None = None,
         version: str = "",
+        resources: Measures | None = None,
     ) -> None:
         self._backends = backends
         self._executor = executor
@@ -74,6 +75,7 @@ class Node:
             labels=labels or {},
             version=version,
             load=self._load,
+            resources=resources,
         )
 
     @property

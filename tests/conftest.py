@@ -1,0 +1,68 @@
+"""The fixtures that every test may use: servers, their URLs, a namespace.
+
+The rule: nothing is started before a test asks for it, and nothing outlives the session. What they do stands in
+`tests.servers`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cronflow.embedded import MongoServer, RedisServer
+from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """The Redis that the tests share; always a process of this session. Not to be killed, paused or flushed."""
+    with started(RedisServer(tmp_path_factory.mktemp("redis"), durable=False)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
+    """The MongoDB that the tests share; always a process of this session. Not to be killed or paused."""
+    with started(MongoServer(tmp_path_factory.mktemp("mongo"))) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """Where the shared Redis is: CRONFLOW_TEST_REDIS_URL if that is set, else `redis_server`."""
+    if url := os.environ.get(REDIS_URL):
+        return url
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+@pytest.fixture(scope="session")
+def mongo_url(request: pytest.FixtureRequest) -> str:
+    """Where the shared MongoDB is: CRONFLOW_TEST_MONGO_URL if that is set, else `mongo_server`."""
+    if url := os.environ.get(MONGO_URL):
+        return url
+    server: MongoServer = request.getfixturevalue("mongo_server")
+    return server.url
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis for this test alone, with an append-only file, to be killed, paused and flushed at will."""
+    with started(RedisServer(tmp_path)) as server:
+        yield server
+
+
+@pytest.fixture
+def own_mongo(tmp_path: Path) -> Iterator[MongoServer]:
+    """A MongoDB for this test alone, to be killed and paused at will."""
+    with started(MongoServer(tmp_path)) as server:
+        yield server
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A short namespace that is this test's alone, so that tests can share servers."""
+    return fresh_namespace()

@@ -1,0 +1,128 @@
+"""A cluster of nodes on the memory backend and a clock that the test moves: whole nodes, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.run import Ending, Outcome, Run
+from cronflow.node.node import Node
+from cronflow.node.timings import Timings
+from cronflow.ports import Assignment, LineSink
+from cronflow.service import Service
+
+
+class Steady:
+    """A machine that is always equally busy, so that placement is decided by the runs alone."""
+
+    def cpu(self) -> float:
+        """A tenth."""
+        return 0.1
+
+    def memory(self) -> float:
+        """A fifth."""
+        return 0.2
+
+
+@dataclass
+class Recording:
+    """An executor that notes every start, and ends as it is told: at once, or when `release` is set."""
+
+    clock: FakeClock
+    ending: Callable[[Assignment], Ending] = lambda _: Ending(Outcome.OK)
+    starts: list[tuple[str, int, str, datetime]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    release: asyncio.Event | None = None
+
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+        """Note it, wait if told to, end it."""
+        self.starts.append((assignment.run, assignment.fence, node, self.clock.now()))
+        if self.release is not None:
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(assignment.run)
+                raise
+        return self.ending(assignment)
+
+    @property
+    def runs_started(self) -> list[str]:
+        """The runs, in the order of their starts."""
+        return [run for run, *_ in self.starts]
+
+
+@dataclass
+class Cluster:
+    """The parts that a test looks at."""
+
+    clock: FakeClock
+    backends: MemoryBackends
+    executor: Recording
+    service: Service
+    nodes: list[Node] = field(default_factory=list)
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    def start(self, name: str, *, slots: int = 16, **labels: str) -> Node:
+        """One more node."""
+        node = Node(
+            self.backends,
+            self.executor,
+            self.clock,
+            Timings(),
+            name=name,
+            slots=slots,
+            labels=labels,
+            version="test",
+            resources=Steady(),
+        )
+        self.nodes.append(node)
+        self.tasks[node.id] = asyncio.create_task(node.run(), name=name)
+        return node
+
+    async def kill(self, node: Node) -> None:
+        """As kill -9 would: no goodbye. What it would still have written is not."""
+        task = self.tasks.pop(node.id)
+        self.nodes.remove(node)
+        task.cancel()
+        await asyncio.wait({task})
+
+    @property
+    def leaders(self) -> list[Node]:
+        """Those that believe that they lead."""
+        return [node for node in self.nodes if node.leads]
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs, by their instants."""
+        store = self.backends.runs
+        return sorted(store.runs.values(), key=lambda run: (run.fire_at, run.id))  # type: ignore[attr-defined]
+
+    async def elapse(self, seconds: float, step: float = 0.25) -> None:
+        """Let time pass in small steps, so that polls happen when they would."""
+        for _ in range(round(seconds / step)):
+            await self.clock.advance(step)
+
+
+@asynccontextmanager
+async def a_cluster(*names: str, slots: int = 16) -> AsyncIterator[Cluster]:
+    """Nodes that have found their leader; stopped, and their failures raised, at the end."""
+    clock = FakeClock()
+    backends = memory_backends(clock)
+    cluster = Cluster(clock, backends, Recording(clock), Service(backends, clock))
+    for name in names:
+        cluster.start(name, slots=slots)
+    try:
+        await cluster.elapse(1.0)
+        yield cluster
+        for task in cluster.tasks.values():
+            if task.done():
+                task.result()
+    finally:
+        for task in cluster.tasks.values():
+            task.cancel()
+        if cluster.tasks:
+            await asyncio.wait(cluster.tasks.values())

@@ -1,0 +1,298 @@
+"""Whole nodes on virtual time: election, planning, dispatch, retries, takeover, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry
+from cronflow.domain.run import Ending, Outcome, RunState
+from cronflow.domain.schedule import Every, Once
+from tests.node.cluster import a_cluster
+
+SECOND = timedelta(seconds=1)
+
+
+def a_job(name: str = "tick", every: str = "10s", **fields: object) -> Job:
+    return Job(name=name, target=PythonTarget("jobs:tick"), schedule=Every(every), **fields)  # type: ignore[arg-type]
+
+
+async def test_exactly_one_of_three_nodes_leads() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        assert len(cluster.leaders) == 1
+        await cluster.elapse(120)
+        assert len(cluster.leaders) == 1
+        record = cluster.backends.control.record  # type: ignore[attr-defined]
+        assert record.term == 1
+
+
+async def test_every_instant_that_falls_due_runs_once_and_on_time() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        await cluster.service.apply([a_job()])
+        first = cluster.clock.now()
+        await cluster.elapse(60)
+        assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED] * 6
+        fires = [run.fire_at for run in cluster.runs]
+        assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * 5
+        assert first < fires[0] <= first + 10 * SECOND
+        assert all(run.lateness is not None and run.lateness < SECOND / 2 for run in cluster.runs)
+        assert len(cluster.executor.starts) == 6
+
+
+async def test_a_herd_is_spread_over_the_nodes() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job(f"job-{k}", every="5m") for k in range(30)])
+        await cluster.elapse(300)
+        per_node = {node.id: sum(s[2] == node.id for s in cluster.executor.starts) for node in cluster.nodes}
+        assert sorted(per_node.values()) == [10, 10, 10]
+
+
+async def test_more_runs_than_slots_wait_for_a_slot_and_none_is_lost() -> None:
+    async with a_cluster("a", "b", slots=2) as cluster:
+        await cluster.service.apply([a_job(f"job-{k}", every="5m") for k in range(40)])
+        await cluster.elapse(310)
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        assert sorted(cluster.executor.runs_started) == sorted(run.id for run in cluster.runs)
+        assert len(cluster.runs) == 40
+
+
+async def test_a_failed_attempt_is_tried_again_after_30_60_and_120_seconds() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no")
+        await cluster.service.apply([a_job(every="10m")])
+        await cluster.elapse(600 + 240)
+        times = [at for *_, at in cluster.executor.starts]
+        waits = [(later - earlier).total_seconds() for earlier, later in zip(times, times[1:], strict=False)]
+        # The reconciler looks every second, so a retry is never early and at most that much late.
+        assert [wait for wait, due in zip(waits, (30, 60, 120), strict=True) if not due <= wait <= due + 1.25] == []
+        (run,) = cluster.runs
+        assert (run.state, run.attempt, run.error) == (RunState.FAILED, 4, "no")
+        assert [attempt.n for attempt in run.attempts] == [1, 2, 3, 4]
+        fences = [attempt.fence for attempt in run.attempts]
+        assert fences == sorted(set(fences))
+
+
+async def test_a_permanent_error_ends_the_run_at_once() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT, error="no such customer")
+        await cluster.service.apply([a_job(every="5m")])
+        await cluster.elapse(300 + 60)
+        assert len(cluster.executor.starts) == 1
+        assert [run.state for run in cluster.runs] == [RunState.FAILED]
+
+
+async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        await cluster.service.apply([a_job()])
+        await cluster.elapse(25)
+        (leader,) = cluster.leaders
+        await cluster.kill(leader)
+        await cluster.elapse(31)
+        assert len(cluster.leaders) == 1
+        await cluster.elapse(34)
+        fires = [run.fire_at for run in cluster.runs]
+        assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * 8
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        assert len(cluster.executor.starts) == len(cluster.runs)
+
+
+async def test_a_resigning_leader_is_replaced_at_once() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        (leader,) = cluster.leaders
+        leader.stop()
+        for _ in range(20):
+            await cluster.clock.advance(0.01)
+        assert [node for node in cluster.leaders if node is not leader]
+
+
+async def test_stepdown_hands_the_lead_to_another_node() -> None:
+    async with a_cluster("a", "b") as cluster:
+        (leader,) = cluster.leaders
+        assert leader.id.startswith(await cluster.service.stepdown())
+        await cluster.elapse(0.5)
+        (successor,) = cluster.leaders
+        assert successor is not leader
+
+
+async def test_a_flushed_redis_loses_nothing() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        await cluster.service.apply([a_job(f"job-{k}") for k in range(5)])
+        for _ in range(6):
+            await cluster.elapse(9.9, step=0.05)
+            cluster.backends.memory.flush()
+        await cluster.elapse(40)
+        # An item that was lost comes back after ten seconds; the fire in between then overlaps, and says so.
+        assert {run.state for run in cluster.runs} <= {RunState.SUCCEEDED, RunState.SKIPPED}
+        assert {run.reason for run in cluster.runs if run.state is RunState.SKIPPED} <= {"overlap"}
+        for k in range(5):
+            fires = [run.fire_at for run in cluster.runs if run.job == f"job-{k}"]
+            assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * (
+                len(fires) - 1
+            )
+            assert len(fires) == 9
+
+
+async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([Job(name="long", target=PythonTarget("jobs:long"))])
+        await cluster.service.trigger("long")
+        await cluster.elapse(3)
+        ((run, fence, where, _),) = cluster.executor.starts
+        await cluster.kill(next(node for node in cluster.nodes if node.id == where))
+        cluster.executor.release.set()
+        await cluster.elapse(60)
+        (_, second) = cluster.executor.starts
+        assert second[0] == run
+        assert second[1] > fence
+        assert second[2] != where
+        (ended,) = cluster.runs
+        assert (ended.state, ended.fence) == (RunState.SUCCEEDED, second[1])
+        assert [attempt.outcome for attempt in ended.attempts] == [Outcome.LOST, Outcome.OK]
+
+
+async def test_a_shutting_down_node_ends_what_runs_and_leaves() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job(every="5m")])
+        await cluster.elapse(300)
+        (node,) = cluster.nodes
+        node.stop()
+        await cluster.elapse(5)
+        assert not cluster.tasks[node.id].done()
+        cluster.executor.release.set()
+        await cluster.elapse(1)
+        assert cluster.tasks[node.id].done()
+        assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED]
+        assert await cluster.service.members() == []
+
+
+async def test_a_drain_that_lasts_too_long_hands_the_run_on_without_using_an_attempt() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job(every="5m")])
+        await cluster.elapse(300)
+        (node,) = cluster.nodes
+        node.stop()
+        await cluster.elapse(62)
+        assert cluster.tasks[node.id].done()
+        (run,) = cluster.runs
+        assert (run.state, run.attempt) == (RunState.RETRYING, 0)
+        cluster.start("b")
+        cluster.executor.release.set()
+        await cluster.elapse(35)
+        (run,) = cluster.runs
+        assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+async def test_an_overlapping_fire_is_skipped_and_recorded() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job()])
+        await cluster.elapse(30)
+        assert [run.state for run in cluster.runs] == [RunState.RUNNING, RunState.SKIPPED, RunState.SKIPPED]
+        assert {run.reason for run in cluster.runs[1:]} == {"overlap"}
+
+
+async def test_queued_fires_run_one_after_another() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job(overlap=Overlap.QUEUE)])
+        await cluster.elapse(30)
+        assert len(cluster.executor.starts) == 1
+        cluster.executor.release.set()
+        await cluster.elapse(10)
+        assert len(cluster.executor.starts) == 4
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+
+
+async def test_fires_missed_while_nobody_led_become_one_run_that_covers_them() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.apply([a_job()])
+        await cluster.elapse(15)
+        (node,) = cluster.nodes
+        await cluster.kill(node)
+        await cluster.clock.advance(600)
+        cluster.start("b")
+        await cluster.elapse(5)
+        late = [run for run in cluster.runs if run.covers is not None]
+        assert len(late) == 1
+        assert late[0].covers is not None
+        assert late[0].covers.count is not None
+        assert late[0].covers.count >= 59
+        assert late[0].state is RunState.SUCCEEDED
+
+
+async def test_catching_up_runs_each_missed_fire_in_order() -> None:
+    async with a_cluster("a") as cluster:
+        misfire = Misfire(policy=MisfirePolicy.CATCH_UP, max_catch_up=5)
+        await cluster.service.apply([a_job(misfire=misfire, every="60s", overlap=Overlap.QUEUE)])
+        await cluster.elapse(61)
+        await cluster.kill(cluster.nodes[0])
+        await cluster.clock.advance(600)
+        cluster.start("b")
+        await cluster.elapse(20)
+        skipped = [run for run in cluster.runs if run.state is RunState.SKIPPED]
+        assert [(run.reason, run.covers and run.covers.count) for run in skipped] == [("misfire", 5)]
+        fires = [run.fire_at for run in cluster.runs if run.state is RunState.SUCCEEDED][1:]
+        assert len(fires) == 5
+        assert cluster.executor.runs_started == [run.id for run in cluster.runs if run.state is RunState.SUCCEEDED]
+
+
+async def test_a_one_time_job_runs_once_and_is_done() -> None:
+    async with a_cluster("a") as cluster:
+        at = cluster.clock.now() + timedelta(seconds=20)
+        await cluster.service.apply([Job(name="reminder", target=PythonTarget("jobs:tick"), schedule=Once(at))])
+        await cluster.elapse(60)
+        assert [run.fire_at for run in cluster.runs] == [at.replace(microsecond=0)]
+        record = await cluster.service.job("reminder")
+        assert (record.next_fire, record.active) == (None, False)
+
+
+async def test_a_job_that_no_node_can_take_waits_and_does_not_hold_up_the_others() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.apply([a_job("picky", require={"gpu": "yes"}), a_job("easy")])
+        await cluster.elapse(21)
+        assert {run.job for run in cluster.runs} == {"easy"}
+        cluster.start("b", gpu="yes")
+        await cluster.elapse(10)
+        picky = [start for start in cluster.executor.starts if start[0].startswith("picky")]
+        assert picky
+        assert all(start[2].startswith("b#") for start in picky)
+
+
+async def test_mongodb_away_for_a_while_costs_time_and_nothing_else() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.apply([a_job()])
+        await cluster.elapse(12)
+        cluster.backends.faults.fail_before("MongoDB", times=100)
+        await cluster.elapse(15)
+        cluster.backends.faults.heal()
+        await cluster.elapse(30)
+        fires = [run.fire_at for run in cluster.runs]
+        assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * (
+            len(fires) - 1
+        )
+        assert len(fires) >= 5
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+
+
+@pytest.mark.parametrize(
+    "verb", ["jobs.move", "runs.insert", "runs.apply", "plans.write", "plans.remove", "queue.dispatch", "queue.take"]
+)
+async def test_a_write_whose_answer_is_lost_is_made_once_only(verb: str) -> None:
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.elapse(9)
+        cluster.backends.faults.fail_after(verb)
+        await cluster.elapse(76)
+        fires = [run.fire_at for run in cluster.runs]
+        steps = [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)]
+        assert steps == [10 * SECOND] * (len(fires) - 1)
+        ended = [run for run in cluster.runs if not run.is_open]
+        assert len(ended) >= 7
+        assert {run.state for run in ended} == {RunState.SUCCEEDED}
+        assert len(cluster.executor.runs_started) == len(set(cluster.executor.runs_started))
