@@ -1,0 +1,37 @@
+"""CronFlow: cron for a cluster. This is the public API and nothing else; importing it loads no driver and no server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cronflow.app import App
+from cronflow.context import Context
+from cronflow.domain.errors import CronFlowError, PermanentError, RetryLater, Skip
+from cronflow.domain.job import Retry
+from cronflow.domain.schedule import Cron, Every, Once
+
+if TYPE_CHECKING:
+    __version__: str
+
+__all__ = [
+    "App",
+    "Context",
+    "Cron",
+    "CronFlowError",
+    "Every",
+    "Once",
+    "PermanentError",
+    "Retry",
+    "RetryLater",
+    "Skip",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> str:
+    # Reading the metadata of an installed package takes longer than all of the above.
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("cronflow")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from importlib import metadata
 
+import uvicorn
+
+from cronflow.api.app import create_api
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
+from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
@@ -25,13 +29,17 @@ from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.config import Settings
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.executors import open_executors
+from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget
+from cronflow.executors import Executors
+from cronflow.executors.command import CommandExecutor
+from cronflow.executors.http import HttpExecutor
+from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
 
-OPEN_WITHIN_S = 9.0
+VERSION = metadata.version("cronflow")
 
 
 def timings(settings: Settings) -> Timings:
@@ -49,8 +57,12 @@ def timings(settings: Settings) -> Timings:
 
 
 @asynccontextmanager
-async def open_backends(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0) -> AsyncIterator[Backends]:
-    """Connect to both servers and check that they serve. Raises BackendUnavailable within ten seconds when one does not."""
+async def open_backends(
+    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0
+) -> AsyncIterator[Backends]:
+    """Connect to both servers and check that they serve. Raises BackendUnavailable within ten seconds when one does
+    not.
+    """
     async with AsyncExitStack() as stack:
         redis = await stack.enter_async_context(RedisConnection(redis_url, namespace))
         mongo = await stack.enter_async_context(MongoDatabase(mongo_url, namespace))
@@ -75,6 +87,17 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
         yield Service(backends, SystemClock())
 
 
+def executors(settings: Settings, apps: Sequence[App], *, threads: int) -> Executors:
+    """An executor for every kind of target, allowed what the settings allow. `async with` it."""
+    return Executors(
+        {
+            PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
+            CommandTarget: CommandExecutor(settings.allow_shell),
+            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
+        }
+    )
+
+
 async def run_node(
     settings: Settings,
     *,
@@ -91,29 +114,65 @@ async def run_node(
         backends = await stack.enter_async_context(
             open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock)
         )
-        executors = await stack.enter_async_context(
-            open_executors(
-                apps=apps,
-                allow_python=settings.allow_python,
-                allow_shell=settings.allow_shell,
-                allow_http_hosts=settings.allow_http_hosts,
-                threads=slots or settings.slots,
-            )
-        )
+        executor = await stack.enter_async_context(executors(settings, apps, threads=slots or settings.slots))
         node = Node(
             backends,
-            executors,
+            executor,
             clock,
             limits,
             name=name or settings.node_name,
             slots=slots or settings.slots,
             labels=labels,
-            version=metadata.version("cronflow"),
+            version=VERSION,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, node.stop)
         await node.run()
+
+
+@asynccontextmanager
+async def memory_cluster(
+    settings: Settings, *, nodes: int, apps: Sequence[App], host: str = "127.0.0.1", port: int
+) -> AsyncIterator[Service]:
+    """Nodes and the API in this one process, on the memory backend."""
+    limits, clock = timings(settings), SystemClock()
+    backends = memory_backends(clock, lock_s=limits.job_lock)
+    service = Service(backends, clock)
+    server = uvicorn.Server(_api_config(service, host, port))
+    # The signals are the caller's; uvicorn would take them.
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    async with executors(settings, apps, threads=settings.slots) as executor, asyncio.TaskGroup() as group:
+        members = [
+            Node(backends, executor, clock, limits, name=f"node-{k}", slots=settings.slots, version=VERSION)
+            for k in range(1, nodes + 1)
+        ]
+        for member in members:
+            group.create_task(member.run(), name=member.id)
+        group.create_task(server.serve(), name="api")
+        try:
+            yield service
+        finally:
+            server.should_exit = True
+            for member in members:
+                member.stop()
+
+
+def _api_config(service: Service, host: str, port: int) -> uvicorn.Config:
+    # Without a limit a client that stays connected would keep the process from ending.
+    return uvicorn.Config(
+        create_api(service), host=host, port=port, log_config=None, timeout_graceful_shutdown=5, lifespan="off"
+    )
+
+
+def serve_api(settings: Settings, host: str, port: int) -> None:
+    """Serve the API until SIGTERM or SIGINT. Raises BackendUnavailable when a server is away at start."""
+
+    async def serve() -> None:
+        async with open_service(settings) as service:
+            await uvicorn.Server(_api_config(service, host, port)).serve()
+
+    asyncio.run(serve())
 
 
 def _urls(settings: Settings) -> tuple[str, str]:

@@ -60,6 +60,8 @@ class MongoDatabase:
         self._client: Any = AsyncIOMotorClient(
             url,
             timeoutMS=TIMEOUT_MS,
+            # Closing sends endSessions, which knows no timeoutMS and would wait half a minute for a dead server.
+            serverSelectionTimeoutMS=TIMEOUT_MS,
             retryWrites=True,
             retryReads=True,
             appname="cronflow",

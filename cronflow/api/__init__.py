@@ -1,0 +1,1 @@
+"""The API: FastAPI over `service`, stateless, any number of replicas."""

@@ -1,0 +1,238 @@
+"""Jobs in Python: an `App` collects the functions that `@app.job` names, and `load_app` finds an App by its address.
+
+The rule: what is wrong with a job is said when its module is imported, with the function's name, not at the first fire
+at night. The decorated function stays what it was. An App knows nothing of a cluster; it is a list of `Job` values and
+of the functions behind them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import TypeVar
+
+from cronflow.context import misfit
+from cronflow.domain.durations import Duration, parse_duration
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import (
+    Delivery,
+    Job,
+    Misfire,
+    MisfirePolicy,
+    Overlap,
+    PythonTarget,
+    Retry,
+    StartGuard,
+    check_name,
+)
+from cronflow.domain.schedule import Cron, Every, Once, Schedule
+
+Function = TypeVar("Function", bound=Callable[..., object])
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class App:
+    """A named collection of jobs, usually one a package."""
+
+    def __init__(self, name: str) -> None:
+        """Raises InvalidInput when the name has other characters than a job's name may have."""
+        self.name = check_name(name, "app")
+        self._jobs: dict[str, Job] = {}
+        self._functions: dict[str, Callable[..., object]] = {}
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}, {len(self._jobs)} jobs>"
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """In the order of their definition."""
+        return tuple(self._jobs.values())
+
+    @property
+    def functions(self) -> Mapping[str, Callable[..., object]]:
+        """The functions behind the jobs by `module:qualname`."""
+        return MappingProxyType(self._functions)
+
+    def job(
+        self,
+        *,
+        cron: str | None = None,
+        tz: str | None = None,
+        every: Duration | None = None,
+        at: datetime | str | None = None,
+        schedule: Schedule | None = None,
+        retry: Retry | None = None,
+        timeout: Duration = "1h",
+        overlap: Overlap | str = Overlap.FORBID,
+        misfire: Misfire | MisfirePolicy | str = MisfirePolicy.FIRE_ONCE,
+        delivery: Delivery | str = Delivery.AT_LEAST_ONCE,
+        start_guard: StartGuard | str = StartGuard.REDIS,
+        priority: int = 5,
+        require: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        description: str | None = None,
+        name: str | None = None,
+        args: Mapping[str, object] | None = None,
+        enabled: bool = True,
+    ) -> Callable[[Function], Function]:
+        """Make a job of a function: a coroutine function runs in the event loop, any other in a thread.
+
+        At most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime, or text, with its offset) and
+        `schedule` (for whatever those do not say); without any the job runs only by hand. `name` defaults to the
+        function's with `-` for `_`, `description` to the first line of its docstring, `retry` to `Retry()`, or to no
+        retry where the delivery allows none. `args` are what the function is called with; a first parameter named
+        `ctx` or annotated `Context` receives the context. Raises InvalidInput, also when the function could not be
+        called so, and when the name is taken.
+        """
+
+        def decorate(function: Function) -> Function:
+            ref = _ref(function)
+            try:
+                certain = _choice(Delivery, delivery, "delivery")
+                job = Job(
+                    name=name if name is not None else function.__name__.replace("_", "-"),
+                    target=PythonTarget(ref, dict(args or {})),
+                    schedule=_schedule(cron, tz, every, at, schedule),
+                    description=(inspect.getdoc(function) or "").partition("\n")[0]
+                    if description is None
+                    else description,
+                    retry=(Retry(max=0) if certain is Delivery.AT_MOST_ONCE else Retry()) if retry is None else retry,
+                    timeout=parse_duration(timeout),
+                    overlap=_choice(Overlap, overlap, "overlap"),
+                    misfire=misfire
+                    if isinstance(misfire, Misfire)
+                    else Misfire(_choice(MisfirePolicy, misfire, "misfire")),
+                    delivery=certain,
+                    start_guard=_choice(StartGuard, start_guard, "start_guard"),
+                    priority=priority,
+                    require=dict(require or {}),
+                    labels=dict(labels or {}),
+                    enabled=enabled,
+                )
+                _check_call(function, job)
+            except InvalidInput as refused:
+                raise InvalidInput(_placed(ref, refused)) from None
+            self._add(job, ref, function)
+            return function
+
+        return decorate
+
+    def _add(self, job: Job, ref: str, function: Callable[..., object]) -> None:
+        taken = self._jobs.get(job.name)
+        if taken is not None:
+            assert isinstance(taken.target, PythonTarget)
+            remedy = "rename one of them, or give it another name=..."
+            raise InvalidInput(Problem(ref, f"{taken.target.ref} is already the job {job.name!r}", remedy))
+        if self._functions.setdefault(ref, function) is not function:
+            raise InvalidInput(Problem(ref, "two functions of this module have the same name", "rename one of them"))
+        self._jobs[job.name] = job
+
+
+def _check_call(function: Callable[..., object], job: Job) -> None:
+    assert isinstance(job.target, PythonTarget)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput(Problem("", "a generator is not a job", "return instead of yield"))
+    # A job without a schedule gets the rest of its arguments from whoever runs it.
+    refused = misfit(function, job.target.args, complete=job.schedule is not None)
+    if refused:
+        raise InvalidInput(Problem("args", refused))
+
+
+def _ref(function: Callable[..., object]) -> str:
+    if not inspect.isfunction(function):
+        raise InvalidInput(f"{function!r} cannot be a job; write @app.job(...) above a function")
+    if "<" in function.__qualname__:
+        what = "a node could not find a function that is defined inside another one, or a lambda"
+        raise InvalidInput(Problem(f"{function.__module__}:{function.__qualname__}", what, "move it to the module"))
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def _schedule(
+    cron: str | None, tz: str | None, every: Duration | None, at: datetime | str | None, schedule: Schedule | None
+) -> Schedule | None:
+    ways = {"cron": cron, "every": every, "at": at, "schedule": schedule}
+    given = [way for way, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidInput(Problem("schedule", f"{' and '.join(given)} are given", "choose one"))
+    if tz is not None and cron is None and every is None:
+        raise InvalidInput(Problem("tz", "a time zone belongs to cron or every", "remove it"))
+    if schedule is not None and not isinstance(schedule, Schedule):
+        raise InvalidInput(Problem("schedule", f"{schedule!r} is not a schedule", "give a Cron, an Every or a Once"))
+    if cron is not None:
+        return Cron(cron, tz=tz or "UTC")
+    if every is not None:
+        return Every(every, tz=tz or "UTC")
+    if at is None:
+        return schedule
+    try:
+        return Once(datetime.fromisoformat(at) if isinstance(at, str) else at)
+    except ValueError:
+        raise InvalidInput(Problem("at", f"{at!r} is not an instant", "write 2026-12-24T18:00:00+01:00")) from None
+
+
+def _choice(choices: type[Choice], value: str, name: str) -> Choice:
+    try:
+        return choices(value)
+    except ValueError:
+        raise InvalidInput(Problem(name, f"{value!r} is not possible", f"choose {', '.join(choices)}")) from None
+
+
+def _placed(ref: str, refused: InvalidInput) -> list[Problem]:
+    return [
+        Problem(f"{ref}: {problem.place}" if problem.place else ref, problem.what, problem.remedy)
+        for problem in refused.problems
+    ]
+
+
+def load_app(address: str) -> App:
+    """Import `package.module:app` and return the App; the working directory is looked into first.
+
+    Raises InvalidInput when the module or the App does not exist, or when importing the module fails; then it names
+    the exception and the line.
+    """
+    module_name, _, attribute = address.partition(":")
+    if not attribute.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
+        raise InvalidInput(f"{address!r} is not the address of an App; write package.module:app")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    module = load_module(module_name)
+    found = getattr(module, attribute, None)
+    if isinstance(found, App):
+        return found
+    apps = [f"{module_name}:{name}" for name, value in vars(module).items() if isinstance(value, App)]
+    remedy = f"did you mean {' or '.join(apps)}?" if apps else "make one: app = App('name')"
+    what = f"{attribute!r} is not an App but {found!r}" if hasattr(module, attribute) else f"there is no {attribute!r}"
+    raise InvalidInput(Problem(address, f"{what} in the module {module_name}", remedy))
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module of the user's. Raises InvalidInput with the exception and the line when that fails."""
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            what = f"there is no module {error.name!r} in {Path.cwd()} or among the installed packages"
+            raise InvalidInput(Problem(name, what, "run it where the module is, or install it")) from None
+        what = f"importing it failed at {_line_of(error)}: {type(error).__name__}: {error}"
+        raise InvalidInput(Problem(name, what)) from error
+
+
+def _line_of(error: BaseException) -> str:
+    """The file and line to look at: the innermost one of the project, not of a library that it called."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen") and frame.filename not in (__file__, importlib.__file__)
+    ]
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path.cwd())]
+    frame = next(iter(reversed(own or frames)), None)
+    return f"{frame.filename}:{frame.lineno}" if frame else "an unknown line"

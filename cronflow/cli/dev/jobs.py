@@ -1,0 +1,60 @@
+"""The files that `cronflow dev` is given: YAML or JSON with jobs, and Python files with Apps.
+
+Everything is read and checked before a server is started.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cronflow.app import App, load_module
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import Job, PythonTarget
+from cronflow.jobfiles import read_job_files
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The jobs, and what a node must know to run them: Apps by address, modules that are allowed, folders to import
+    from.
+    """
+
+    jobs: tuple[Job, ...]
+    apps: tuple[str, ...]
+    modules: tuple[str, ...]
+    folders: tuple[Path, ...]
+
+
+def read(files: Sequence[Path]) -> Given:
+    """Raises InvalidInput with every problem."""
+    folders = tuple(dict.fromkeys(file.resolve().parent for file in files))
+    for folder in folders:
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    jobs = read_job_files([file for file in files if file.suffix != ".py"]) if files else []
+    modules = {job.target.ref.partition(":")[0] for job in jobs if isinstance(job.target, PythonTarget)}
+    apps: list[str] = []
+    for file in (file for file in files if file.suffix == ".py"):
+        found = _apps_in(file)
+        apps += [address for address, _ in found]
+        jobs += [job for _, app in found for job in app.jobs]
+    names = [job.name for job in jobs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInput([Problem("", f"two jobs are called {name!r}", "rename one") for name in twice])
+    return Given(tuple(jobs), tuple(apps), tuple(sorted(modules)), folders)
+
+
+def _apps_in(file: Path) -> list[tuple[str, App]]:
+    if not file.is_file():
+        raise InvalidInput(Problem(str(file), "there is no such file"))
+    if not file.stem.isidentifier():
+        raise InvalidInput(Problem(str(file), "its name cannot be imported", "use letters, digits and _ alone"))
+    module = load_module(file.stem)
+    found = [(f"{file.stem}:{name}", value) for name, value in vars(module).items() if isinstance(value, App)]
+    if not found:
+        raise InvalidInput(Problem(str(file), "it has no App", "make one: app = App('name')"))
+    return found

@@ -1,0 +1,82 @@
+"""What a development cluster shows while it runs: a line for each run that ends, and what its processes say.
+
+It shows, it does not judge; a busy second is cut to a few lines and a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from rich.console import Console
+from rich.text import Text
+
+from cronflow.cli.words import GRAY, clean, run_state
+from cronflow.domain.cluster import node_name
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.run import Run
+from cronflow.ports import RunQuery
+from cronflow.service import Service
+
+LOOK_EVERY_S = 0.5
+LINES_A_LOOK = 12
+LOOK_BACK = timedelta(minutes=2)
+
+
+class Live:
+    """Prints to one console, line by line."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._shown: dict[str, datetime] = {}
+
+    def say(self, who: str, line: str) -> None:
+        """A line of one of the processes."""
+        if not self._quiet:
+            self._console.print(Text.assemble((f"{who:<8} │ ", GRAY), clean(line)))
+
+    async def follow(self, service: Service, since: datetime) -> None:
+        """Show the runs that end, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                runs = await service.runs(
+                    RunQuery(since=max(since, _newest(self._shown, since) - LOOK_BACK), limit=500)
+                )
+            except BackendUnavailable:
+                # The nodes say so themselves; this looks again.
+                continue
+            self._show([run for run in reversed(runs) if not run.is_open and run.id not in self._shown])
+
+    def _show(self, ended: list[Run]) -> None:
+        for run in ended:
+            self._shown[run.id] = run.fire_at
+        if self._quiet:
+            return
+        for run in ended[:LINES_A_LOOK]:
+            self._console.print(_line(run))
+        if len(ended) > LINES_A_LOOK:
+            self._console.print(Text(f"{'':<8} │ … and {len(ended) - LINES_A_LOOK:,} more runs ended", style=GRAY))
+
+
+def _newest(shown: dict[str, datetime], since: datetime) -> datetime:
+    if len(shown) > 20_000:
+        for run in sorted(shown, key=lambda run: shown[run])[:10_000]:
+            del shown[run]
+    return max(shown.values(), default=since)
+
+
+def _line(run: Run) -> Text:
+    late = "" if run.lateness is None else f"+{run.lateness.total_seconds() * 1000:.0f} ms"
+    took = "" if run.duration is None else f"{run.duration.total_seconds() * 1000:.0f} ms"
+    where = node_name(run.node) if run.node else ""
+    line = Text.assemble((f"{'run':<8} │ ", GRAY), f"{run.fire_at:%H:%M:%S}  {run.job:<24} ")
+    line.append_text(run_state(run.state))
+    line.append(" " * max(1, 12 - len(run.state)))
+    line.append(f"late {late:<9} took {took:<9} {where:<8}" if run.started_at else f"{run.reason or ''}")
+    if run.attempt > 1:
+        line.append(f" attempt {run.attempt}")
+    if run.error:
+        line.append(f" {clean(run.error).splitlines()[0][:60]}", style=GRAY)
+    return line

@@ -1,0 +1,90 @@
+"""The child processes of `cronflow dev`: started, watched, started again when they die, stopped in order.
+
+The rule: a child outlives its parent by no means. Its output goes to a file in the data folder and, line by line
+under its name, to whoever asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cronflow.embedded.launch import tied_to_parent
+
+RESTART_AFTER_S = 1.0
+KILL_AFTER_S = 5.0
+
+Say = Callable[[str, str], None]
+
+
+class Child:
+    """One process, kept running until it is stopped."""
+
+    def __init__(
+        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, say: Say
+    ) -> None:
+        self.name = name
+        self._command = [*tied_to_parent(), sys.executable, "-m", "cronflow", *arguments]
+        self._environment = dict(environment)
+        self._log = log
+        self._say = say
+        self._stopping = False
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the present incarnation."""
+        return None if self._process is None else self._process.pid
+
+    async def run(self) -> None:
+        """Until `stop`: start it, pass its lines on, and start it again when it dies."""
+        while not self._stopping:
+            code = await self._one_life()
+            if not self._stopping:
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+                self._say(self.name, f"{how}; it is started again")
+                await asyncio.sleep(RESTART_AFTER_S)
+
+    async def _one_life(self) -> int:
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        with self._log.open("ab") as file:
+            async for line in process.stdout:
+                file.write(line)
+                file.flush()
+                self._say(self.name, line.decode("utf-8", "replace").rstrip())
+        return await process.wait()
+
+    async def stop(self, within_s: float) -> None:
+        """SIGTERM, then after that many seconds a second one, then SIGKILL."""
+        self._stopping = True
+        process = self._process
+        for number, patience in (
+            (signal.SIGTERM, within_s),
+            (signal.SIGTERM, KILL_AFTER_S),
+            (signal.SIGKILL, KILL_AFTER_S),
+        ):
+            if process is None or process.returncode is not None:
+                return
+            process.send_signal(number)
+            try:
+                async with asyncio.timeout(patience):
+                    await process.wait()
+            except TimeoutError:
+                continue
+
+
+def base_environment() -> dict[str, str]:
+    """What a child inherits: everything but settings, which it is given one by one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}

@@ -1,0 +1,95 @@
+"""What can be set: every setting of this version with its default and the reader of its values.
+
+The rule it protects: a default passes the same reader as a value that somebody wrote. It knows no environment and no
+files, see `sources`.
+"""
+
+# ruff: noqa: RUF009  fields are declared with `_setting`, which is `dataclasses.field` and no default value
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from cronflow.config import values
+from cronflow.domain.durations import format_duration
+from cronflow.domain.job import Retry
+
+
+def _setting(default: object, read: values.Reader, *, shown: bool = True) -> Any:
+    return field(default=None if default is None else read(default), metadata={"read": read}, repr=shown)
+
+
+def _default_node_name() -> str:
+    host = re.sub(r"[^a-z0-9._-]+", "-", socket.gethostname().lower()).lstrip("._-")[:95]
+    return f"{host or 'node'}-{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every setting of this version, in the interface's order; `load_settings` reads them.
+
+    `sources` says per name where the value came from, `notes` what was found and has no effect.
+    """
+
+    redis_url: str | None = _setting(
+        None, values.url("redis", "rediss", "unix", example="redis://host:6379/0"), shown=False
+    )
+    mongo_url: str | None = _setting(
+        None, values.url("mongodb", "mongodb+srv", example="mongodb://host:27017/?replicaSet=rs0"), shown=False
+    )
+    namespace: str = _setting("default", values.name("namespace"))
+    node_name: str = field(default_factory=_default_node_name, metadata={"read": values.name("node")})
+    leader_ttl: timedelta = _setting("30s", values.duration("1s"))
+    leader_renew: timedelta = _setting("15s", values.duration("10ms"))
+    failover_check: timedelta = _setting("45s", values.duration("10ms"))
+    heartbeat: timedelta = _setting("5s", values.duration("10ms"))
+    node_ttl: timedelta = _setting("15s", values.duration("1s"))
+    run_lease: timedelta = _setting("45s", values.duration("1s"))
+    lock_buffer: timedelta = _setting("5s", values.duration("0s"))
+    slots: int = _setting(16, values.number(int, 1, 10_000))
+    retry_max: int = _setting(3, values.number(int, 0, 100))
+    retry_initial: timedelta = _setting("30s", values.duration("0s"))
+    retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))
+    allow_shell: bool = _setting(False, values.flag)
+    allow_python: tuple[str, ...] = _setting((), values.modules)
+    allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
+    drain_timeout: timedelta = _setting("60s", values.duration("0s"))
+    run_retention: timedelta = _setting("30d", values.duration("24h"))
+    log_retention: timedelta = _setting("7d", values.duration("1h"))
+    log_level: str = _setting("info", values.level)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def retry(self) -> Retry:
+        """What stands in for a `retry`, or for parts of it, that a person's job leaves out."""
+        return Retry(max=self.retry_max, initial=self.retry_initial, multiplier=self.retry_multiplier)
+
+
+FIELDS: Mapping[str, Field[Any]] = {one.name: one for one in fields(Settings) if "read" in one.metadata}
+
+
+def describe(settings: Settings) -> list[tuple[str, str, str]]:
+    """Name, value as text and source of every setting, in order; passwords in URLs are masked."""
+    return [(name.upper(), _shown(getattr(settings, name)), settings.sources.get(name, "default")) for name in FIELDS]
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "unset"
+        case bool():
+            return "true" if value else "false"
+        case timedelta():
+            return format_duration(value)
+        case tuple():
+            return ", ".join(value) or "none"
+        case str() if "://" in value:
+            return values.masked(value)
+    return str(value)

@@ -1,0 +1,241 @@
+"""Where settings come from: flags, the environment, a folder of secrets, a TOML file, and which of them counts.
+
+The rule it protects: nothing that was written for CronFlow is passed over in silence. A name that is not known is a
+problem with the nearest known one; what is known and has no effect is noted. All problems are told at once, each at
+the place where the value was written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cronflow.config.settings import FIELDS, Settings
+from cronflow.documents import nearest
+from cronflow.domain.durations import format_duration
+from cronflow.domain.errors import InvalidInput, Problem
+
+PREFIX = "CRONFLOW_"
+TOML = "cronflow.toml"
+LARGEST = 64 * 1024
+
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+_OLDER = {
+    "CRON_MAX_RETRIES": "retry_max",
+    "CRON_RETRY_DELAY_MS": "retry_initial",
+    "CRON_RETRY_DELAY_MULTIPLIER": "retry_multiplier",
+    "DB_URL": "mongo_url",
+}
+_NO_SETTINGS = frozenset(
+    {
+        "ATTEMPT",
+        "CONFIG",
+        "FENCE",
+        "FIRE_AT",
+        "IDEMPOTENCY_KEY",
+        "JOB",
+        "RUN_ID",
+        "SECRETS_DIR",
+        "TEST_MONGO_URL",
+        "TEST_REDIS_URL",
+    }
+)
+"""Names behind the prefix that say where to look, what the tests run on, and what a job finds in its environment."""
+_LATER = frozenset(
+    {
+        "ADMIN_PASSWORD",
+        "ADMIN_PASSWORD_FILE",
+        "ADMIN_PASSWORD_HASH",
+        "ADMIN_USER",
+        "CLEANUP_AT",
+        "JWT_SECRET",
+        "LOOK_AHEAD",
+        "METRICS_PORT",
+        "MIN_NODES",
+        "SECRETS_KEY",
+        "SWEEP_AT",
+    }
+)
+"""Named in the interface and not built: noted, because the nodes of a cluster share an environment across versions."""
+
+
+def load_settings(
+    overrides: Mapping[str, object], *, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Settings:
+    """The settings of this process. `overrides` are the flags by setting name in lower case; None is a flag not given.
+
+    `environ` and `folder` are the process's environment and working directory, unless given. Empty variables count as
+    unset. Raises InvalidInput with every problem of every place, TypeError for a flag that is no setting.
+    """
+    loading = _Loading(os.environ if environ is None else environ, Path.cwd() if folder is None else folder)
+    return loading.load(overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value as it was written, the name of its source, and its place for problems."""
+
+    raw: object
+    source: str
+    place: str
+
+
+_Layer = dict[str, _Value]
+
+
+class _Loading:
+    """One reading of the settings, which collects what it finds wrong."""
+
+    def __init__(self, environ: Mapping[str, str], folder: Path) -> None:
+        self._environ, self._folder = environ, folder
+        self._problems: list[Problem] = []
+        self._notes: list[str] = []
+
+    def load(self, overrides: Mapping[str, object]) -> Settings:
+        chosen: _Layer = {}
+        for layer in reversed([_flags(overrides), self._environment(), self._secrets(), self._toml()]):
+            chosen.update(layer)
+        read: dict[str, Any] = {}
+        for name, value in chosen.items():
+            try:
+                read[name] = FIELDS[name].metadata["read"](value.raw)
+            except InvalidInput as error:
+                self._problems += (Problem(value.place, one.what, one.remedy) for one in error.problems)
+        settings = Settings(
+            **read,
+            sources={name: value.source for name, value in chosen.items()},
+            notes=tuple(self._notes),
+        )
+        self._check_pair(settings, chosen, read, "leader_renew", "leader_ttl", "at most", strict=False)
+        self._check_pair(settings, chosen, read, "heartbeat", "node_ttl", "less than", strict=True)
+        if self._problems:
+            raise InvalidInput(self._problems)
+        return settings
+
+    def _check_pair(
+        self,
+        settings: Settings,
+        chosen: _Layer,
+        read: Mapping[str, object],
+        step: str,
+        ttl: str,
+        bound: str,
+        *,
+        strict: bool,
+    ) -> None:
+        """What must happen twice within a time must fit into it twice."""
+        unread = chosen.keys() - read.keys()
+        if unread & {step, ttl}:
+            return
+        short, long = getattr(settings, step), getattr(settings, ttl)
+        if 2 * short < long or (2 * short == long and not strict):
+            return
+        what = f"{step.upper()} is {format_duration(short)} and {ttl.upper()} is {format_duration(long)}"
+        remedy = f"{step.upper()} must be {bound} half of {ttl.upper()}, {format_duration(long / 2)}"
+        self._problems.append(Problem(chosen[step if step in chosen else ttl].place, what, remedy))
+
+    def _environment(self) -> _Layer:
+        layer: _Layer = {}
+        for variable, raw in self._environ.items():
+            word = variable.removeprefix(PREFIX)
+            if word == variable or not raw.strip() or word in _NO_SETTINGS:
+                continue
+            if word.lower() in FIELDS and word.isupper():
+                layer[word.lower()] = _Value(raw, f"environment {variable}", variable)
+            else:
+                self._not_known(variable, word.upper(), PREFIX)
+        for variable in _OLDER:
+            self._older(layer, variable, self._environ.get(variable, ""), f"environment {variable}", variable)
+        if self._environ.get("SCHEDULER_NODE"):
+            self._notes.append("SCHEDULER_NODE has no effect: every node can lead; CRONFLOW_NODE_NAME names a node")
+        return layer
+
+    def _older(self, layer: _Layer, variable: str, raw: str, source: str, place: str) -> None:
+        name = _OLDER[variable]
+        if not raw.strip():
+            return
+        if name in layer:
+            self._notes.append(f"{place} has no effect: {layer[name].place} is set too")
+        elif variable == "DB_URL" and not raw.startswith("mongodb"):
+            self._notes.append(f"{place} has no effect: it is no address of a MongoDB")
+        else:
+            in_ms = variable.endswith("_MS") and _NUMBER.fullmatch(raw.strip())
+            layer[name] = _Value(f"{raw.strip()}ms" if in_ms else raw, source, place)
+
+    def _secrets(self) -> _Layer:
+        layer: _Layer = {}
+        where = self._environ.get(f"{PREFIX}SECRETS_DIR")
+        if not where:
+            return layer
+        folder = self._folder / where
+        try:
+            names = sorted(entry.name for entry in folder.iterdir())
+        except OSError as error:
+            self._problems.append(Problem(f"{PREFIX}SECRETS_DIR", f"{folder} cannot be read: {error.strerror}"))
+            return layer
+        for file in names:
+            name, path = file.lower(), folder / file
+            if file in (name.upper(), name) and (name in FIELDS or name.upper() in _OLDER):
+                raw = self._text(path, str(path)).strip()
+                if name.upper() in _OLDER:
+                    self._older(layer, name.upper(), raw, f"secrets file {path}", str(path))
+                elif raw:
+                    layer.setdefault(name, _Value(raw, f"secrets file {path}", str(path)))
+        return layer
+
+    def _toml(self) -> _Layer:
+        layer: _Layer = {}
+        where = self._environ.get(f"{PREFIX}CONFIG")
+        path, label = self._folder / (where or TOML), where or TOML
+        if not where and not path.exists():
+            return layer
+        text = self._text(path, f"{PREFIX}CONFIG" if where else TOML)
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            self._problems.append(Problem(label, f"not TOML: {error}"))
+            return layer
+        for key, raw in values.items():
+            line = re.search(rf"^\s*{re.escape(key)}\s*=", text, re.MULTILINE)
+            place = f"{label}:{text.count(chr(10), 0, line.end()) + 1}: {key}" if line else f"{label}: {key}"
+            if key.lower() in FIELDS:
+                layer[key.lower()] = _Value(raw, label, place)
+            else:
+                self._not_known(place, key.upper(), "")
+        return layer
+
+    def _text(self, path: Path, place: str) -> str:
+        """The text of a file; a problem and nothing when it cannot be read."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+            if len(content) <= LARGEST:
+                return content.decode()
+            what = f"{path} is larger than 64 KiB"
+        except OSError as error:
+            what = f"{path} cannot be read: {error.strerror}"
+        except UnicodeDecodeError:
+            what = f"{path} is not UTF-8"
+        self._problems.append(Problem(place, what))
+        return ""
+
+    def _not_known(self, place: str, word: str, prefix: str) -> None:
+        if word in _LATER:
+            self._notes.append(f"{place} has no effect in this version")
+            return
+        near = _OLDER.get(word) or nearest(word.lower(), FIELDS)
+        spelt = near and (prefix + near.upper() if prefix else near)
+        self._problems.append(Problem(place, "unknown setting", f"did you mean {spelt}?" if spelt else "remove it"))
+
+
+def _flags(overrides: Mapping[str, object]) -> _Layer:
+    unknown = overrides.keys() - FIELDS.keys()
+    if unknown:
+        raise TypeError(f"no settings: {', '.join(sorted(unknown))}")
+    given = {name: value for name, value in overrides.items() if value is not None}
+    return {name: _Value(value, "flag", f"--{name.replace('_', '-')}") for name, value in given.items()}

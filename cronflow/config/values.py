@@ -1,0 +1,151 @@
+"""The kinds of values that settings have: one reader each.
+
+A reader takes text, as the environment and secrets have it, or the types of TOML and Python, and returns the value or
+raises InvalidInput without a place. The rule it protects: no error and no listing shows a password. Whether settings
+agree with each other is not its business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from cronflow.documents.values import got
+from cronflow.domain.durations import format_duration, parse_duration
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import check_name
+
+Reader = Callable[[object], Any]
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\],\s]+)(:[0-9]{1,5})?")
+_NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
+_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret|token|authMechanismProperties)[^=&]*=)[^&]*", re.IGNORECASE)
+
+
+def duration(least: str) -> Reader:
+    """A duration; text that is a number is seconds, as everywhere."""
+
+    def read(value: object) -> timedelta:
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+            value = float(value)
+        too_large = isinstance(value, int) and abs(value) >= 2**63
+        if too_large or isinstance(value, bool) or not isinstance(value, str | int | float | timedelta):
+            raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
+        length = parse_duration(value)
+        if length < parse_duration(least):
+            raise InvalidInput(f"{format_duration(length)} is too short; it must be at least {least}")
+        return length
+
+    return read
+
+
+def number(kind: type[int] | type[float], low: int, high: int) -> Reader:
+    """A number within these bounds, or its text."""
+    expected = f"expected a {'whole ' if kind is int else ''}number from {low} to {high}"
+
+    def read(value: object) -> float:
+        try:
+            found = kind(value) if isinstance(value, str | kind | int) and not isinstance(value, bool) else None
+        except (ValueError, OverflowError):
+            found = None
+        if found is None or not low <= found <= high:
+            raise InvalidInput(f"{expected}, got {got(value)}")
+        return found
+
+    return read
+
+
+def flag(value: object) -> bool:
+    """True or false; of text also yes, no, on, off, 1 and 0."""
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in _FLAGS:
+        raise InvalidInput(f"expected true or false, got {got(value)}")
+    return _FLAGS[word]
+
+
+_FLAGS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def words(value: object) -> tuple[str, ...]:
+    """A list, or words with commas between them."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(word, str) for word in found):
+        raise InvalidInput(f"expected words with commas between them, got {got(value)}")
+    return tuple(word.strip() for word in found if word.strip())
+
+
+def modules(value: object) -> tuple[str, ...]:
+    """Names of Python modules."""
+    found = words(value)
+    for module in found:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise InvalidInput(Problem("", f"{module!r} is not a module", "write names such as billing.jobs"))
+    return found
+
+
+def hosts(value: object) -> tuple[str, ...]:
+    """Names in which `*` stands for anything, addresses and networks."""
+    found = words(value)
+    for host in found:
+        if "://" in host or not re.fullmatch(r"[\w.:*?\[\]-]+(/[0-9]{1,3})?", host):
+            remedy = "write names such as *.example.com, or networks such as 10.0.0.0/8"
+            raise InvalidInput(Problem("", f"{host!r} is not a host", remedy))
+    return found
+
+
+def name(kind: str) -> Reader:
+    """A name of CronFlow's alphabet; `kind` is what it names."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise InvalidInput(f"expected a {kind} name, got {got(value)}")
+        return check_name(value.strip(), kind)
+
+    return read
+
+
+def level(value: object) -> str:
+    """A level of the log."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in ("debug", "info", "warn", "error"):
+        raise InvalidInput(f"expected debug, info, warn or error, got {got(value)}")
+    return word
+
+
+def url(*schemes: str, example: str) -> Reader:
+    """An address. Its errors never show the value, which may hold a password."""
+    *most, last = (f"{scheme}://" for scheme in schemes)
+    expected = f"expected an address that begins with {', '.join(most)} or {last}"
+
+    def read(value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        scheme, mark, rest = text.partition("://")
+        if not mark or scheme not in schemes:
+            shown = f"{scheme}://" if mark else "something else" if text else got(value)
+            raise InvalidInput(Problem("", f"{expected}, got {shown}", f"write it like {example}"))
+        authority = re.split("[/?#]", rest, maxsplit=1)[0]
+        if scheme == "unix":
+            sound = rest.startswith("/")
+        else:
+            host = authority.rpartition("@")[2]
+            several = host.split(",") if scheme == "mongodb" else [host]
+            sound = all(_HOST.fullmatch(one) for one in several)
+        if not sound:
+            what = f"the {scheme}:// address has no host, or one that cannot be read"
+            remedy = f"write it like {example}; in a password, / is written %2F, ? %3F, # %23 and @ %40"
+            raise InvalidInput(Problem("", what, remedy))
+        return text
+
+    return read
+
+
+def masked(url: str) -> str:
+    """A URL without its passwords: `redis://user:***@host`."""
+    scheme, mark, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    name, colon, _ = user.partition(":")
+    return _SECRET_OPTION.sub(r"\1***", f"{scheme}{mark}{name}{colon and ':***'}{at}{place}")

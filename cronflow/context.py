@@ -1,0 +1,261 @@
+"""What a job's function is called with: the `Context` of its attempt, with log and progress, and its arguments.
+
+It protects one rule: whatever a handler says leaves as single lines through the sink that the executor gave, so the
+same function runs in the event loop, in a thread and in a test. A sink that may be called from any thread is the
+executor's business; nothing here reaches a server, and nothing here stops a handler.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
+from datetime import datetime
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cronflow.domain.errors import PermanentError
+
+if TYPE_CHECKING:
+    from cronflow.ports import LineSink
+
+PROGRESS = "progress"
+"""The level of a line that says how far a handler is: `12/40`, or `12` where the total is not known."""
+
+_BETWEEN_LINES_S = 0.5
+
+Part = TypeVar("Part")
+
+
+class RunLog:
+    """Writes lines of the run. Keyword fields follow the text as `key=value`; each line of a text is a line."""
+
+    __slots__ = ("_sink",)
+
+    def __init__(self, sink: LineSink) -> None:
+        self._sink = sink
+
+    def debug(self, text: str, /, **fields: object) -> None:
+        """For whoever looks into how it works."""
+        self._write("debug", text, fields)
+
+    def info(self, text: str, /, **fields: object) -> None:
+        """What happens."""
+        self._write("info", text, fields)
+
+    def success(self, text: str, /, **fields: object) -> None:
+        """Something has been done."""
+        self._write("success", text, fields)
+
+    def warn(self, text: str, /, **fields: object) -> None:
+        """Something to look at; the job goes on."""
+        self._write("warn", text, fields)
+
+    # Habit and linters write `warning`; a name that does not exist would show only in the bad case.
+    warning = warn
+
+    def error(self, text: str, /, **fields: object) -> None:
+        """Something failed. It does not end the attempt: raise for that."""
+        self._write("error", text, fields)
+
+    def _write(self, level: str, text: str, fields: Mapping[str, object]) -> None:
+        words = [str(text), *(f"{key}={_shown(value)}" for key, value in fields.items())]
+        for line in " ".join(words).splitlines() or [""]:
+            self._sink(level, line)
+
+
+class Progress(Generic[Part]):
+    """The parts of a work, counted as they are done. It is read once, by `for` or by `async for`."""
+
+    def __init__(
+        self,
+        parts: Iterable[Part] | AsyncIterable[Part],
+        total: int | None,
+        tell: Callable[[int, int | None], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._parts = parts
+        self._total = len(parts) if total is None and isinstance(parts, Sized) else total
+        self._tell = tell
+        self._monotonic = monotonic
+        self._told_at: float | None = None
+        self._asked = 0
+
+    def __iter__(self) -> Iterator[Part]:
+        if not isinstance(self._parts, Iterable):
+            raise TypeError("these parts come from an async iterable; write `async for part in ctx.progress(parts)`")
+        for part in self._parts:
+            self._count()
+            yield part
+        self._end()
+
+    def __aiter__(self) -> AsyncIterator[Part]:
+        return self._walk()
+
+    async def _walk(self) -> AsyncIterator[Part]:
+        if isinstance(self._parts, AsyncIterable):
+            async for part in self._parts:
+                self._count()
+                yield part
+        else:
+            # Not at the top of the module: importing cronflow stays quick, and where a loop runs this costs nothing.
+            from asyncio import sleep
+
+            for part in self._parts:
+                self._count()
+                # A body that awaits nothing would otherwise keep the loop, and its own timeout, from ever running.
+                await sleep(0)
+                yield part
+        self._end()
+
+    def _count(self) -> None:
+        """A part is done when the next one is asked for."""
+        done, self._asked = self._asked, self._asked + 1
+        now = self._monotonic()
+        if self._told_at is None or now - self._told_at >= _BETWEEN_LINES_S:
+            self._told_at = now
+            self._tell(done, self._total)
+
+    def _end(self) -> None:
+        self._tell(self._asked, self._total)
+
+
+class Context:
+    """One attempt of a run, as its function sees it. Every method may be called from any thread.
+
+    run_id           `<job>@<fire>`; the same in every attempt.
+    job              the job's name.
+    fire_at          the instant that the run stands for, UTC.
+    attempt          from 1.
+    fence            the fencing token, for the job's own writes: it only grows, so a target that keeps the highest one
+                     can refuse an attempt that has been replaced.
+    node             the node that runs this attempt.
+    idempotency_key  hand it to services that drop repeated requests; it is the run's id.
+    args             what the function is called with.
+    log              writes lines of the run.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        job: str,
+        fire_at: datetime,
+        attempt: int,
+        fence: int,
+        node: str,
+        args: Mapping[str, object],
+        sink: LineSink,
+        cancelled: Callable[[], bool] = lambda: False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.run_id = run_id
+        self.job = job
+        self.fire_at = fire_at
+        self.attempt = attempt
+        self.fence = fence
+        self.node = node
+        self.args: Mapping[str, object] = MappingProxyType(dict(args))
+        self.log = RunLog(sink)
+        self._sink = sink
+        self._cancelled = cancelled
+        self._monotonic = monotonic
+        self._beat_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Context {self.run_id} attempt {self.attempt}>"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The run's id: the same in every attempt, and in no other run."""
+        return self.run_id
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt was cancelled or has outlived its timeout. A plain function, which runs in a thread that
+        nobody can stop, should look at it now and then and return.
+        """
+        return self._cancelled()
+
+    @property
+    def silent_s(self) -> float | None:
+        """Seconds since the last heartbeat; None when there was none."""
+        return None if self._beat_at is None else self._monotonic() - self._beat_at
+
+    def heartbeat(self) -> None:
+        """Say that the handler is alive. It is cheap, and it prolongs nothing: the lease is the node's business. When a
+        handler does not end in time, the log tells how long it has been silent.
+        """
+        self._beat_at = self._monotonic()
+
+    def progress(self, parts: Iterable[Part] | AsyncIterable[Part], total: int | None = None) -> Progress[Part]:
+        """Go through the parts, by `async for` or in a plain function by `for`, and tell how many are done.
+
+        `total` is found by itself where the parts have a length. At most two lines a second, and one at the end; each
+        part is a heartbeat. Between the parts of a plain iterable, `async for` lets the event loop run.
+        """
+        return Progress(parts, total, self._tell, self._beat)
+
+    def _beat(self) -> float:
+        self.heartbeat()
+        assert self._beat_at is not None
+        return self._beat_at
+
+    def _tell(self, done: int, total: int | None) -> None:
+        self._sink(PROGRESS, str(done) if total is None else f"{done}/{total}")
+
+
+def bind(function: Callable[..., object], context: Context, args: Mapping[str, object]) -> inspect.BoundArguments:
+    """How the function is called with these args, and with the context where its first parameter is named `ctx` or
+    annotated `Context`.
+
+    Raises PermanentError when an argument is missing or unknown.
+    """
+    signature, wants_context = _signature(function)
+    try:
+        return signature.bind(*([context] if wants_context else []), **args)
+    except TypeError as refused:
+        raise PermanentError(_sentence(function, refused)) from None
+
+
+def misfit(function: Callable[..., object], args: Mapping[str, object], *, complete: bool) -> str | None:
+    """Why the function cannot be called with these args, None when it can. Not `complete`: more may still be added."""
+    signature, wants_context = _signature(function)
+    try:
+        (signature.bind if complete else signature.bind_partial)(*([None] if wants_context else []), **args)
+    except TypeError as refused:
+        return _sentence(function, refused)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _signature(function: Callable[..., object]) -> tuple[inspect.Signature, bool]:
+    """The signature, and whether the first parameter is for the context."""
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:
+        # Annotations that exist for the type checker alone cannot be evaluated; their text still tells enough.
+        signature = inspect.signature(function)
+    first = next(iter(signature.parameters.values()), None)
+    if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
+        return signature, False
+    written = first.annotation
+    named = isinstance(written, str) and written.rpartition(".")[2].strip("'\" ") == Context.__name__
+    return signature, first.name == "ctx" or written is Context or named
+
+
+def _sentence(function: Callable[..., object], refused: TypeError) -> str:
+    signature, wants_context = _signature(function)
+    names = list(signature.parameters)[1 if wants_context else 0 :]
+    takes = f"it takes {', '.join(names)}" if names else "it takes no arguments"
+    return f"{function.__qualname__}() cannot be called: {refused}; {takes}"
+
+
+def _shown(value: object) -> str:
+    """A value that reads back as one word: quoted when it is empty or has a space, a quote or an equals sign."""
+    text = str(value)
+    if text and not any(character.isspace() or character in '"=' for character in text):
+        return text
+    return json.dumps(text, ensure_ascii=False)

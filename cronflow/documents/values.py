@@ -1,0 +1,232 @@
+"""The kinds of values in a plain document: one strict reader each.
+
+A reader takes a value as a YAML or JSON loader left it and returns it in the domain's type, or raises InvalidInput
+whose places are relative to the value; each level above puts its own key in front. So a sound document costs no paths
+at all, and a wrong one tells everything that is wrong. It converts nothing by guessing: the number 8080 is not text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, TypeVar
+
+from cronflow.domain.durations import parse_duration
+from cronflow.domain.errors import InvalidInput, Problem
+
+Choice = TypeVar("Choice", bound=Enum)
+Reader = Callable[[Any], object]
+
+DEEPEST = 50
+
+
+def under(place: str, problems: Iterable[Problem]) -> list[Problem]:
+    """The same problems with `place` in front of their places."""
+    return [Problem(joined(place, problem.place), problem.what, problem.remedy) for problem in problems]
+
+
+def joined(place: str, rest: str) -> str:
+    """A path, and what follows it: `jobs[0]` and `schedule`, or `jobs` and `[0]`."""
+    return f"{place}.{rest}" if place and rest and not rest.startswith("[") else place + rest
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, or None."""
+    close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def got(value: object) -> str:
+    """What a value is, for the end of an error: a list, the number 5, nothing."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}" if abs(value) < 2**63 else "a number that is too large"
+        case str():
+            return f"the text {value!r}" if len(value) <= 40 else f"the text {value[:37]!r}…"
+        case datetime():
+            return "a date with a time"
+        case date():
+            return "a date"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return f"a value of the type {type(value).__name__}"
+
+
+def text(value: object) -> str:
+    """Text that UTF-8 can carry."""
+    if not isinstance(value, str):
+        remedy = "put it in quotes" if isinstance(value, bool | int | float | date) else ""
+        raise InvalidInput(Problem("", f"expected text, got {got(value)}", remedy))
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("half of a surrogate pair is not text") from None
+    return value
+
+
+def key_text(value: object) -> str:
+    """A key: text without NUL, which the store could not keep."""
+    if not isinstance(value, str):
+        raise InvalidInput(Problem("", f"expected text as a key, got {got(value)}", "put the key in quotes"))
+    if "\0" in value:
+        raise InvalidInput("a key contains a NUL character")
+    return text(value)
+
+
+def flag(value: object) -> bool:
+    """True or false; not 1 or "true"."""
+    if not isinstance(value, bool):
+        raise InvalidInput(f"expected true or false, got {got(value)}")
+    return value
+
+
+def whole(value: object) -> int:
+    """A whole number of at most 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+        raise InvalidInput(f"expected a whole number, got {got(value)}")
+    return value
+
+
+def number(value: object) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63:
+        raise InvalidInput(f"expected a number, got {got(value)}")
+    return float(value)
+
+
+def written_duration(value: object) -> str | int | float:
+    """A duration, as it was written: for those who quote it in their own errors."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
+    if not isinstance(value, str) and not abs(value) < 2**63:
+        raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
+    parse_duration(value)
+    return value
+
+
+def duration(value: object) -> timedelta:
+    """A duration: 500ms, 30s, 5m, 2h, 1d, or seconds as a number."""
+    return parse_duration(written_duration(value))
+
+
+def instant(value: object) -> datetime:
+    """An instant in UTC, from ISO 8601 text or from the datetime that a YAML loader made of it."""
+    read = value
+    if isinstance(value, str):
+        try:
+            read = datetime.fromisoformat(value.strip())
+        except ValueError:
+            remedy = "write it like 2026-12-24T18:00:00Z or 2026-12-24T18:00:00+01:00"
+            raise InvalidInput(Problem("", f"{value!r} is not a date with a time", remedy)) from None
+    if not isinstance(read, datetime):
+        remedy = "write it like 2026-12-24T18:00:00Z"
+        raise InvalidInput(Problem("", f"expected a date with a time, got {got(value)}", remedy))
+    if read.utcoffset() is None:
+        what = f"{read.isoformat()} has no zone and means another instant in every place"
+        raise InvalidInput(Problem("", what, "add Z for UTC, or an offset such as +01:00"))
+    try:
+        return read.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{read.isoformat()} lies outside the years 1 to 9999 in UTC") from None
+
+
+def choice(kind: type[Choice], later: Collection[str] = ()) -> Callable[[object], Choice]:
+    """One of the words of an enumeration. `later` are words that a coming version will know."""
+    words: dict[object, Choice] = {member.value: member for member in kind}
+    *most, last = (str(word) for word in words)
+    expected = f"{', '.join(most)} or {last}"
+
+    def read(value: object) -> Choice:
+        found = words.get(value) if isinstance(value, str) else None
+        if found is not None:
+            return found
+        if value in later:
+            raise InvalidInput(Problem("", f"{value} is not supported by this version", f"use {expected}"))
+        near = nearest(value, (str(word) for word in words)) if isinstance(value, str) else None
+        remedy = f"did you mean {near}?" if near else ""
+        raise InvalidInput(Problem("", f"expected {expected}, got {got(value)}", remedy))
+
+    return read
+
+
+def optional(reader: Reader) -> Reader:
+    """What the reader reads, or nothing (null)."""
+    return lambda value: None if value is None else reader(value)
+
+
+def list_of(reader: Reader, what: str) -> Callable[[object], tuple[Any, ...]]:
+    """A list, as a tuple; `what` names its items in the plural."""
+
+    def read(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise InvalidInput(f"expected a list of {what}, got {got(value)}")
+        return tuple(_each(((f"[{n}]", item) for n, item in enumerate(value)), reader))
+
+    return read
+
+
+def texts_by_key(value: object) -> dict[str, str]:
+    """A mapping of text to text, such as labels or environment variables."""
+    return dict(zip(*_keys_and_items(value, text), strict=True))
+
+
+def json_mapping(value: object) -> dict[str, object]:
+    """A mapping of what JSON can say, as plain new dicts and lists."""
+    return dict(zip(*_keys_and_items(value, lambda item: json_value(item, 1)), strict=True))
+
+
+def json_value(value: object, depth: int = 0) -> object:
+    """What JSON can say, as plain new dicts and lists; numbers are finite and whole ones have at most 64 bits."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, int):
+        return whole(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"expected a finite number, got {value}")
+        return value
+    if depth >= DEEPEST:
+        raise InvalidInput(f"nested more than {DEEPEST} levels deep")
+    if isinstance(value, Mapping):
+        return dict(zip(*_keys_and_items(value, lambda item: json_value(item, depth + 1)), strict=True))
+    if isinstance(value, list | tuple):
+        return _each(((f"[{n}]", item) for n, item in enumerate(value)), lambda item: json_value(item, depth + 1))
+    remedy = "put it in quotes" if isinstance(value, date) else ""
+    raise InvalidInput(Problem("", f"expected what JSON can say, got {got(value)}", remedy))
+
+
+def _keys_and_items(value: object, reader: Reader) -> tuple[list[str], list[Any]]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"expected a mapping, got {got(value)}")
+    keys = _each(((shown_key(key), key) for key in value), key_text)
+    return keys, _each(value.items(), reader)
+
+
+def _each(items: Iterable[tuple[str, Any]], reader: Reader) -> list[Any]:
+    """Every item read, or the problems of all of them."""
+    read, problems = [], list[Problem]()
+    for place, item in items:
+        try:
+            read.append(reader(item))
+        except InvalidInput as error:
+            problems += under(place, error.problems)
+    if problems:
+        raise InvalidInput(problems)
+    return read
+
+
+def shown_key(key: object) -> str:
+    """A key for a place, also one that is no text."""
+    return key if isinstance(key, str) else repr(key)

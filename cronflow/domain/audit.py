@@ -1,0 +1,94 @@
+"""The audit: does every instant that fell due have exactly one run?
+
+It compares what the schedules say, evaluated by the oracle and not by the code that planned, with the runs that
+exist. It judges records, not effects: how often a handler was started stands in the attempts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronflow.domain.oracle import fires_between
+from cronflow.domain.run import Kind, Run
+from cronflow.domain.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """From when on a job's schedule counts: its cursor then."""
+
+    schedule: Schedule
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted."""
+
+    fires_due: int
+    lost: Sequence[tuple[str, datetime]]
+    doubled: Sequence[tuple[str, datetime]]
+    open_runs: Sequence[Run]
+    states: Mapping[str, int]
+    lateness: Sequence[timedelta]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every instant has exactly one run."""
+        return not self.lost and not self.doubled
+
+
+def audit(expected: Mapping[str, Expectation], runs: Iterable[Run], until: datetime) -> Audit:
+    """Check the instants before `until`. `runs` are all runs of the expected jobs from their `since` on, and perhaps
+    others.
+    """
+    found = list(runs)
+    ranges: dict[str, list[tuple[datetime, datetime]]] = {}
+    for run in found:
+        if run.kind is not Kind.MANUAL:
+            span = (run.fire_at, run.fire_at) if run.covers is None else (run.covers.first, run.covers.last)
+            ranges.setdefault(run.job, []).append(span)
+    lost, doubled, due = [], [], 0
+    for job, expectation in expected.items():
+        single = Counter(first for first, last in ranges.get(job, ()) if first == last)
+        wide = [(first, last) for first, last in ranges.get(job, ()) if first != last]
+        for fire in fires_between(expectation.schedule, expectation.since, until):
+            due += 1
+            covering = single[fire] + sum(first <= fire <= last for first, last in wide)
+            if covering == 0:
+                lost.append((job, fire))
+            elif covering > 1:
+                doubled.append((job, fire))
+    return Audit(
+        fires_due=due,
+        lost=lost,
+        doubled=doubled,
+        open_runs=[run for run in found if run.is_open],
+        states=Counter(run.state.value for run in found),
+        lateness=sorted(_lateness(run) for run in found if _counts(run)),
+    )
+
+
+def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None:
+    """The nearest-rank percentile of sorted values; None when there are none."""
+    if not values:
+        return None
+    return values[min(len(values) - 1, max(0, round(fraction * len(values) + 0.5) - 1))]
+
+
+def _counts(run: Run) -> bool:
+    # A run that stands for missed fires is late by definition, and one by hand has no instant to be late for.
+    return run.kind is not Kind.MANUAL and run.covers is None and _first_start(run) is not None
+
+
+def _first_start(run: Run) -> datetime | None:
+    return next((attempt.started_at for attempt in run.attempts if attempt.started_at is not None), run.started_at)
+
+
+def _lateness(run: Run) -> timedelta:
+    started = _first_start(run)
+    assert started is not None
+    return started - run.fire_at

@@ -1,0 +1,315 @@
+"""Runs Python functions: coroutine functions in the event loop, all others in threads.
+
+It protects two rules. Only functions that the node was given are ever called: those of its Apps, and those that are
+defined in a module of ALLOW_PYTHON. And a handler that does not stop when its time is over holds up nobody: it is left
+behind with an error in the log, and a thread, which nobody can kill, stays counted until it really ends. What handlers
+print is not captured; they have `ctx.log`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import inspect
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+import orjson
+
+from cronflow.app import App
+from cronflow.context import Context, bind
+from cronflow.domain.durations import format_duration
+from cronflow.domain.errors import PermanentError, RetryLater, Skip
+from cronflow.domain.job import PythonTarget
+from cronflow.domain.run import Ending, Outcome
+from cronflow.ports import Assignment, LineSink
+
+MAX_RESULT_BYTES = 8 * 1024
+MAX_ERROR_CHARACTERS = 6000
+MAX_FRAMES = 12
+
+Function = Callable[..., object]
+
+
+class PythonTargets:
+    """Which functions may be called."""
+
+    def __init__(self, apps: Iterable[App] = (), allowed_modules: Iterable[str] = ()) -> None:
+        """`allowed_modules`: names of modules; each allows the functions defined in it and in the modules below it."""
+        self._known = {ref: function for app in apps for ref, function in app.functions.items()}
+        self._allowed = tuple(allowed_modules)
+
+    def known(self, ref: str) -> Function | None:
+        """The function, if it is a job of an App or has been resolved before."""
+        return self._known.get(ref)
+
+    def resolve(self, ref: str) -> Function:
+        """The function `module:qualname`. It may import the module, so call it outside the event loop.
+
+        Raises PermanentError when it is not allowed or does not exist, and whatever importing the module raises.
+        """
+        if (function := self._known.get(ref)) is None:
+            function = self._known[ref] = self._import(ref)
+        return function
+
+    def _import(self, ref: str) -> Function:
+        name, _, qualname = ref.partition(":")
+        if not self._allows(name):
+            raise PermanentError(
+                f"{ref} is not allowed on this node: it is no job of the node's apps and its module is not in"
+                f" ALLOW_PYTHON; start the node with --app, or add {name} to ALLOW_PYTHON"
+            )
+        try:
+            found: object = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if not error.name or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise PermanentError(f"{ref} does not exist on this node: there is no module {error.name}") from None
+        except SystemExit:
+            raise PermanentError(f"{ref} does not exist on this node: importing {name} ends the process") from None
+        for part in qualname.split("."):
+            found = getattr(found, part, None)
+        if not inspect.isroutine(found):
+            raise PermanentError(f"{ref} does not exist on this node: {name} has no function {qualname}")
+        # An allowed module can reach the whole library through what it imports, os.system for one.
+        origin = getattr(found, "__module__", None) or "an unknown module"
+        if not self._allows(origin):
+            raise PermanentError(f"{ref} is not allowed on this node: it comes from {origin}, not in ALLOW_PYTHON")
+        return found
+
+    def _allows(self, module: str) -> bool:
+        return any(f"{module}.".startswith(f"{allowed}.") for allowed in self._allowed)
+
+
+class PythonExecutor:
+    """Runs PythonTargets. `threads` bounds the plain functions that run at once, those left behind included;
+    `grace_s` is how long a handler may go on after it was told to stop.
+    """
+
+    def __init__(self, targets: PythonTargets, *, threads: int = 16, grace_s: float = 10.0) -> None:
+        self._targets = targets
+        self._grace_s = grace_s
+        self._threads = threads
+        self._free = asyncio.Semaphore(threads)
+        self._busy = 0
+        self._left_behind: set[asyncio.Future[Ending]] = set()
+
+    @property
+    def busy_threads(self) -> int:
+        """Threads that run a handler now, also those whose attempt is over."""
+        return self._busy
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Threads are daemons: the process may end although a handler does not.
+        for handler in self._left_behind:
+            handler.cancel()
+
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+        """See Executor. A function that may not be called, does not exist or does not take the arguments fails for
+        good, and so does a result that is not JSON or too large: trying again would do the work again for nothing.
+        """
+        target = assignment.job.target
+        assert isinstance(target, PythonTarget)
+        stopping = threading.Event()
+        lines = _Lines(log)
+        args = {**target.args, **assignment.args}
+        context = Context(
+            run_id=assignment.run,
+            job=assignment.job.name,
+            fire_at=assignment.fire_at,
+            attempt=assignment.attempt,
+            fence=assignment.fence,
+            node=node,
+            args=args,
+            sink=lines,
+            cancelled=stopping.is_set,
+            monotonic=asyncio.get_running_loop().time,
+        )
+        try:
+            function = self._targets.known(target.ref)
+            if function is None:
+                function = await asyncio.to_thread(self._targets.resolve, target.ref)
+            bound = bind(function, context, args)
+        except Exception as error:
+            return _failed(error)
+        call = _Call(function, bound, stopping)
+        try:
+            return await self._attempt(assignment, call, context, log)
+        finally:
+            lines.close()
+
+    async def _attempt(self, assignment: Assignment, call: _Call, context: Context, log: LineSink) -> Ending:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + assignment.job.timeout.total_seconds()
+        limit = format_duration(assignment.job.timeout)
+        if call.is_async:
+            # Not of a TaskGroup, which would wait for a handler that does not stop; `_settle` owns it.
+            handler: asyncio.Future[Ending] = loop.create_task(call.in_loop(), name=f"attempt of {assignment.run}")
+        else:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._free.acquire()
+            except TimeoutError:
+                what = f"no thread was free within {limit}: all {self._threads} run handlers"
+                return Ending(Outcome.TIMEOUT, error=f"{what}, perhaps some that outlived their timeout")
+            handler = self._start_thread(call, assignment.run)
+        try:
+            await asyncio.wait({handler}, timeout=deadline - loop.time())
+        except asyncio.CancelledError:
+            await self._settle(handler, call, context, log)
+            raise
+        if handler.done():
+            return handler.result()
+        await self._settle(handler, call, context, log)
+        return Ending(Outcome.TIMEOUT, error=f"it did not end within {limit}")
+
+    def _start_thread(self, call: _Call, run: str) -> asyncio.Future[Ending]:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Ending] = loop.create_future()
+
+        def end(ending: Ending) -> None:
+            self._busy -= 1
+            self._free.release()
+            if not ended.done():
+                ended.set_result(ending)
+
+        def work() -> None:
+            ending = call.in_thread()
+            try:
+                loop.call_soon_threadsafe(end, ending)
+            except RuntimeError:
+                pass  # The loop is closed: the process is about to end, and nobody waits for this handler.
+
+        # A thread of its own: a pool's threads are joined at exit, so one stuck handler would keep the process.
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=run, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as refused:
+            self._free.release()
+            ended.set_result(_failed(refused))
+        else:
+            self._busy += 1
+        return ended
+
+    async def _settle(self, handler: asyncio.Future[Ending], call: _Call, context: Context, log: LineSink) -> None:
+        """Tell the handler to stop and give it the grace; then leave it behind, with a line in the log."""
+        call.stopping.set()
+        if call.is_async:
+            handler.cancel()
+        try:
+            await asyncio.wait({handler}, timeout=self._grace_s)
+        finally:
+            if not handler.done():
+                self._left_behind.add(handler)
+                handler.add_done_callback(self._left_behind.discard)
+                what = "swallows its cancellation" if call.is_async else "does not look at ctx.cancelled"
+                silent = "" if context.silent_s is None else f", its last heartbeat was {context.silent_s:.1f} s ago"
+                log("error", f"the handler still runs: it {what}{silent}; it is left behind")
+
+
+class _Call:
+    """One call of a handler. Whatever it raises becomes an Ending where it runs."""
+
+    def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: threading.Event) -> None:
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.stopping = stopping
+        self._function = function
+        self._bound = bound
+
+    def in_thread(self) -> Ending:
+        try:
+            return _finished(self._function(*self._bound.args, **self._bound.kwargs))
+        except BaseException as error:
+            return _failed(error)
+
+    async def in_loop(self) -> Ending:
+        try:
+            return _finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
+        except asyncio.CancelledError as error:
+            if self.stopping.is_set():
+                raise
+            return _failed(error)
+        except BaseException as error:
+            # A SystemExit that left the task would end the whole node.
+            return _failed(error)
+
+
+class _Lines:
+    """Carries a handler's lines to the loop, from whatever thread, for as long as the attempt lasts."""
+
+    def __init__(self, log: LineSink) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._log: LineSink | None = log
+
+    def __call__(self, level: str, text: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._write(level, text)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._write, level, text)
+        except RuntimeError:
+            pass  # The loop is closed; the attempt is over.
+
+    def close(self) -> None:
+        """Drop what a handler that was left behind still says."""
+        self._log = None
+
+    def _write(self, level: str, text: str) -> None:
+        if self._log is not None:
+            self._log(level, text)
+
+
+def _finished(result: object) -> Ending:
+    if inspect.iscoroutine(result):
+        result.close()
+        return Ending(Outcome.PERMANENT, error="it returned a coroutine; declare it with async def")
+    try:
+        written = orjson.dumps(result)
+    except TypeError as refused:
+        what = f"its result, {type(result).__name__}, is not JSON ({refused})"
+        return Ending(
+            Outcome.PERMANENT, error=f"{what}; return numbers, text, lists, dicts, None, dates or dataclasses"
+        )
+    if len(written) > MAX_RESULT_BYTES:
+        what = f"its result has {len(written):,} bytes of JSON, the limit is {MAX_RESULT_BYTES:,}"
+        return Ending(Outcome.PERMANENT, error=f"{what}; store it elsewhere and return where")
+    return Ending(Outcome.OK, result=orjson.loads(written))
+
+
+def _failed(error: BaseException) -> Ending:
+    match error:
+        case RetryLater():
+            return Ending(Outcome.ERROR, error=str(error), delay=error.delay)
+        case Skip():
+            return Ending(Outcome.SKIPPED, error=error.reason)
+        case PermanentError():
+            return Ending(Outcome.PERMANENT, error=str(error))
+        case SystemExit(code=None | 0):
+            return Ending(Outcome.OK)
+        case _:
+            return Ending(Outcome.ERROR, error=_describe(error))
+
+
+def _describe(error: BaseException) -> str:
+    """`Type: message`, then the innermost frames of the traceback, without those of this module."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    told = traceback.TracebackException(type(error), error, trace, limit=-MAX_FRAMES)
+    summary = "".join(told.format_exception_only()).strip()
+    # Without a frame the traceback would only say the same again.
+    text = summary if trace is None else f"{summary}\n\n{''.join(told.format())}".rstrip()
+    if len(text) > MAX_ERROR_CHARACTERS:
+        half = MAX_ERROR_CHARACTERS // 2
+        text = f"{text[:half]}\n…\n{text[-half:]}"
+    return text

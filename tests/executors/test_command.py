@@ -1,0 +1,290 @@
+"""What a command may do to the node that runs it, and what it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cronflow.domain.job import CommandTarget
+from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.command import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES, CommandExecutor
+from tests.executors import FENCE, RUN, Lines, assignment, is_running
+from tests.waiting import eventually
+
+FOREVER = "while :; do sleep 0.02; done"
+
+
+async def run(
+    command: str | tuple[str, ...],
+    lines: Lines | None = None,
+    *,
+    timeout: str = "20s",
+    grace_s: float = 5.0,
+    drain_s: float = 0.2,
+    attempt: int = 1,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Ending:
+    executor = CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ)
+    target = CommandTarget(command, cwd=cwd, env=env or {})
+    return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
+
+
+async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None:
+    lines = Lines()
+    ending = await run("echo one; echo careful >&2; printf 'two\\r\\nhalf'", lines)
+    assert ending == Ending(Outcome.OK, result={"exit_code": 0})
+    assert lines.of("info") == ["one", "two", "half"]
+    assert lines.of("warn") == ["careful"]
+
+
+async def test_another_exit_code_is_an_error_with_the_last_line_of_stderr() -> None:
+    ending = await run("echo first >&2; echo 'disk full' >&2; echo >&2; echo fine; exit 3")
+    assert ending == Ending(Outcome.ERROR, error="exit code 3: disk full")
+
+
+async def test_death_by_a_signal_names_the_signal() -> None:
+    assert await run("kill -KILL $$") == Ending(Outcome.ERROR, error="killed by SIGKILL")
+
+
+async def test_a_signal_that_the_shell_reports_as_an_exit_code_is_named_too() -> None:
+    ending = await run("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?")
+    assert ending == Ending(Outcome.ERROR, error="exit code 139 (128 + SIGSEGV)")
+
+
+async def test_a_program_that_does_not_exist_fails_for_good() -> None:
+    by_shell = await run("no-such-program --now")
+    by_itself = await run(("no-such-program", "--now"))
+    assert by_shell.outcome is by_itself.outcome is Outcome.PERMANENT
+    assert "exit code 127" in (by_shell.error or "")
+    assert "no-such-program" in (by_shell.error or "")
+    assert "no-such-program" in (by_itself.error or "")
+
+
+async def test_a_program_that_may_not_be_executed_fails_for_good(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    for command in (str(script), (str(script),)):
+        ending = await run(command)
+        assert ending.outcome is Outcome.PERMANENT
+        assert str(script) in (ending.error or "")
+
+
+async def test_a_working_directory_that_does_not_exist_fails_for_good() -> None:
+    ending = await run("pwd", cwd="/no/such/place")
+    assert ending.outcome is Outcome.PERMANENT
+    assert "/no/such/place" in (ending.error or "")
+
+
+async def test_it_runs_in_the_working_directory_it_asks_for(tmp_path: Path) -> None:
+    (tmp_path / "here").touch()
+    lines = Lines()
+    await run("ls", lines, cwd=str(tmp_path))
+    assert lines.of("info") == ["here"]
+
+
+async def test_no_shell_sees_an_argument_vector() -> None:
+    lines = Lines()
+    await run(("printf", "%s", "$HOME; echo `id`"), lines)
+    assert lines.of("info") == ["$HOME; echo `id`"]
+
+
+async def test_commands_are_off_unless_the_node_allows_them(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    target = CommandTarget(f"touch {trace}")
+    ending = await CommandExecutor(False).run(assignment(target), "node-1", Lines())
+    assert ending.outcome is Outcome.PERMANENT
+    assert "ALLOW_SHELL" in (ending.error or "")
+    assert not trace.exists()
+
+
+async def test_the_environment_has_the_facts_of_the_run_and_the_jobs_own_variables() -> None:
+    lines = Lines()
+    own = {"REGION": "eu", "CRONFLOW_FENCE": "0"}
+    await run("env", lines, attempt=3, env=own, environ={"PATH": os.environ["PATH"], "TZ": "Europe/Berlin"})
+    seen = dict(line.split("=", 1) for line in lines.of("info"))
+    expected = {
+        "CRONFLOW_RUN_ID": RUN,
+        "CRONFLOW_JOB": "demo",
+        "CRONFLOW_FIRE_AT": "2026-11-21T02:00:00Z",
+        "CRONFLOW_ATTEMPT": "3",
+        "CRONFLOW_FENCE": str(FENCE),
+        "CRONFLOW_IDEMPOTENCY_KEY": RUN,
+        "RETRY_COUNT": "2",
+        "REGION": "eu",
+        "TZ": "Europe/Berlin",
+    }
+    assert {name: seen.get(name) for name in expected} == expected
+
+
+async def test_the_environment_has_none_of_the_nodes_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("MONGO_URL", "DB_URL", "CRONFLOW_MONGO_URL", "CRONFLOW_JWT_SECRET", "AWS_SECRET_ACCESS_KEY")
+    for name in secrets:
+        monkeypatch.setenv(name, "a-secret-of-the-node")
+    lines = Lines()
+    await run("env", lines)
+    assert any(line.startswith("PATH=") for line in lines.of("info"))
+    assert "a-secret-of-the-node" not in "\n".join(lines.of("info"))
+
+
+async def test_standard_input_is_empty() -> None:
+    assert (await run("cat", timeout="5s")).outcome is Outcome.OK
+
+
+async def test_bytes_that_are_no_text_are_replaced() -> None:
+    lines = Lines()
+    await run("printf 'a\\377b\\n'", lines)
+    assert lines.of("info") == ["a\ufffdb"]
+
+
+async def test_a_timeout_kills_the_whole_family() -> None:
+    lines = Lines()
+    family = "sleep 1000 & echo $!; (sleep 1000 & echo $!; wait) & wait"
+    ending = await run(family, lines, timeout="300ms")
+    pids = [int(line) for line in lines.of("info")]
+    assert ending.outcome is Outcome.TIMEOUT
+    assert "300ms" in (ending.error or "")
+    assert len(pids) == 2
+    await eventually(lambda: not any(map(is_running, pids)), what="the end of the grandchildren")
+
+
+async def test_what_ignores_sigterm_is_killed_after_the_grace() -> None:
+    lines = Lines()
+    stubborn = f"(trap '' TERM; sh -c 'echo $PPID'; {FOREVER}) & wait"
+    ending = await run(stubborn, lines, timeout="300ms", grace_s=0.2)
+    (pid,) = map(int, lines.of("info"))
+    assert ending.outcome is Outcome.TIMEOUT
+    await eventually(lambda: not is_running(pid), what="the end of the process that ignores SIGTERM")
+
+
+async def test_the_grace_is_there_to_clean_up_even_when_the_shell_is_gone() -> None:
+    lines = Lines()
+    careful = f"(trap 'sleep 0.2; echo cleaned up; exit' TERM; echo ready; {FOREVER}) & wait"
+    await run(careful, lines, timeout="300ms")
+    assert lines.of("info") == ["ready", "cleaned up"]
+
+
+async def test_the_rest_of_the_grace_is_not_waited_for() -> None:
+    began = time.monotonic()
+    await run("exec sleep 1000", timeout="100ms", grace_s=30)
+    assert time.monotonic() - began < 10
+
+
+async def test_a_cancellation_reaches_the_process_and_goes_on() -> None:
+    lines = Lines()
+    attempt = asyncio.create_task(run("trap 'echo told; exit' TERM; echo $$; " + FOREVER, lines))
+    pid = int((await eventually(lambda: lines.of("info")))[0])
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert lines.of("info")[1:] == ["told"]
+    assert not is_running(pid)
+
+
+async def test_a_second_cancellation_does_not_wait_for_the_grace() -> None:
+    lines = Lines()
+    attempt = asyncio.create_task(run("trap 'echo told' TERM; echo $$; " + FOREVER, lines, grace_s=60))
+    pid = int((await eventually(lambda: lines.of("info")))[0])
+    attempt.cancel()
+    await eventually(lambda: "told" in lines.of("info"))
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(attempt, 10)
+    await eventually(lambda: not is_running(pid))
+
+
+async def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_up_the_attempt() -> None:
+    lines = Lines()
+    began = time.monotonic()
+    ending = await run("sleep 1000 & echo $!", lines, drain_s=0.2)
+    (pid,) = map(int, lines.of("info"))
+    assert ending.outcome is Outcome.OK
+    assert time.monotonic() - began < 10
+    assert lines.of("warn") == ["the command has ended; what it left running is killed"]
+    await eventually(lambda: not is_running(pid))
+
+
+async def test_a_grandchild_that_let_go_of_the_pipes_ends_with_the_command_too() -> None:
+    lines = Lines()
+    await run("sleep 1000 >/dev/null 2>&1 & echo $!", lines)
+    (pid,) = map(int, lines.of("info"))
+    await eventually(lambda: not is_running(pid))
+
+
+async def test_a_grandchild_may_write_its_last_words() -> None:
+    lines = Lines()
+    await run("(sleep 0.1; echo late) & echo early", lines, drain_s=5)
+    assert lines.of("info") == ["early", "late"]
+    assert lines.of("warn") == []
+
+
+async def test_a_daemon_outside_the_group_that_holds_the_pipes_does_not_hold_up_the_attempt() -> None:
+    daemon = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
+    lines = Lines()
+    ending = await run(f"{sys.executable} -c '{daemon}' & sleep 1", lines, drain_s=0.1)
+    (pid,) = map(int, lines.of("info"))
+    try:
+        assert ending.outcome is Outcome.OK
+        assert is_running(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_output_beyond_the_limit_is_read_counted_and_dropped() -> None:
+    lines = Lines()
+    ending = await run("yes 123456789012345678901234567890123456789012345678901234567890123 | head -c 3000000", lines)
+    assert ending.outcome is Outcome.OK
+    kept = sum(len(line) + 1 for line in lines.of("info"))
+    assert MAX_OUTPUT_BYTES - 64 <= kept <= MAX_OUTPUT_BYTES
+    (marker,) = lines.of("warn")
+    assert lines.all[-1] == ("warn", marker)
+    assert abs(int(marker.split()[1].replace(",", "")) + kept - 3_000_000) <= 64
+
+
+async def test_a_flood_of_short_lines_is_limited_by_their_number() -> None:
+    lines = Lines()
+    await run("yes | head -n 50000", lines)
+    assert len(lines.of("info")) == MAX_LINES
+    assert f"{2 * (50_000 - MAX_LINES):,} bytes" in lines.of("warn")[0]
+
+
+async def test_a_line_without_an_end_is_cut_and_what_follows_it_is_kept() -> None:
+    lines = Lines()
+    await run("head -c 100000 /dev/zero | tr '\\0' x; echo; echo next", lines)
+    long, following = lines.of("info")
+    assert long == "x" * MAX_LINE_BYTES
+    assert following == "next"
+    assert f"{100_000 - MAX_LINE_BYTES:,} bytes" in lines.of("warn")[0]
+
+
+async def test_it_works_where_the_kernel_has_no_pidfd(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> int:
+        raise OSError("not here")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert (await run("exit 4")).error == "exit code 4"
+    assert (await run("sleep 1000", timeout="100ms")).outcome is Outcome.TIMEOUT
+
+
+async def test_no_descriptor_is_left_open() -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def each_way() -> None:
+        await run("echo fine")
+        await run("sleep 1000", timeout="20ms")
+        await run(("no-such-program",))
+        await run("sleep 1000 &", drain_s=0)
+
+    await each_way()
+    before = descriptors()
+    await each_way()
+    assert descriptors() == before

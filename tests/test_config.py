@@ -1,0 +1,435 @@
+"""Settings: which source counts, what is understood, and that every problem is told at once where it was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronflow.config import Settings, describe, load_settings
+from cronflow.domain.errors import InvalidInput
+from cronflow.domain.job import Retry
+
+NO_FLAGS: Mapping[str, object] = {}
+REDIS, MONGO = "redis://host:6379/0", "mongodb://host:27017/?replicaSet=rs0"
+
+
+def load(folder: Path, flags: Mapping[str, object] = NO_FLAGS, /, **environ: str) -> Settings:
+    return load_settings(flags, environ=environ, folder=folder)
+
+
+def problems_of(folder: Path, flags: Mapping[str, object] = NO_FLAGS, /, **environ: str) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        load(folder, flags, **environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def source(settings: Settings, name: str) -> tuple[str, str]:
+    """The value and the source of a setting, as they are shown."""
+    return {row[0]: row[1:] for row in describe(settings)}[name]
+
+
+# ------------------------------------------------------------------------------------------------------------ sources
+
+
+def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path) -> None:
+    rows = {name: value for name, value, _ in describe(load(tmp_path))}
+    assert re.fullmatch(r"[a-z0-9][a-z0-9._-]*-[0-9a-f]{4}", rows.pop("NODE_NAME"))
+    assert rows == {
+        "REDIS_URL": "unset",
+        "MONGO_URL": "unset",
+        "NAMESPACE": "default",
+        "LEADER_TTL": "30s",
+        "LEADER_RENEW": "15s",
+        "FAILOVER_CHECK": "45s",
+        "HEARTBEAT": "5s",
+        "NODE_TTL": "15s",
+        "RUN_LEASE": "45s",
+        "LOCK_BUFFER": "5s",
+        "SLOTS": "16",
+        "RETRY_MAX": "3",
+        "RETRY_INITIAL": "30s",
+        "RETRY_MULTIPLIER": "2.0",
+        "ALLOW_SHELL": "false",
+        "ALLOW_PYTHON": "none",
+        "ALLOW_HTTP_HOSTS": "unset",
+        "DRAIN_TIMEOUT": "1m",
+        "RUN_RETENTION": "30d",
+        "LOG_RETENTION": "7d",
+        "LOG_LEVEL": "info",
+    }
+
+
+def test_a_nearer_source_wins_over_a_farther_one(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    toml, secret = tmp_path / "cronflow.toml", secrets / "SLOTS"
+    layers = [("16", "default")]
+    toml.write_text("slots = 1\n")
+    layers.append(source(load(tmp_path), "SLOTS"))
+    secret.write_text("2\n")
+    environ = {"CRONFLOW_SECRETS_DIR": "secrets"}
+    layers.append(source(load(tmp_path, **environ), "SLOTS"))
+    environ["CRONFLOW_SLOTS"] = "3"
+    layers.append(source(load(tmp_path, **environ), "SLOTS"))
+    layers.append(source(load(tmp_path, {"slots": 4}, **environ), "SLOTS"))
+    assert layers == [
+        ("16", "default"),
+        ("1", "cronflow.toml"),
+        ("2", f"secrets file {secret}"),
+        ("3", "environment CRONFLOW_SLOTS"),
+        ("4", "flag"),
+    ]
+
+
+def test_a_flag_that_was_not_given_and_an_empty_variable_count_as_unset(tmp_path: Path) -> None:
+    assert load(tmp_path, {"slots": None}, CRONFLOW_SLOTS=" ").slots == 16
+
+
+def test_every_kind_of_value_is_read_from_text(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        CRONFLOW_REDIS_URL=" rediss://:secret@[::1]:6380/1 ",
+        CRONFLOW_MONGO_URL="mongodb://user:p%2Fw@one:27017,two/?replicaSet=rs0",
+        CRONFLOW_NODE_NAME="node-1",
+        CRONFLOW_LEADER_TTL="60",
+        CRONFLOW_LEADER_RENEW="2500ms",
+        CRONFLOW_RETRY_MULTIPLIER="1.5",
+        CRONFLOW_ALLOW_SHELL="Yes",
+        CRONFLOW_ALLOW_PYTHON="billing.jobs, reports,",
+        CRONFLOW_ALLOW_HTTP_HOSTS="*.example.com,10.0.0.0/8",
+        CRONFLOW_LOG_LEVEL="DEBUG",
+    )
+    assert settings.redis_url == "rediss://:secret@[::1]:6380/1"
+    assert settings.mongo_url == "mongodb://user:p%2Fw@one:27017,two/?replicaSet=rs0"
+    assert (settings.node_name, settings.log_level) == ("node-1", "debug")
+    assert (settings.leader_ttl, settings.leader_renew) == (timedelta(seconds=60), timedelta(seconds=2.5))
+    assert (settings.allow_shell, settings.retry_multiplier) == (True, 1.5)
+    assert settings.allow_python == ("billing.jobs", "reports")
+    assert settings.allow_http_hosts == ("*.example.com", "10.0.0.0/8")
+
+
+def test_every_kind_of_value_is_read_from_toml(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text(
+        'REDIS_URL = "unix:///run/redis.sock"\nleader_renew = 2.5\nallow_shell = true\nallow_python = ["a", "b.c"]\n'
+        "retry_multiplier = 3\nallow_http_hosts = []\n"
+    )
+    settings = load(tmp_path)
+    assert settings.redis_url == "unix:///run/redis.sock"
+    assert settings.leader_renew == timedelta(seconds=2.5)
+    assert (settings.allow_shell, settings.allow_python) == (True, ("a", "b.c"))
+    assert (settings.retry_multiplier, settings.allow_http_hosts) == (3.0, ())
+
+
+def test_another_toml_file_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text("slots = 1\n")
+    (tmp_path / "other.toml").write_text("slots = 2\n")
+    assert source(load(tmp_path, CRONFLOW_CONFIG="other.toml"), "SLOTS") == ("2", "other.toml")
+
+
+def test_the_environment_and_the_working_directory_of_the_process_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cronflow.toml").write_text("retry_max = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRONFLOW_SLOTS", "3")
+    settings = load_settings({})
+    assert (settings.slots, settings.retry_max) == (3, 1)
+
+
+def test_secrets_have_upper_or_lower_case_names_and_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mongo_url").write_text(f"{MONGO}\n")
+    (tmp_path / "REDIS_URL").write_text(REDIS)
+    (tmp_path / "Slots").write_text("many")
+    (tmp_path / "tls.key").write_bytes(b"\xff")
+    settings = load(tmp_path, CRONFLOW_SECRETS_DIR=str(tmp_path))
+    assert (settings.mongo_url, settings.redis_url, settings.slots) == (MONGO, REDIS, 16)
+
+
+def test_the_default_node_name_is_a_name_whatever_the_host_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for host, expected in (("_My Host.local", "my-host.local"), ("ÄÖ", "node"), ("x" * 300, "x" * 95)):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        name, _, digits = load(tmp_path).node_name.rpartition("-")
+        assert (name, len(digits)) == (expected, 4)
+        load(tmp_path, CRONFLOW_NODE_NAME=f"{name}-{digits}")
+
+
+# --------------------------------------------------------------------------------------------------------- older names
+
+
+def test_the_older_names_work(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        CRON_MAX_RETRIES="5",
+        CRON_RETRY_DELAY_MS="10000",
+        CRON_RETRY_DELAY_MULTIPLIER="1.5",
+        DB_URL=MONGO,
+    )
+    assert settings.retry == Retry(max=5, initial="10s", multiplier=1.5)
+    assert source(settings, "MONGO_URL") == (MONGO, "environment DB_URL")
+    assert settings.notes == ()
+
+
+def test_the_newer_name_wins_and_the_older_one_is_noted(tmp_path: Path) -> None:
+    settings = load(tmp_path, CRON_MAX_RETRIES="5", CRONFLOW_RETRY_MAX="1")
+    assert settings.retry_max == 1
+    assert settings.notes == ("CRON_MAX_RETRIES has no effect: CRONFLOW_RETRY_MAX is set too",)
+
+
+def test_an_older_name_works_in_the_secrets_folder(tmp_path: Path) -> None:
+    (tmp_path / "DB_URL").write_text(MONGO)
+    assert load(tmp_path, CRONFLOW_SECRETS_DIR=str(tmp_path)).mongo_url == MONGO
+
+
+def test_the_database_of_another_program_is_noted_and_left_alone(tmp_path: Path) -> None:
+    settings = load(tmp_path, DB_URL="postgres://u:p@host/db")
+    assert settings.mongo_url is None
+    assert settings.notes == ("DB_URL has no effect: it is no address of a MongoDB",)
+
+
+def test_the_older_role_of_a_process_is_understood_and_has_no_effect(tmp_path: Path) -> None:
+    settings = load(tmp_path, SCHEDULER_NODE="master")
+    assert settings.node_name != "master"
+    assert settings.notes == ("SCHEDULER_NODE has no effect: every node can lead; CRONFLOW_NODE_NAME names a node",)
+
+
+def test_a_wrong_value_under_an_older_name_is_told_under_that_name(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, CRON_RETRY_DELAY_MS="soon") == [
+        "CRON_RETRY_DELAY_MS: 'soon' is not a duration; write 500ms, 30s, 5m, 2h or 1d"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ problems
+
+
+def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text("# mine\nslots = 0\nleader_tll = 5\n")
+    found = problems_of(
+        tmp_path, {"node_name": "A"}, CRONFLOW_RETRY_MAX="many", CRONFLOW_HEARTBEAT="10s", CRONFLOW_SLOT="3"
+    )
+    assert sorted(problem.split(": ")[0] for problem in found) == [
+        "--node-name",
+        "CRONFLOW_HEARTBEAT",
+        "CRONFLOW_RETRY_MAX",
+        "CRONFLOW_SLOT",
+        "cronflow.toml:2",
+        "cronflow.toml:3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        (
+            "REDIS_URL",
+            "http://u:secret@h",
+            (
+                "expected an address that begins with redis://, rediss:// or unix://, got http://"
+                " (write it like redis://host:6379/0)"
+            ),
+        ),
+        (
+            "REDIS_URL",
+            "u:secret@h",
+            (
+                "expected an address that begins with redis://, rediss:// or unix://, got something else"
+                " (write it like redis://host:6379/0)"
+            ),
+        ),
+        (
+            "REDIS_URL",
+            "redis://:sec/ret@h",
+            (
+                "the redis:// address has no host, or one that cannot be read (write it like redis://host:6379/0;"
+                " in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+            ),
+        ),
+        (
+            "REDIS_URL",
+            "redis://one,two",
+            (
+                "the redis:// address has no host, or one that cannot be read (write it like redis://host:6379/0;"
+                " in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+            ),
+        ),
+        (
+            "MONGO_URL",
+            "mongodb://host:port",
+            (
+                "the mongodb:// address has no host, or one that cannot be read (write it like"
+                " mongodb://host:27017/?replicaSet=rs0; in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+            ),
+        ),
+        (
+            "NAMESPACE",
+            "a b",
+            "'a b' is not a namespace name; use 1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit",
+        ),
+        (
+            "NODE_NAME",
+            "node#1",
+            "'node#1' is not a node name; use 1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit",
+        ),
+        ("LEADER_TTL", "half a minute", "'half a minute' is not a duration; write 500ms, 30s, 5m, 2h or 1d"),
+        ("LEADER_TTL", "-5", "-5.0 is a negative duration; it must be zero or more"),
+        ("NODE_TTL", "999ms", "999ms is too short; it must be at least 1s"),
+        ("RUN_RETENTION", "23h", "23h is too short; it must be at least 24h"),
+        ("SLOTS", "2.5", "expected a whole number from 1 to 10000, got the text '2.5'"),
+        ("RETRY_MAX", "101", "expected a whole number from 0 to 100, got the text '101'"),
+        ("RETRY_MULTIPLIER", "nan", "expected a number from 1 to 100, got the text 'nan'"),
+        ("ALLOW_SHELL", "maybe", "expected true or false, got the text 'maybe'"),
+        ("ALLOW_PYTHON", "billing:jobs", "'billing:jobs' is not a module (write names such as billing.jobs)"),
+        (
+            "ALLOW_HTTP_HOSTS",
+            "https://example.com",
+            "'https://example.com' is not a host (write names such as *.example.com, or networks such as 10.0.0.0/8)",
+        ),
+        ("LOG_LEVEL", "loud", "expected debug, info, warn or error, got the text 'loud'"),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_variable(tmp_path: Path, name: str, value: str, problem: str) -> None:
+    found = problems_of(tmp_path, **{f"CRONFLOW_{name}": value})
+    assert found == [f"CRONFLOW_{name}: {problem}"]
+    assert "secret" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("leader_ttl = [30]", "leader_ttl: expected a duration such as 30s, got a list"),
+        (f"leader_ttl = {10**400}", "leader_ttl: expected a duration such as 30s, got a number that is too large"),
+        (
+            f"retry_multiplier = {10**400}",
+            "retry_multiplier: expected a number from 1 to 100, got a number that is too large",
+        ),
+        ("slots = true", "slots: expected a whole number from 1 to 10000, got true"),
+        ("allow_shell = 1", "allow_shell: expected true or false, got the number 1"),
+        ("allow_python = [1]", "allow_python: expected words with commas between them, got a list"),
+        ("node_name = 5", "node_name: expected a node name, got the number 5"),
+        ("log_level = 5", "log_level: expected debug, info, warn or error, got the number 5"),
+        ("redis_urls = 5", "redis_urls: unknown setting (did you mean redis_url?)"),
+        ("db_url = 5", "db_url: unknown setting (did you mean mongo_url?)"),
+        ("xyz = 5", "xyz: unknown setting (remove it)"),
+    ],
+)
+def test_a_wrong_line_of_the_toml_file_is_refused_with_its_number(tmp_path: Path, line: str, problem: str) -> None:
+    (tmp_path / "cronflow.toml").write_text(f"# settings\n\n{line}\n")
+    assert problems_of(tmp_path) == [f"cronflow.toml:3: {problem}"]
+
+
+def test_what_is_no_toml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text("slots: 5\n")
+    [problem] = problems_of(tmp_path)
+    assert re.fullmatch(r"cronflow\.toml: not TOML: Expected '=' after a key .* \(at line 1, column 6\)", problem)
+
+
+def test_a_named_file_or_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, CRONFLOW_CONFIG="nope.toml", CRONFLOW_SECRETS_DIR="nope") == [
+        f"CRONFLOW_SECRETS_DIR: {tmp_path}/nope cannot be read: No such file or directory",
+        f"CRONFLOW_CONFIG: {tmp_path}/nope.toml cannot be read: No such file or directory",
+    ]
+
+
+def test_a_secret_that_is_not_text_or_too_large_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "MONGO_URL").write_bytes(b"\xff")
+    (tmp_path / "REDIS_URL").write_bytes(b"x" * 65_537)
+    assert problems_of(tmp_path, CRONFLOW_SECRETS_DIR=str(tmp_path)) == [
+        f"{tmp_path}/MONGO_URL: {tmp_path}/MONGO_URL is not UTF-8",
+        f"{tmp_path}/REDIS_URL: {tmp_path}/REDIS_URL is larger than 64 KiB",
+    ]
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_known_one(tmp_path: Path) -> None:
+    found = problems_of(
+        tmp_path, CRONFLOW_LEADER_TLL="30s", CRONFLOW_slots="3", CRONFLOW_DB_URL=MONGO, CRONFLOW_XYZ="1"
+    )
+    assert found == [
+        "CRONFLOW_LEADER_TLL: unknown setting (did you mean CRONFLOW_LEADER_TTL?)",
+        "CRONFLOW_slots: unknown setting (did you mean CRONFLOW_SLOTS?)",
+        "CRONFLOW_DB_URL: unknown setting (did you mean CRONFLOW_MONGO_URL?)",
+        "CRONFLOW_XYZ: unknown setting (remove it)",
+    ]
+
+
+def test_what_a_job_finds_in_its_environment_is_no_setting(tmp_path: Path) -> None:
+    settings = load(tmp_path, CRONFLOW_RUN_ID="a@b", CRONFLOW_JOB="a", CRONFLOW_FENCE="1", CRONFLOW_ATTEMPT="1")
+    assert settings.notes == ()
+
+
+def test_a_setting_of_a_coming_version_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text("metrics_port = 9000\n")
+    assert load(tmp_path, CRONFLOW_JWT_SECRET="x").notes == (
+        "CRONFLOW_JWT_SECRET has no effect in this version",
+        "cronflow.toml:1: metrics_port has no effect in this version",
+    )
+
+
+def test_a_flag_that_is_no_setting_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"^no settings: slot$"):
+        load(tmp_path, {"slot": 3})
+
+
+# ------------------------------------------------------------------------------------------------- what fits together
+
+
+def test_the_renewal_must_fit_twice_into_the_leaders_ttl(tmp_path: Path) -> None:
+    assert load(tmp_path, CRONFLOW_LEADER_TTL="10s", CRONFLOW_LEADER_RENEW="5s").leader_renew == timedelta(seconds=5)
+    assert problems_of(tmp_path, CRONFLOW_LEADER_TTL="10s") == [
+        (
+            "CRONFLOW_LEADER_TTL: LEADER_RENEW is 15s and LEADER_TTL is 10s (LEADER_RENEW must be at most half of"
+            " LEADER_TTL, 5s)"
+        )
+    ]
+    assert problems_of(tmp_path, {"leader_renew": "16s"}) == [
+        (
+            "--leader-renew: LEADER_RENEW is 16s and LEADER_TTL is 30s (LEADER_RENEW must be at most half of LEADER_TTL,"
+            " 15s)"
+        )
+    ]
+
+
+def test_the_heartbeat_must_be_less_than_half_of_the_nodes_ttl(tmp_path: Path) -> None:
+    assert load(tmp_path, CRONFLOW_HEARTBEAT="7s").heartbeat == timedelta(seconds=7)
+    assert problems_of(tmp_path, CRONFLOW_HEARTBEAT="7500ms") == [
+        (
+            "CRONFLOW_HEARTBEAT: HEARTBEAT is 7500ms and NODE_TTL is 15s (HEARTBEAT must be less than half of NODE_TTL,"
+            " 7500ms)"
+        )
+    ]
+
+
+def test_a_setting_that_cannot_be_read_is_not_compared(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, CRONFLOW_LEADER_TTL="x", CRONFLOW_LEADER_RENEW="1h") == [
+        "CRONFLOW_LEADER_TTL: 'x' is not a duration; write 500ms, 30s, 5m, 2h or 1d"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- showing
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://:secret@host", "redis://:***@host"),
+        ("redis://user:secret@host/0?password=secret&db=1", "redis://user:***@host/0?password=***&db=1"),
+        ("redis://user:se:cret@sec@ret@host", "redis://user:***@host"),
+    ],
+)
+def test_passwords_in_addresses_are_never_shown(tmp_path: Path, url: str, shown: str) -> None:
+    settings = load(tmp_path, CRONFLOW_REDIS_URL=url)
+    assert source(settings, "REDIS_URL") == (shown, "environment CRONFLOW_REDIS_URL")
+    assert "secret" not in repr(settings)
+
+
+def test_the_options_of_a_mongodb_address_are_masked_too(tmp_path: Path) -> None:
+    url = (
+        "mongodb://u:secret@a,b/?tlsCertificateKeyFilePassword=secret&authMechanismProperties=AWS_SESSION_TOKEN:secret"
+    )
+    shown, _ = source(load(tmp_path, CRONFLOW_MONGO_URL=url), "MONGO_URL")
+    assert shown == "mongodb://u:***@a,b/?tlsCertificateKeyFilePassword=***&authMechanismProperties=***"

@@ -1,0 +1,496 @@
+"""The job as a document: what is written is read back the same, and what is wrong is told with its path."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cronflow.documents import job_document, parse_job
+from cronflow.domain.errors import InvalidInput
+from cronflow.domain.job import (
+    CommandTarget,
+    Delivery,
+    HttpTarget,
+    Job,
+    Misfire,
+    MisfirePolicy,
+    Overlap,
+    PythonTarget,
+    Retry,
+    StartGuard,
+)
+from cronflow.domain.schedule import Cron, Every, Once
+
+MINIMAL: dict[str, Any] = {"name": "backup", "run": {"shell": "true"}}
+
+
+def problems_of(**parts: object) -> list[str]:
+    """What is wrong with the minimal job when it has these parts too."""
+    with pytest.raises(InvalidInput) as caught:
+        parse_job({**MINIMAL, **parts}, "jobs[0]")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def problems_of_document(document: object) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        parse_job(document, "jobs[0]")
+    return [str(problem) for problem in caught.value.problems]
+
+
+# --------------------------------------------------------------------------------------------------------- round trip
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+texts = st.dictionaries(words, words, max_size=2)
+durations = st.timedeltas(timedelta(0), timedelta(days=400)) | st.integers(0, 10**6).map(lambda s: timedelta(seconds=s))
+zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))])
+instants = st.datetimes(
+    datetime(1901, 1, 1),  # noqa: DTZ001  the strategy adds the zone
+    datetime(2900, 1, 1),  # noqa: DTZ001
+    timezones=zones,
+).map(lambda at: at.replace(microsecond=0))
+starts = st.none() | instants.map(lambda at: at.replace(year=1990, day=2))
+ends = st.none() | instants.map(lambda at: at.replace(year=2090, day=2))
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+crons = st.builds(
+    Cron,
+    st.sampled_from(["0 2 * * *", "*/5 * * * * *", "0 9 * * MON#2", "30 1 L * *", "@daily"]),
+    st.sampled_from(["UTC", "Europe/Berlin"]),
+    starts,
+    ends,
+)
+everies = st.builds(
+    Every, st.integers(1, 10**6), st.none() | instants, time=st.none(), start=starts, end=ends
+) | st.builds(
+    Every,
+    st.sampled_from(["1d", "2w"]),
+    st.none() | instants,
+    st.sampled_from(["UTC", "Europe/Berlin"]),
+    st.sampled_from(["02:00", "12:30:05"]),
+)
+targets = (
+    st.builds(PythonTarget, st.just("billing.jobs:report"), st.dictionaries(words, json_values, max_size=3))
+    | st.builds(CommandTarget, words.filter(str.strip), st.none() | words, texts)
+    | st.builds(CommandTarget, st.lists(words, min_size=1, max_size=3).map(tuple), st.none() | words, texts)
+    | st.builds(
+        HttpTarget,
+        st.just("https://example.com/x"),
+        st.sampled_from(["GET", "POST"]),
+        texts,
+        st.none() | words,
+        st.lists(st.integers(100, 599), max_size=2).map(tuple),
+    )
+)
+retries = st.builds(Retry, st.integers(0, 100), durations, st.floats(1, 100), durations, st.booleans()) | st.builds(
+    Retry, delays=st.lists(durations, min_size=1, max_size=4), jitter=st.booleans()
+)
+jobs = st.builds(
+    Job,
+    name=st.from_regex(r"(_sys:)?[a-z0-9][a-z0-9._-]{0,99}", fullmatch=True),
+    target=targets,
+    schedule=st.none() | crons | everies | instants.map(Once),
+    description=words,
+    retry=retries,
+    timeout=durations.map(lambda length: length + timedelta(milliseconds=10)),
+    overlap=st.sampled_from(Overlap),
+    misfire=st.builds(
+        Misfire,
+        st.sampled_from(MisfirePolicy),
+        durations.map(lambda length: length + timedelta(seconds=1)),
+        st.none() | durations,
+        st.integers(1, 1000),
+    ),
+    start_guard=st.sampled_from(StartGuard),
+    priority=st.integers(0, 9),
+    require=texts,
+    labels=texts,
+    enabled=st.booleans(),
+) | st.builds(
+    Job, name=st.just("once"), target=targets, retry=st.just(Retry(max=0)), delivery=st.just(Delivery.AT_MOST_ONCE)
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(jobs)
+def test_reading_back_what_was_written_gives_an_equal_job(job: Job) -> None:
+    for compact in (False, True):
+        written = json.dumps(job_document(job, compact=compact), allow_nan=False)
+        assert parse_job(json.loads(written)) == job
+
+
+def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_interface() -> None:
+    document = parse_job({**MINIMAL, "schedule": {"every": 90}})
+    assert list(job_document(document).items()) == [
+        ("name", "backup"),
+        ("description", ""),
+        (
+            "schedule",
+            {"every": "90s", "anchor": None, "time": None, "tz": "UTC", "start": None, "end": None},
+        ),
+        ("run", {"shell": "true", "cwd": None, "env": {}}),
+        ("retry", {"max": 3, "initial": "30s", "multiplier": 2.0, "cap": "15m", "jitter": False}),
+        ("timeout", "1h"),
+        ("overlap", "forbid"),
+        ("misfire", {"policy": "fire_once", "late_after": "1m", "grace": None, "max_catch_up": 100}),
+        ("delivery", "at_least_once"),
+        ("start_guard", "redis"),
+        ("priority", 5),
+        ("require", {}),
+        ("labels", {}),
+        ("enabled", True),
+    ]
+
+
+def test_the_compact_document_leaves_every_default_out() -> None:
+    assert job_document(parse_job(MINIMAL), compact=True) == MINIMAL
+
+
+def test_the_compact_document_keeps_a_part_that_differs_and_nothing_beside_it() -> None:
+    document = {
+        **MINIMAL,
+        "schedule": {"cron": "0 2 * * *", "tz": "Europe/Berlin"},
+        "run": {"http": {"url": "https://example.com", "expect": [200, 409]}},
+        "retry": {"cap": "1h"},
+        "misfire": {"policy": "skip"},
+    }
+    assert job_document(parse_job(document), compact=True) == document
+
+
+def test_equal_jobs_written_differently_have_one_document() -> None:
+    one = {**MINIMAL, "timeout": "90m", "misfire": "skip", "schedule": {"at": "2026-12-24T18:00:00+01:00"}}
+    other = {**MINIMAL, "timeout": 5400, "misfire": {"policy": "skip"}, "schedule": {"at": "2026-12-24T17:00:00Z"}}
+    assert job_document(parse_job(one)) == job_document(parse_job(other))
+
+
+def test_an_argument_that_json_cannot_say_is_refused_when_it_is_written() -> None:
+    job = Job(name="a", target=PythonTarget("m:f", {"when": {"day": datetime(2026, 1, 1, tzinfo=UTC)}}))
+    with pytest.raises(InvalidInput) as caught:
+        job_document(job)
+    assert str(caught.value) == (
+        "run.args.when.day: expected what JSON can say, got a date with a time (put it in quotes)"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ what is taken
+
+
+def test_the_documented_example_is_read() -> None:
+    job = parse_job(
+        {
+            "name": "nightly-report",
+            "description": "Builds the report",
+            "schedule": {"cron": "0 2 * * *", "tz": "Europe/Berlin", "start": "2026-01-01T00:00:00Z"},
+            "run": {"python": "billing.jobs:nightly_report", "args": {"region": "eu"}},
+            "retry": {"max": 3, "initial": "30s", "multiplier": 2.0, "cap": "15m", "jitter": False},
+            "timeout": "10m",
+            "overlap": "forbid",
+            "misfire": {"policy": "fire_once", "late_after": "60s", "grace": "1h"},
+            "delivery": "at_least_once",
+            "start_guard": "redis",
+            "priority": 5,
+            "require": {"region": "eu"},
+            "labels": {"team": "billing"},
+            "enabled": True,
+        }
+    )
+    assert job == Job(
+        name="nightly-report",
+        description="Builds the report",
+        target=PythonTarget("billing.jobs:nightly_report", {"region": "eu"}),
+        schedule=Cron("0 2 * * *", "Europe/Berlin", start=datetime(2026, 1, 1, tzinfo=UTC)),
+        timeout=timedelta(minutes=10),
+        misfire=Misfire(grace=timedelta(hours=1)),
+        require={"region": "eu"},
+        labels={"team": "billing"},
+    )
+
+
+def test_datetimes_that_a_yaml_loader_made_are_taken() -> None:
+    at = datetime(2026, 12, 24, 18, tzinfo=timezone(timedelta(hours=1)))
+    schedule = parse_job({**MINIMAL, "schedule": {"every": "1h", "anchor": at, "start": at}}).schedule
+    assert schedule == Every("1h", anchor=datetime(2026, 12, 24, 17, tzinfo=UTC), start=at)
+
+
+def test_a_single_expected_status_needs_no_list() -> None:
+    job = parse_job({**MINIMAL, "run": {"http": {"url": "https://example.com", "expect": 204}}})
+    assert job.target == HttpTarget("https://example.com", expect=(204,))
+
+
+def test_the_retry_of_the_settings_stands_in_for_what_a_job_leaves_out() -> None:
+    cluster = Retry(max=5, initial="10s", multiplier=1.5)
+    assert parse_job(MINIMAL, retry=cluster).retry == cluster
+    assert parse_job({**MINIMAL, "retry": {"max": 1}}, retry=cluster).retry == Retry(1, "10s", 1.5)
+    assert parse_job({**MINIMAL, "retry": {"delays": ["1s"]}}, retry=cluster).retry == Retry(delays=["1s"])
+
+
+def test_at_most_once_has_no_retries_whatever_the_settings_say() -> None:
+    job = parse_job({**MINIMAL, "delivery": "at_most_once", "retry": {"initial": "1s"}}, retry=Retry(max=5))
+    assert (job.retry.max, job.start_guard) == (0, StartGuard.MONGO)
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_document() -> None:
+    document = {
+        "nmae": "x",
+        "timeout": "1ms",
+        "schedule": {"tz": "Europe/Berln", "cron": "61 * * * *", "start": "yesterday"},
+        "name": "Backup",
+        "priority": 11,
+    }
+    problems = problems_of_document(document)
+    assert [problem.split(": ")[0].removeprefix("jobs[0].") for problem in problems] == [
+        "nmae",
+        "timeout",
+        "schedule.tz",
+        "schedule.cron",
+        "schedule.start",
+        "name",
+        "priority",
+        "run",
+    ]
+    assert problems[1] == "jobs[0].timeout: timeout is 1ms; it must be at least 10ms"
+    assert problems[6] == "jobs[0].priority: priority is 11; it must be 0 (lowest) to 9"
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ([], "jobs[0]: expected a mapping, got a list"),
+        (
+            {"run": {"shell": "x"}},
+            "jobs[0].name: missing (give the job a name, such as nightly-report)",
+        ),
+        ({"name": "a"}, "jobs[0].run: missing (say what to run: python, shell, argv or http)"),
+        (
+            {**MINIMAL, "tiemout": "5s"},
+            "jobs[0].tiemout: unknown key (did you mean timeout?)",
+        ),
+        (
+            {**MINIMAL, "xyz": 1},
+            (
+                "jobs[0].xyz: unknown key (known are name, description, schedule, run, retry, timeout, overlap,"
+                " misfire, delivery, start_guard, priority, require, labels, enabled)"
+            ),
+        ),
+        (
+            dict([*MINIMAL.items(), (7, 1)]),
+            "jobs[0].7: expected text as a key, got the number 7 (put the key in quotes)",
+        ),
+        ({**MINIMAL, "resources": {}}, "jobs[0].resources: not supported by this version (remove it)"),
+        ({**MINIMAL, "name": 5}, "jobs[0].name: expected text, got the number 5 (put it in quotes)"),
+        (
+            {**MINIMAL, "name": "A b"},
+            (
+                "jobs[0].name: 'A b' is not a job name; use 1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a"
+                " letter or digit"
+            ),
+        ),
+    ],
+)
+def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None:
+    assert problems_of_document(document) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"timeout": ["30s"]}, "timeout: expected a duration such as 30s, got a list"),
+        ({"timeout": None}, "timeout: expected a duration such as 30s, got nothing"),
+        ({"timeout": True}, "timeout: expected a duration such as 30s, got true"),
+        ({"timeout": 10**400}, "timeout: expected a duration such as 30s, got a number that is too large"),
+        ({"timeout": "soon"}, "timeout: 'soon' is not a duration; write 500ms, 30s, 5m, 2h or 1d"),
+        ({"priority": "high"}, "priority: expected a whole number, got the text 'high'"),
+        ({"priority": 10**400}, "priority: expected a whole number, got a number that is too large"),
+        ({"enabled": "yes"}, "enabled: expected true or false, got the text 'yes'"),
+        ({"description": "\ud83d"}, "description: half of a surrogate pair is not text"),
+        ({"labels": ["a"]}, "labels: expected a mapping, got a list"),
+        ({"labels": {"port": 8080}}, "labels.port: expected text, got the number 8080 (put it in quotes)"),
+        ({"require": {"spot": False}}, "require.spot: expected text, got false (put it in quotes)"),
+        ({"labels": {"a\0": "b"}}, "labels.a\0: a key contains a NUL character"),
+        (
+            {"overlap": "queued"},
+            "overlap: expected forbid, queue or allow, got the text 'queued' (did you mean queue?)",
+        ),
+        ({"overlap": 1}, "overlap: expected forbid, queue or allow, got the number 1"),
+        (
+            {"overlap": "replace"},
+            "overlap: replace is not supported by this version (use forbid, queue or allow)",
+        ),
+        ({"misfire": []}, "misfire: expected fire_once, catch_up, skip, or a mapping with policy, got a list"),
+        (
+            {"misfire": {"late_after": "500ms"}},
+            "misfire.late_after: misfire.late_after must be at least 1s; an instant is never planned before it is due",
+        ),
+        ({"retry": {"jitter": 1}}, "retry.jitter: expected true or false, got the number 1"),
+        ({"retry": {"multiplier": "2"}}, "retry.multiplier: expected a number, got the text '2'"),
+        ({"retry": {"max": 101}}, "retry.max: retry.max is 101; it must be 0 to 100"),
+        ({"retry": {"delays": "30s"}}, "retry.delays: expected a list of durations, got the text '30s'"),
+        (
+            {"retry": {"delays": ["30s", "x"]}},
+            "retry.delays[1]: 'x' is not a duration; write 500ms, 30s, 5m, 2h or 1d",
+        ),
+        (
+            {"retry": {"delays": []}},
+            "retry.delays: expected at least one duration (for no retries write max: 0)",
+        ),
+        (
+            {"retry": {"delays": ["1s", "2s"], "cap": "1h"}},
+            "retry.cap: has no effect beside delays (remove one of the two)",
+        ),
+        (
+            {"retry": {"delays": ["1s", "2s"], "max": 3}},
+            "retry: retry.max is 3 but retry.delays has 2 entries; leave retry.max out",
+        ),
+        (
+            {"retry": {"max": 2}, "delivery": "at_most_once"},
+            (
+                "retry.max: delivery at_most_once never starts a run twice, so there is no retry (remove it, or choose"
+                " delivery at_least_once)"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem: str) -> None:
+    assert problems_of(**part) == [f"jobs[0].{problem}"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "problem"),
+    [
+        ("0 2 * * *", ": expected a mapping, got the text '0 2 * * *'"),
+        (
+            {"tz": "UTC"},
+            (
+                ": has none of cron, every and at; exactly one of them is needed (leave schedule out for a job that"
+                " is run by hand)"
+            ),
+        ),
+        (
+            {"cron": "* * * * *", "every": "1h", "at": "2026-01-01T00:00:00Z"},
+            ": has cron, every and at; exactly one of cron, every and at is allowed (remove the others)",
+        ),
+        ({"any": []}, ".any: not supported by this version (remove it)"),
+        ({"cron": "* * * * *", "dst": {}}, ".dst: not supported by this version (remove it)"),
+        ({"cron": "* * * * *", "tzz": "UTC"}, ".tzz: unknown key (did you mean tz?)"),
+        (
+            {"cron": "* * * * *", "anchor": "2026-01-01T00:00:00Z"},
+            ".anchor: has no effect beside cron (remove it; it belongs to every)",
+        ),
+        (
+            {"at": "2026-01-01T00:00:00Z", "start": None},
+            ".start: has no effect beside at (remove it; it belongs to cron and every)",
+        ),
+        ({"cron": 5}, ".cron: expected text, got the number 5 (put it in quotes)"),
+        (
+            {"cron": "* * * * *", "tz": "Europe/Berln"},
+            ".tz: there is no time zone 'Europe/Berln' (did you mean Europe/Berlin?)",
+        ),
+        ({"every": "0s"}, ".every: an interval of '0s' is not possible (write a whole number of seconds, at least 1s)"),
+        ({"every": "1d", "time": 750}, ".time: expected text, got the number 750 (put it in quotes)"),
+        (
+            {"every": "1d", "time": "2:00"},
+            ".time: '2:00' is not a time (write HH:MM or HH:MM:SS in quotes, such as \"02:00\")",
+        ),
+        (
+            {"every": "30s", "time": "02:00"},
+            ": a time needs whole days or weeks, not '30s' (write 1d or 1w, or remove the time)",
+        ),
+        (
+            {"at": "2026-12-24T18:00:00"},
+            (
+                ".at: 2026-12-24T18:00:00 has no zone and means another instant in every place (add Z for UTC, or an"
+                " offset such as +01:00)"
+            ),
+        ),
+        (
+            {"at": datetime(2026, 12, 24, 18)},  # noqa: DTZ001  that it is naive is the point
+            (
+                ".at: 2026-12-24T18:00:00 has no zone and means another instant in every place (add Z for UTC, or an"
+                " offset such as +01:00)"
+            ),
+        ),
+        (
+            {"at": datetime(2026, 12, 24, tzinfo=UTC).date()},
+            ".at: expected a date with a time, got a date (write it like 2026-12-24T18:00:00Z)",
+        ),
+        (
+            {"at": "Christmas"},
+            (
+                ".at: 'Christmas' is not a date with a time (write it like 2026-12-24T18:00:00Z or"
+                " 2026-12-24T18:00:00+01:00)"
+            ),
+        ),
+        ({"at": "0001-01-01T00:00:00+14:00"}, ".at: 0001-01-01T00:00:00+14:00 lies outside the years 1 to 9999 in UTC"),
+    ],
+)
+def test_a_wrong_schedule_is_refused_with_its_key(schedule: object, problem: str) -> None:
+    assert problems_of(schedule=schedule) == [f"jobs[0].schedule{problem}"]
+
+
+def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
+    schedule = {"every": [], "time": "02:00", "tz": "Europe/Berlin"}
+    assert problems_of(schedule=schedule) == ["jobs[0].schedule.every: expected a duration such as 30s, got a list"]
+
+
+@pytest.mark.parametrize(
+    ("run", "problem"),
+    [
+        ({}, ": has none of python, shell, argv and http; exactly one of them is needed (say what to run)"),
+        (
+            {"shell": "a", "argv": ["a"]},
+            ": has shell and argv; exactly one of python, shell, argv and http is allowed (remove the others)",
+        ),
+        ({"shell": " "}, ".shell: the command is empty"),
+        ({"argv": []}, ".argv: the command is empty"),
+        ({"argv": ["sleep", 5]}, ".argv[1]: expected text, got the number 5 (put it in quotes)"),
+        ({"shell": "x", "args": {}}, ".args: has no effect beside shell (remove it; it belongs to python)"),
+        ({"shell": "x", "env": {"DEBUG": True}}, ".env.DEBUG: expected text, got true (put it in quotes)"),
+        ({"python": "billing"}, ".python: 'billing' is not a Python target; write package.module:function"),
+        ({"python": "m:f", "args": [1]}, ".args: expected a mapping, got a list"),
+        (
+            {"python": "m:f", "args": {"x": [{1: 2}]}},
+            ".args.x[0].1: expected text as a key, got the number 1 (put the key in quotes)",
+        ),
+        ({"python": "m:f", "args": {"x": float("inf")}}, ".args.x: expected a finite number, got inf"),
+        ({"python": "m:f", "args": {"x": {1, 2}}}, ".args.x: expected what JSON can say, got a value of the type set"),
+        ({"http": {}}, ".http.url: missing (write the address that the request goes to)"),
+        ({"http": {"url": "ftp://x"}}, ".http.url: 'ftp://x' is not an http:// or https:// address"),
+        (
+            {"http": {"url": "http://x", "expect": "2xx"}},
+            ".http.expect[0]: expected a whole number, got the text '2xx'",
+        ),
+        (
+            {"http": {"url": "http://x", "method": "post"}},
+            ".http.method: 'post' is not an HTTP method; use GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS",
+        ),
+    ],
+)
+def test_a_wrong_target_is_refused_with_its_key(run: object, problem: str) -> None:
+    assert problems_of(run=run) == [f"jobs[0].run{problem}"]
+
+
+def test_arguments_that_are_nested_without_end_are_refused() -> None:
+    value: object = 1
+    for _ in range(1000):
+        value = [value]
+    [problem] = problems_of(run={"python": "m:f", "args": {"x": value}})
+    assert problem == f"jobs[0].run.args.x{'[0]' * 49}: nested more than 50 levels deep"
+
+
+def test_without_a_place_the_paths_begin_with_the_key() -> None:
+    with pytest.raises(InvalidInput, match=r"^labels: expected a mapping, got a list$"):
+        parse_job({**MINIMAL, "labels": []}, "")
