@@ -25,7 +25,7 @@ help:
 	@touch $@
 
 demo: .venv/ready
-	$(BIN)/cronflow dev docs/examples/jobs.yaml --data $(DATA) $(if $(FOR),--for $(FOR))
+	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
 test: .venv/ready
 	$(BIN)/python -m pytest $(TESTS)

@@ -161,7 +161,13 @@ async def memory_cluster(
 def _api_config(service: Service, host: str, port: int) -> uvicorn.Config:
     # Without a limit a client that stays connected would keep the process from ending.
     return uvicorn.Config(
-        create_api(service), host=host, port=port, log_config=None, timeout_graceful_shutdown=5, lifespan="off"
+        create_api(service),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=5,
+        lifespan="off",
     )
 
 

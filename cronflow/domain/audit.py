@@ -68,7 +68,7 @@ def audit(expected: Mapping[str, Expectation], runs: Iterable[Run], until: datet
         doubled=doubled,
         open_runs=[run for run in found if run.is_open],
         states=Counter(run.state.value for run in found),
-        lateness=sorted(_lateness(run) for run in found if _counts(run)),
+        lateness=sorted(late for late in map(_lateness, found) if late is not None),
     )
 
 
@@ -79,16 +79,6 @@ def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None
     return values[min(len(values) - 1, max(0, round(fraction * len(values) + 0.5) - 1))]
 
 
-def _counts(run: Run) -> bool:
+def _lateness(run: Run) -> timedelta | None:
     # A run that stands for missed fires is late by definition, and one by hand has no instant to be late for.
-    return run.kind is not Kind.MANUAL and run.covers is None and _first_start(run) is not None
-
-
-def _first_start(run: Run) -> datetime | None:
-    return next((attempt.started_at for attempt in run.attempts if attempt.started_at is not None), run.started_at)
-
-
-def _lateness(run: Run) -> timedelta:
-    started = _first_start(run)
-    assert started is not None
-    return started - run.fire_at
+    return None if run.kind is Kind.MANUAL or run.covers is not None else run.lateness

@@ -201,8 +201,9 @@ class Run:
 
     @property
     def lateness(self) -> timedelta | None:
-        """From the instant it was due to the start of its latest attempt."""
-        return None if self.started_at is None else self.started_at - self.fire_at
+        """From the instant it was due to the start of its first attempt (of those that are kept)."""
+        first = next((a.started_at for a in self.attempts if a.started_at is not None), self.started_at)
+        return None if first is None else first - self.fire_at
 
     @property
     def duration(self) -> timedelta | None:

@@ -17,7 +17,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def tied_to_parent() -> list[str]:
-    """The words to put before a command, whose first word is the path of a program, so that it dies with this process."""
+    """The words to put before a command, which begins with the path of a program, so that it dies with this process."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid())]
 
 

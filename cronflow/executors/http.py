@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import logging
 import re
 import socket
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,9 @@ from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import HttpTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.ports import Assignment, LineSink
+
+# The client logs a line for each request; the run's own log says what came of it.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_LOGGED_BYTES = 1024

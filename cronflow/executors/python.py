@@ -15,6 +15,8 @@ import inspect
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
@@ -93,15 +95,13 @@ class PythonExecutor:
     def __init__(self, targets: PythonTargets, *, threads: int = 16, grace_s: float = 10.0) -> None:
         self._targets = targets
         self._grace_s = grace_s
-        self._threads = threads
-        self._free = asyncio.Semaphore(threads)
-        self._busy = 0
+        self._threads = _Threads(threads)
         self._left_behind: set[asyncio.Future[Ending]] = set()
 
     @property
     def busy_threads(self) -> int:
         """Threads that run a handler now, also those whose attempt is over."""
-        return self._busy
+        return self._threads.busy
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,7 +109,7 @@ class PythonExecutor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Threads are daemons: the process may end although a handler does not.
+        self._threads.close()
         for handler in self._left_behind:
             handler.cancel()
 
@@ -157,11 +157,10 @@ class PythonExecutor:
         else:
             try:
                 async with asyncio.timeout_at(deadline):
-                    await self._free.acquire()
+                    handler = await self._threads.start(call.in_thread)
             except TimeoutError:
-                what = f"no thread was free within {limit}: all {self._threads} run handlers"
+                what = f"no thread was free within {limit}: all {self._threads.size} run handlers"
                 return Ending(Outcome.TIMEOUT, error=f"{what}, perhaps some that outlived their timeout")
-            handler = self._start_thread(call, assignment.run)
         try:
             await asyncio.wait({handler}, timeout=deadline - loop.time())
         except asyncio.CancelledError:
@@ -171,34 +170,6 @@ class PythonExecutor:
             return handler.result()
         await self._settle(handler, call, context, log)
         return Ending(Outcome.TIMEOUT, error=f"it did not end within {limit}")
-
-    def _start_thread(self, call: _Call, run: str) -> asyncio.Future[Ending]:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Ending] = loop.create_future()
-
-        def end(ending: Ending) -> None:
-            self._busy -= 1
-            self._free.release()
-            if not ended.done():
-                ended.set_result(ending)
-
-        def work() -> None:
-            ending = call.in_thread()
-            try:
-                loop.call_soon_threadsafe(end, ending)
-            except RuntimeError:
-                pass  # The loop is closed: the process is about to end, and nobody waits for this handler.
-
-        # A thread of its own: a pool's threads are joined at exit, so one stuck handler would keep the process.
-        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), name=run, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as refused:
-            self._free.release()
-            ended.set_result(_failed(refused))
-        else:
-            self._busy += 1
-        return ended
 
     async def _settle(self, handler: asyncio.Future[Ending], call: _Call, context: Context, log: LineSink) -> None:
         """Tell the handler to stop and give it the grace; then leave it behind, with a line in the log."""
@@ -234,13 +205,71 @@ class _Call:
     async def in_loop(self) -> Ending:
         try:
             return _finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
-        except asyncio.CancelledError as error:
-            if self.stopping.is_set():
-                raise
-            return _failed(error)
         except BaseException as error:
-            # A SystemExit that left the task would end the whole node.
+            # A SystemExit that left the task would end the whole node. A cancellation has done its work here, and one
+            # that nobody asked for is the handler's own failure.
             return _failed(error)
+
+
+class _Threads:
+    """At most `size` threads, used again and again. They are daemons: those of concurrent.futures are joined at exit,
+    so one handler that never ends would keep the process.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.busy = 0
+        self._free = asyncio.Semaphore(size)
+        self._idle = 0
+        self._closed = False
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    async def start(self, attempt: Callable[[], Ending]) -> asyncio.Future[Ending]:
+        """Begin the attempt once a thread is free. The future is done when it has ended."""
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Ending] = loop.create_future()
+
+        def end(ending: Ending) -> None:
+            self.busy -= 1
+            self._free.release()
+            if self._closed:
+                self._work.put(None)
+            else:
+                self._idle += 1
+            if not ended.done():
+                ended.set_result(ending)
+
+        def work() -> None:
+            ending = attempt()
+            try:
+                loop.call_soon_threadsafe(end, ending)
+            except RuntimeError:
+                pass  # The loop is closed: the process is about to end, and nobody waits for this handler.
+
+        if self._idle:
+            self._idle -= 1
+        else:
+            try:
+                threading.Thread(target=self._serve, name="cronflow-handler", daemon=True).start()
+            except RuntimeError as refused:
+                self._free.release()
+                ended.set_result(_failed(refused))
+                return ended
+        self.busy += 1
+        self._work.put(partial(contextvars.copy_context().run, work))
+        return ended
+
+    def close(self) -> None:
+        """Let the idle threads end now and the busy ones when they are free."""
+        self._closed = True
+        for _ in range(self._idle):
+            self._work.put(None)
+        self._idle = 0
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
 
 
 class _Lines:

@@ -165,8 +165,8 @@ class Planner:
         note = PlanNote(
             id=f"{tenure.term}-{self._notes}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
         )
-        await backends.plans.write(note)
-        await self._ensure_pends(tenure, batch)
+        # Both must be over before the first move; neither needs the other.
+        await asyncio.gather(backends.plans.write(note), self._ensure_pends(tenure, batch))
         moved = await backends.jobs.move([plan.move for plan in batch], tenure.term)
         now = self._clock.now()
         runs: dict[str, tuple[Run, Planned]] = {}

@@ -26,9 +26,7 @@ from cronflow.ports import Bus, Control, Election, JobStore, LogStore, Membershi
 class History:
     """The ports that MongoDB serves."""
 
-    def __init__(
-        self, jobs: JobStore, plans: PlanStore, runs: RunStore, logs: LogStore, control: Control
-    ) -> None:
+    def __init__(self, jobs: JobStore, plans: PlanStore, runs: RunStore, logs: LogStore, control: Control) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
 
 

@@ -18,9 +18,7 @@ from tests.contracts.conftest import History
 
 LEASE = timedelta(seconds=45)
 MINUTE = timedelta(minutes=1)
-HELD = Held(
-    run=a_run().id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE
-)
+HELD = Held(run=a_run().id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
 
 
 def a_move(record: JobRecord, fence: int = 100) -> Move:
@@ -43,7 +41,9 @@ async def only_run(history: History, run: str = a_run().id) -> Run:
 
 
 async def test_a_job_record_comes_back_as_it_was_stored(history: History) -> None:
-    record = a_record(pend=a_pend(covers=Covers(T0, T0 + MINUTE, 2), reason="misfire"), paused=True, term=3, rev=7, ver=2)
+    record = a_record(
+        pend=a_pend(covers=Covers(T0, T0 + MINUTE, 2), reason="misfire"), paused=True, term=3, rev=7, ver=2
+    )
     assert await history.jobs.create(record)
     assert await only_job(history) == record
 
@@ -378,7 +378,5 @@ async def test_a_batch_of_any_size_moves_inserts_and_ends(history: History, size
     assert len(await history.jobs.move(moves, term=1)) == size
     runs = [a_run(record.name) for record in records]
     assert len(await history.runs.insert(runs)) == size
-    ends = [
-        changes.finish(replace(HELD, run=run.id), Ending(Outcome.OK), f"f{run.id}", None, T0) for run in runs
-    ]
+    ends = [changes.finish(replace(HELD, run=run.id), Ending(Outcome.OK), f"f{run.id}", None, T0) for run in runs]
     assert len(await history.runs.apply(ends)) == size

@@ -195,7 +195,9 @@ async def test_two_runs_of_one_job_exclude_each_other(motion: Motion) -> None:
 async def test_runs_that_may_overlap_do_not_exclude_each_other(motion: Motion) -> None:
     await leading(motion)
     job = a_job(overlap=Overlap.ALLOW)
-    await motion.queue.dispatch(1, "boot", {N1: [an_assignment("report@1", job=job), an_assignment("report@2", job=job)]})
+    await motion.queue.dispatch(
+        1, "boot", {N1: [an_assignment("report@1", job=job), an_assignment("report@2", job=job)]}
+    )
     assert len((await motion.queue.take(N1, 5)).assignments) == 2
 
 

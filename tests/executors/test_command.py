@@ -135,8 +135,16 @@ async def test_the_environment_has_none_of_the_nodes_secrets(monkeypatch: pytest
     assert "a-secret-of-the-node" not in "\n".join(lines.of("info"))
 
 
-async def test_standard_input_is_empty() -> None:
-    assert (await run("cat", timeout="5s")).outcome is Outcome.OK
+async def test_standard_input_is_empty_whatever_the_nodes_is() -> None:
+    reading, writing = os.pipe()
+    kept = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        assert (await run("cat", timeout="5s")).outcome is Outcome.OK
+    finally:
+        os.dup2(kept, 0)
+        for end in (reading, writing, kept):
+            os.close(end)
 
 
 async def test_bytes_that_are_no_text_are_replaced() -> None:
@@ -170,6 +178,13 @@ async def test_the_grace_is_there_to_clean_up_even_when_the_shell_is_gone() -> N
     careful = f"(trap 'sleep 0.2; echo cleaned up; exit' TERM; echo ready; {FOREVER}) & wait"
     await run(careful, lines, timeout="300ms")
     assert lines.of("info") == ["ready", "cleaned up"]
+
+
+async def test_the_grace_is_also_for_those_who_let_go_of_the_pipes(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    careful = f"(trap 'sleep 0.2; echo cleaned up >{trace}; exit' TERM; {FOREVER}) >/dev/null 2>&1 & wait"
+    await run(careful, timeout="300ms")
+    assert trace.read_text() == "cleaned up\n"
 
 
 async def test_the_rest_of_the_grace_is_not_waited_for() -> None:

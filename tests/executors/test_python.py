@@ -356,6 +356,18 @@ async def test_threads_left_behind_are_not_replaced_by_more(executor: PythonExec
     assert (await executor.run(assignment(target(in_a_thread)), "node-1", Lines())).outcome is Outcome.OK
 
 
+async def test_threads_are_used_again_and_end_with_the_executor() -> None:
+    async with PythonExecutor(PythonTargets([app]), threads=4) as executor:
+        used = set()
+        for _ in range(3):
+            await executor.run(assignment(target(in_a_thread)), "node-1", Lines())
+            used.add(probe.thread)
+    (thread,) = used
+    assert thread is not None
+    assert thread.daemon, "a handler that never ends must not keep the process"
+    await eventually(lambda: not thread.is_alive())
+
+
 @pytest.mark.parametrize("job", [cleans_up, looks_at_cancelled])
 async def test_a_cancellation_stops_the_handler_before_it_goes_on(executor: PythonExecutor, job: object) -> None:
     lines = Lines()

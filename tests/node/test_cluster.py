@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import timedelta
 
 import pytest
 
-from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry
+from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Every, Once
 from tests.node.cluster import a_cluster
@@ -35,7 +36,7 @@ async def test_every_instant_that_falls_due_runs_once_and_on_time() -> None:
         await cluster.elapse(60)
         assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED] * 6
         fires = [run.fire_at for run in cluster.runs]
-        assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * 5
+        assert [later - earlier for earlier, later in itertools.pairwise(fires)] == [10 * SECOND] * 5
         assert first < fires[0] <= first + 10 * SECOND
         assert all(run.lateness is not None and run.lateness < SECOND / 2 for run in cluster.runs)
         assert len(cluster.executor.starts) == 6
@@ -65,7 +66,7 @@ async def test_a_failed_attempt_is_tried_again_after_30_60_and_120_seconds() -> 
         await cluster.service.apply([a_job(every="10m")])
         await cluster.elapse(600 + 240)
         times = [at for *_, at in cluster.executor.starts]
-        waits = [(later - earlier).total_seconds() for earlier, later in zip(times, times[1:], strict=False)]
+        waits = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
         # The reconciler looks every second, so a retry is never early and at most that much late.
         assert [wait for wait, due in zip(waits, (30, 60, 120), strict=True) if not due <= wait <= due + 1.25] == []
         (run,) = cluster.runs
@@ -94,7 +95,7 @@ async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost() 
         assert len(cluster.leaders) == 1
         await cluster.elapse(34)
         fires = [run.fire_at for run in cluster.runs]
-        assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * 8
+        assert [later - earlier for earlier, later in itertools.pairwise(fires)] == [10 * SECOND] * 8
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
         assert len(cluster.executor.starts) == len(cluster.runs)
 
@@ -129,10 +130,8 @@ async def test_a_flushed_redis_loses_nothing() -> None:
         assert {run.reason for run in cluster.runs if run.state is RunState.SKIPPED} <= {"overlap"}
         for k in range(5):
             fires = [run.fire_at for run in cluster.runs if run.job == f"job-{k}"]
-            assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * (
-                len(fires) - 1
-            )
-            assert len(fires) == 9
+            assert [later - earlier for earlier, later in itertools.pairwise(fires)] == [10 * SECOND] * (len(fires) - 1)
+            assert len(fires) == 10
 
 
 async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence() -> None:
@@ -273,9 +272,7 @@ async def test_mongodb_away_for_a_while_costs_time_and_nothing_else() -> None:
         cluster.backends.faults.heal()
         await cluster.elapse(30)
         fires = [run.fire_at for run in cluster.runs]
-        assert [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)] == [10 * SECOND] * (
-            len(fires) - 1
-        )
+        assert [later - earlier for earlier, later in itertools.pairwise(fires)] == [10 * SECOND] * (len(fires) - 1)
         assert len(fires) >= 5
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
 
@@ -290,7 +287,7 @@ async def test_a_write_whose_answer_is_lost_is_made_once_only(verb: str) -> None
         cluster.backends.faults.fail_after(verb)
         await cluster.elapse(76)
         fires = [run.fire_at for run in cluster.runs]
-        steps = [later - earlier for earlier, later in zip(fires, fires[1:], strict=False)]
+        steps = [later - earlier for earlier, later in itertools.pairwise(fires)]
         assert steps == [10 * SECOND] * (len(fires) - 1)
         ended = [run for run in cluster.runs if not run.is_open]
         assert len(ended) >= 7

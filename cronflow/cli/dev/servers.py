@@ -6,7 +6,7 @@ The rule: a real server is preferred to a pretended one, and whoever gets memory
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ async def open_servers(settings: Settings, data: Path) -> AsyncIterator[Servers]
     async with AsyncExitStack() as stack:
         redis: RedisServer | None = None
         mongo: MongoServer | None = None
-        starting = []
+        starting: list[Awaitable[object]] = []
         if not settings.redis_url:
             redis = RedisServer(data)
             starting.append(asyncio.to_thread(redis.start))

@@ -8,8 +8,9 @@ done by then counts as lost.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 from rich.text import Text
@@ -19,6 +20,7 @@ from cronflow.domain.audit import Audit, Expectation, audit, percentile
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
+from cronflow.domain.schedule import Once
 from cronflow.ports import RunQuery
 from cronflow.service import Service
 
@@ -29,20 +31,32 @@ ENDED_WITHIN_S = 10.0
 SHOWN = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """What was so at the start: each job's version and cursor, and the term."""
+Baseline = Mapping[str, JobRecord]
 
-    jobs: dict[str, JobRecord]
-    term: int
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the audit found, how often the leader changed, and how long it all took."""
+
+    audit: Audit
+    failovers: int
+    took: timedelta
 
 
 async def baseline(service: Service) -> Baseline:
-    """Look at all jobs."""
-    return Baseline({record.name: record for record in await _all_jobs(service)}, (await service.status()).term)
+    """Each job as it is before the nodes start."""
+    return {record.name: record for record in await _all_jobs(service)}
 
 
-async def settle(service: Service, until: datetime) -> None:
+async def prove(service: Service, start: Baseline, began: datetime, term: int) -> Proof:
+    """Let the cluster deal with what is due until now, then audit. `term` is that of the start."""
+    until = datetime.now(UTC).replace(microsecond=0)
+    await _settle(service, until)
+    found = await _judge(service, start, until)
+    return Proof(found, max(0, (await service.status()).term - term), datetime.now(UTC) - began)
+
+
+async def _settle(service: Service, until: datetime) -> None:
     """Wait until all that was due before `until` is planned and has ended, as long as that is worth waiting for."""
 
     async def planned() -> bool:
@@ -56,18 +70,18 @@ async def settle(service: Service, until: datetime) -> None:
     await _patiently(ended, ENDED_WITHIN_S)
 
 
-async def judge(service: Service, start: Baseline, until: datetime) -> Audit:
-    """Compare. A job that was edited meanwhile counts from its last edit on; a paused or deleted one does not count."""
+async def _judge(service: Service, start: Baseline, until: datetime) -> Audit:
+    """Compare. A job that is new or was edited counts from then on; a paused or deleted one does not count."""
     expected: dict[str, Expectation] = {}
     for record in await _all_jobs(service):
-        before = start.jobs.get(record.name)
-        if record.job.schedule is None or record.paused or not record.job.enabled:
+        before, schedule = start.get(record.name), record.job.schedule
+        if schedule is None or record.paused or not record.job.enabled:
             continue
-        if before is not None and before.ver == record.ver:
-            if before.next_fire is not None:
-                expected[record.name] = Expectation(record.job.schedule, before.next_fire)
-        else:
-            expected[record.name] = Expectation(record.job.schedule, record.updated_at + timedelta(seconds=1))
+        if before is None or before.ver != record.ver:
+            since = schedule.at if isinstance(schedule, Once) else record.updated_at.replace(microsecond=0)
+            expected[record.name] = Expectation(schedule, since)
+        elif before.next_fire is not None:
+            expected[record.name] = Expectation(schedule, before.next_fire)
     since = min((expectation.since for expectation in expected.values()), default=until)
     runs: list[Run] = []
     last: tuple[datetime, str] | None = None
@@ -79,8 +93,9 @@ async def judge(service: Service, start: Baseline, until: datetime) -> Audit:
         last = page[-1].fire_at, page[-1].id
 
 
-def as_json(found: Audit, failovers: int) -> dict[str, object]:
+def as_json(proof: Proof) -> dict[str, object]:
     """The object that scripts read."""
+    found = proof.audit
     return {
         "fires_due": found.fires_due,
         "runs": dict(sorted(found.states.items())),
@@ -92,23 +107,24 @@ def as_json(found: Audit, failovers: int) -> dict[str, object]:
             "p99": _ms(percentile(found.lateness, 0.99)),
             "max": _ms(percentile(found.lateness, 1.0)),
         },
-        "failovers": failovers,
+        "failovers": proof.failovers,
     }
 
 
-def view(console: Console, found: Audit, failovers: int, took: timedelta) -> None:
+def view(console: Console, proof: Proof) -> None:
     """For people."""
+    found = proof.audit
     verdict = ("every fire has exactly one run", GREEN) if found.holds else ("fires are missing or doubled", RED)
     console.print()
     console.print(Text.assemble((f"{'✓' if found.holds else '✗'} {verdict[0]}", f"bold {verdict[1]}")))
     rows = [
-        ("time", f"{took.total_seconds():.0f} s"),
+        ("time", f"{proof.took.total_seconds():.0f} s"),
         ("fires due", f"{found.fires_due:,}"),
         ("runs", "  ".join(f"{count:,} {state}" for state, count in sorted(found.states.items())) or "none"),
         ("lost", f"{len(found.lost)}"),
         ("doubled", f"{len(found.doubled)}"),
         ("lateness", _lateness(found)),
-        ("failovers", f"{failovers}"),
+        ("failovers", f"{proof.failovers}"),
     ]
     for name, value in rows:
         console.print(f"  {name:<10} {value}")
@@ -139,8 +155,7 @@ async def _all_jobs(service: Service) -> list[JobRecord]:
             return found
 
 
-async def _patiently(condition: object, seconds: float) -> None:
-    assert callable(condition)
+async def _patiently(condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while loop.time() < deadline:

@@ -1,0 +1,37 @@
+"""A report: reads a CSV, adds it up by region, writes a summary beside the other outputs of the examples."""
+
+import csv
+import os
+import tempfile
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+from cronflow import Context, PermanentError
+
+OUT = Path(os.environ.get("EXAMPLES_OUT") or Path(tempfile.gettempdir()) / "cronflow-examples")
+
+
+def build(ctx: Context, source: str) -> dict[str, object]:
+    """Write `sales-<run>.txt` and return the totals.
+
+    The file is replaced in one step, and its name is made of the run's id: an attempt that runs twice writes the same file.
+    """
+    path = Path(source)
+    if not path.exists():
+        raise PermanentError(f"{path} does not exist; no retry would help")
+    totals: Counter[str] = Counter()
+    rows = 0
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            totals[row["region"]] += Decimal(row["amount"])  # type: ignore[assignment]
+            rows += 1
+    ctx.log.info("read", rows=rows, source=path.name)
+    OUT.mkdir(parents=True, exist_ok=True)
+    target = OUT / f"sales-{ctx.idempotency_key.replace('@', '-')}.txt"
+    lines = [f"{region:<8} {total:>12,.2f}" for region, total in totals.most_common()]
+    draft = target.with_suffix(f".{ctx.fence}.tmp")
+    draft.write_text("\n".join([f"Sales at {ctx.fire_at:%Y-%m-%d %H:%M:%S} UTC", *lines, ""]))
+    draft.replace(target)
+    ctx.log.success("written", file=target.name, regions=len(totals))
+    return {"rows": rows, "totals": {region: str(total) for region, total in totals.items()}}

@@ -1,0 +1,177 @@
+"""`make bench`: executions a second, and the lateness of a lone job and of a herd, on this machine.
+
+Real servers, node processes as in production, no-op jobs: what is measured is CronFlow itself with its MongoDB and
+Redis on the same machine. Lateness is from the instant at which a run was due to the start of its attempt. Figures
+hold for the machine and the moment; compare ratios of one run. It asserts nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cronflow.backends.clock import SystemClock
+from cronflow.domain.audit import percentile
+from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import Run, RunState
+from cronflow.domain.schedule import Every, Once
+from cronflow.embedded import MongoServer, RedisServer
+from cronflow.ports import RunQuery
+from cronflow.service import Service
+from cronflow.wiring import VERSION, open_backends
+
+NO_OP = PythonTarget("tests.bench_jobs:nothing")
+
+
+@asynccontextmanager
+async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, slots: int) -> AsyncIterator[Service]:
+    """Node processes, up and led."""
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
+        "CRONFLOW_REDIS_URL": redis_url,
+        "CRONFLOW_MONGO_URL": mongo_url,
+        "CRONFLOW_NAMESPACE": namespace,
+        "CRONFLOW_SLOTS": str(slots),
+        "CRONFLOW_ALLOW_PYTHON": "tests.bench_jobs",
+        "CRONFLOW_LOG_LEVEL": "error",
+        "PYTHONPATH": str(Path.cwd()),
+    }
+    async with open_backends(redis_url, mongo_url, namespace) as backends:
+        service = Service(backends, SystemClock())
+        children = [
+            subprocess.Popen([sys.executable, "-m", "cronflow", "node", "--name", f"node-{k}"], env=environment)
+            for k in range(nodes)
+        ]
+        try:
+            # Nothing rings when nodes come up: this looks.
+        while len(await service.members()) < nodes or (await service.status()).leader is None:
+                await asyncio.sleep(0.1)
+            yield service
+        finally:
+            for child in children:
+                child.send_signal(signal.SIGTERM)
+            for child in children:
+                child.wait(20)
+
+
+def no_op(name: str, schedule: Every | Once) -> Job:
+    """A job that does nothing."""
+    return Job(name=name, target=NO_OP, schedule=schedule, retry=Retry(max=0), overlap=Overlap.ALLOW)
+
+
+async def all_runs(service: Service) -> list[Run]:
+    """Every run."""
+    found: list[Run] = []
+    while True:
+        page = await service.runs(RunQuery(before=(found[-1].fire_at, found[-1].id) if found else None, limit=5000))
+        found += page
+        if len(page) < 5000:
+            return found
+
+
+async def until_ended(service: Service, count: int, limit_s: float) -> list[Run]:
+    """Wait for that many ended runs, at most so long."""
+    deadline = asyncio.get_running_loop().time() + limit_s
+    while asyncio.get_running_loop().time() < deadline:
+        runs = [run for run in await all_runs(service) if run.state is RunState.SUCCEEDED]
+        if len(runs) >= count:
+            return runs
+        await asyncio.sleep(0.5)
+    return [run for run in await all_runs(service) if run.state is RunState.SUCCEEDED]
+
+
+def lateness(runs: Sequence[Run]) -> str:
+    """p50, p99 and max in milliseconds."""
+    late = sorted(run.lateness for run in runs if run.lateness is not None)
+    p50, p99, most = (percentile(late, fraction) or timedelta(0) for fraction in (0.5, 0.99, 1.0))
+    return f"p50 {_ms(p50)}   p99 {_ms(p99)}   max {_ms(most)}"
+
+
+def _ms(value: timedelta) -> str:
+    return f"{value.total_seconds() * 1000:7.1f} ms"
+
+
+def say(what: str, figure: str) -> None:
+    """One line of the report."""
+    sys.stdout.write(f"{what:<46} {figure}\n")
+    sys.stdout.flush()
+
+
+async def lone(service: Service, seconds: int) -> None:
+    """One job every second."""
+    await service.apply([no_op("lone", Every("1s"))])
+    await asyncio.sleep(seconds)
+    await service.delete("lone")
+    runs = [run for run in await all_runs(service) if run.job == "lone" and run.state is RunState.SUCCEEDED]
+    say(f"a lone job, {len(runs)} runs: lateness", lateness(runs[:-1]))
+
+
+async def herd(service: Service, size: int) -> None:
+    """Many jobs at one instant."""
+    due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5 + size // 300)
+    await service.apply([no_op(f"herd-{k:05}", Once(due)) for k in range(size)])
+    await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()))
+    runs = [run for run in await until_ended(service, size, 120) if run.job.startswith("herd")]
+    ends = [run.ended_at for run in runs if run.ended_at is not None]
+    drained = (max(ends) - due).total_seconds() if ends else 0.0
+    say(f"a herd of {size:,}: lateness", lateness(runs))
+    say(
+        f"a herd of {size:,}: all ended after",
+        f"{drained:.2f} s   ({len(runs) / drained if drained else 0:,.0f} executions/s)",
+    )
+
+
+async def steady(service: Service, jobs: int, seconds: int) -> None:
+    """Many jobs, each every second, for a while."""
+    await service.apply([no_op(f"steady-{k:05}", Every("1s")) for k in range(jobs)])
+    began = datetime.now(UTC)
+    await asyncio.sleep(seconds)
+    ended = datetime.now(UTC)
+    runs = [
+        run
+        for run in await all_runs(service)
+        if run.job.startswith("steady") and run.ended_at is not None and began <= run.ended_at < ended
+    ]
+    rate = len(runs) / (ended - began).total_seconds()
+    say(f"{jobs:,} jobs every second for {seconds} s", f"{rate:,.0f} executions/s   lateness {lateness(runs)}")
+
+
+async def main() -> None:
+    """Run them all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--herd", type=int, default=1000)
+    parser.add_argument("--steady", type=int, default=1000)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--slots", type=int, default=64)
+    options = parser.parse_args()
+    say(
+        f"cronflow {VERSION}, Python {platform.python_version()}",
+        f"{os.cpu_count()} CPUs, {datetime.now(UTC):%Y-%m-%d %H:%MZ}",
+    )
+    say("nodes x slots", f"{options.nodes} x {options.slots}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        redis = stack.enter_context(RedisServer(folder))
+        mongo = stack.enter_context(MongoServer(folder))
+        for name, measure in (
+            ("lone", lambda service: lone(service, options.seconds)),
+            ("herd", lambda service: herd(service, options.herd)),
+            ("steady", lambda service: steady(service, options.steady, options.seconds)),
+        ):
+            async with cluster(redis.url, mongo.url, name, options.nodes, options.slots) as service:
+                await measure(service)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,5 @@
+"""The job of the benchmark: nothing."""
+
+
+async def nothing() -> None:
+    """Ends at once."""

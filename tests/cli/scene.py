@@ -1,0 +1,228 @@
+"""A cluster in memory as the tests of the command line find it: a dozen jobs, runs in every state, three nodes.
+
+It is noon on Saturday, 2026-11-21. Nothing in it moves by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.config import Settings
+from cronflow.domain.cluster import NodeReport
+from cronflow.domain.job import CommandTarget, HttpTarget, Job, Pend, PythonTarget, Retry
+from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.schedule import Cron, Every, Once, Schedule, next_after
+from cronflow.ports import LogLine
+from cronflow.service import Service
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+FENCE = 1795262400000000
+FAILED = "nightly-report@20261121T010000Z"
+SUCCEEDED = "sync-tokens@20261121T115930Z"
+RUNNING = "reindex-search@20261121T115500Z"
+RETRYING = "send-invoices@20261121T110000Z"
+
+
+def ago(**length: float) -> datetime:
+    """That long before noon."""
+    return NOON - timedelta(**length)
+
+
+def job(name: str, schedule: Schedule | None = None, **rest: Any) -> Job:
+    """A job; a Python one unless a target is given."""
+    rest.setdefault("target", PythonTarget(f"shop.jobs:{name.replace('-', '_').replace('.', '_')}"))
+    return Job(name=name, schedule=schedule, **rest)
+
+
+def run(job: str, fire: datetime, state: RunState, **rest: Any) -> Run:
+    """A run with what its state implies."""
+    is_open = state in (RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING)
+    started = state in (RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.LOST, RunState.RETRYING)
+    ran: dict[str, Any] = {
+        "fence": FENCE,
+        "term": 7,
+        "node": "node-a#5f1c",
+        "attempt": 1,
+        "dispatched_at": fire + timedelta(milliseconds=20),
+        "started_at": fire + timedelta(milliseconds=48) if started else None,
+        "ended_at": None if is_open else fire + timedelta(seconds=3, milliseconds=248),
+    }
+    fields: dict[str, Any] = {
+        "id": run_id(job, fire),
+        "job": job,
+        "fire_at": fire,
+        "kind": Kind.CRON,
+        "state": state,
+        "job_ver": 1,
+        "max_attempts": 4,
+        "check_at": fire + timedelta(seconds=45) if is_open else None,
+        "created_at": fire,
+        "outcome": Outcome.OK if state is RunState.SUCCEEDED else None,
+        **ran,
+        **rest,
+    }
+    return Run(**fields)
+
+
+JOBS: Sequence[Job] = (
+    job("nightly-report", Cron("0 2 * * *", tz="Europe/Berlin"), description="Builds the report of the day before"),
+    job("sync-tokens", Every("30s"), timeout=timedelta(seconds=20)),
+    job("reindex-search", Cron("*/5 * * * *"), target=CommandTarget(("bin/reindex", "--all"))),
+    job("send-invoices", Cron("0 9-17 * * MON-FRI", tz="America/New_York"), labels={"team": "billing"}),
+    job("warehouse.import", Cron("15 3 1 * *"), target=CommandTarget("psql -f import.sql")),
+    job("health-ping", Every("1m"), target=HttpTarget("https://status.example.com/ping", expect=(200, 204))),
+    job("clean-uploads", Cron("30 4 * * SUN"), retry=Retry(delays=["30s", "5m", "1h"])),
+    job("black-friday", Once(datetime(2026, 11, 27, 5, 0, tzinfo=UTC))),
+    job("launch-2025", Once(datetime(2025, 3, 1, 9, 0, tzinfo=UTC))),
+    job("rotate-keys", Cron("0 0 * * MON#2", tz="Australia/Lord_Howe"), priority=9),
+    job("legacy-export", Cron("@hourly"), enabled=False),
+    job("rebuild-cache"),
+)
+
+_LONG = "connection to db.internal:5432 refused: the server closed the connection unexpectedly\nwhile it was in use"
+
+RUNS: Sequence[Run] = (
+    run("sync-tokens", ago(seconds=30), RunState.SUCCEEDED, kind=Kind.INTERVAL, result={"refreshed": 12}),
+    run("sync-tokens", ago(seconds=60), RunState.SUCCEEDED, kind=Kind.INTERVAL, node="node-b#77aa"),
+    run("sync-tokens", ago(seconds=90), RunState.SKIPPED, kind=Kind.INTERVAL, reason="overlap", started_at=None),
+    run("reindex-search", ago(minutes=5), RunState.RUNNING, node="node-c#0c44"),
+    run("health-ping", ago(seconds=0), RunState.DISPATCHED, kind=Kind.INTERVAL, node="node-b#77aa"),
+    run(
+        "send-invoices",
+        ago(hours=1),
+        RunState.RETRYING,
+        attempt=3,
+        fence=FENCE + 2,
+        check_at=NOON + timedelta(seconds=90),
+        error=_LONG,
+        attempts=(
+            Attempt(1, FENCE, "node-a#5f1c", ago(hours=1), ago(minutes=59), Outcome.ERROR, _LONG),
+            Attempt(2, FENCE + 1, "node-c#0c44", ago(minutes=58), ago(minutes=57.5), Outcome.TIMEOUT, "timed out"),
+        ),
+    ),
+    run(
+        "nightly-report",
+        ago(hours=11),
+        RunState.FAILED,
+        attempt=4,
+        outcome=Outcome.ERROR,
+        error="ValueError: no rows for 2026-11-20",
+        args={"region": "eu"},
+        started_at=ago(hours=10, minutes=55),
+        ended_at=ago(hours=10, minutes=54),
+        attempts=tuple(
+            Attempt(
+                n, FENCE + n, "node-a#5f1c", ago(hours=11 - n / 60), ago(hours=11 - n / 50), Outcome.ERROR, "no rows"
+            )
+            for n in range(1, 5)
+        ),
+    ),
+    run("warehouse.import", ago(days=20), RunState.LOST, outcome=Outcome.LOST, error="node-d stopped answering"),
+    run(
+        "rebuild-cache",
+        ago(hours=2),
+        RunState.CANCELLED,
+        id="rebuild-cache@manual-9f86d081884c7d65",
+        kind=Kind.MANUAL,
+        reason="edited",
+    ),
+    run(
+        "clean-uploads",
+        datetime(2026, 11, 15, 4, 30, tzinfo=UTC),
+        RunState.SUCCEEDED,
+        covers=Covers(datetime(2026, 11, 1, 4, 30, tzinfo=UTC), datetime(2026, 11, 15, 4, 30, tzinfo=UTC), 3),
+    ),
+)
+
+
+class Scene:
+    """The service on the memory, and the memory itself."""
+
+    def __init__(self, *, namespace: str = "default") -> None:
+        self.namespace = namespace
+        self.clock = FakeClock(NOON)
+        self.backends: MemoryBackends = memory_backends(self.clock)
+        self.service = Service(self.backends, self.clock)
+        self.opened = 0
+
+    @asynccontextmanager
+    async def open_service(self, _settings: Settings) -> AsyncIterator[Service]:
+        """What the command line calls instead of connecting to servers."""
+        self.opened += 1
+        yield self.service
+
+    async def fill(self) -> None:
+        """Put everything in its place."""
+        self.clock.step(timedelta(days=-30))
+        await self.service.apply(JOBS)
+        self.clock.step(timedelta(days=30))
+        await self.backends.runs.insert(RUNS)
+        for record in await self.service.jobs():
+            fire = None if record.job.schedule is None else next_after(record.job.schedule, NOON)
+            pend = None
+            if record.name == "nightly-report":
+                pend = Pend(fire=ago(hours=11), state=RunState.DISPATCHED, fence=FENCE, job_ver=1, at=ago(hours=11))
+            paused = record.name == "warehouse.import"
+            moved = replace(record, next_fire=fire, due_at=fire, pend=pend, paused=paused)
+            assert await self.backends.jobs.replace(moved, record.rev)
+        await self._lines()
+        await self._nodes()
+
+    async def _lines(self) -> None:
+        texts = [
+            (FENCE, 1, "info", "sending 120 invoices"),
+            (FENCE, 1, "error", "connection refused"),
+            (FENCE + 1, 2, "info", "sending 120 invoices"),
+            (FENCE + 1, 2, "progress", "40/120"),
+            (FENCE + 1, 2, "warn", "\x1b[31mred\x1b[0m and \x1b]0;a title\x07 rest"),
+        ]
+        await self.backends.logs.append(
+            [
+                LogLine(
+                    run=RETRYING,
+                    job="send-invoices",
+                    fence=fence,
+                    attempt=attempt,
+                    n=n,
+                    at=ago(minutes=60 - n),
+                    level=level,
+                    text=text,
+                )
+                for n, (fence, attempt, level, text) in enumerate(texts)
+            ]
+        )
+
+    async def _nodes(self) -> None:
+        reports = (
+            NodeReport(
+                name="node-a",
+                incarnation="5f1c",
+                cpu=0.42,
+                memory=0.61,
+                slots=16,
+                in_flight=3,
+                labels={"region": "eu", "disk": "ssd"},
+                version="0.0.1",
+                host="ip-10-0-0-11",
+                pid=211,
+                started_at=ago(days=3),
+            ),
+            NodeReport(name="node-b", incarnation="77aa", cpu=0.07, memory=0.33, slots=16, in_flight=0, draining=True),
+            NodeReport(name="node-c", incarnation="0c44", cpu=0.993, memory=0.88, slots=4, in_flight=4),
+        )
+        for report in reports[2:]:
+            await self.backends.membership.report(report, 60.0)
+        await self.clock.advance(11.2)
+        self.clock.step(timedelta(seconds=-11.2))
+        for report in reports[:2]:
+            await self.backends.membership.report(report, 60.0)
+        term = await self.backends.control.begin_term("node-a#5f1c")
+        await self.backends.election.acquire("node-a#5f1c", 30.0)
+        await self.backends.election.install("node-a#5f1c", term.number, "boot")
+        await self.clock.advance(8.0)
+        self.clock.step(timedelta(seconds=-8.0))

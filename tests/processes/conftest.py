@@ -1,0 +1,194 @@
+"""A cluster of node processes on real servers, with short time limits, and a sink that no part of CronFlow writes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cronflow.backends.clock import SystemClock
+from cronflow.domain.audit import Audit, Expectation, audit
+from cronflow.domain.cluster import node_name
+from cronflow.domain.job import CommandTarget, Job, Overlap, Retry
+from cronflow.domain.run import Run
+from cronflow.domain.schedule import Every
+from cronflow.ports import Backends, RunQuery
+from cronflow.service import Service
+from cronflow.wiring import open_backends
+from tests.waiting import eventually
+
+LEADER_TTL_S = 3.0
+
+SHORT_LIMITS = {
+    "CRONFLOW_LEADER_TTL": f"{LEADER_TTL_S:g}s",
+    "CRONFLOW_LEADER_RENEW": "1s",
+    "CRONFLOW_FAILOVER_CHECK": "4s",
+    "CRONFLOW_HEARTBEAT": "500ms",
+    "CRONFLOW_NODE_TTL": "2s",
+    "CRONFLOW_RUN_LEASE": "3s",
+    "CRONFLOW_LOCK_BUFFER": "1s",
+    "CRONFLOW_DRAIN_TIMEOUT": "5s",
+}
+
+
+@dataclass
+class Processes:
+    """Node processes, and the service on the same servers."""
+
+    redis_url: str
+    mongo_url: str
+    namespace: str
+    folder: Path
+    backends: Backends
+    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def service(self) -> Service:
+        """The use-cases."""
+        return Service(self.backends, SystemClock())
+
+    @property
+    def sink(self) -> Path:
+        """Where the jobs write a line at each start and each end."""
+        return self.folder / "sink"
+
+    def start(self, name: str) -> None:
+        """One more node."""
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
+            **SHORT_LIMITS,
+            "CRONFLOW_REDIS_URL": self.redis_url,
+            "CRONFLOW_MONGO_URL": self.mongo_url,
+            "CRONFLOW_NAMESPACE": self.namespace,
+            "CRONFLOW_NODE_NAME": name,
+            "CRONFLOW_ALLOW_SHELL": "true",
+        }
+        with self.log(name).open("ab") as log:
+            self.children[name] = subprocess.Popen(
+                [sys.executable, "-m", "cronflow", "node"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def log(self, name: str) -> Path:
+        """What a node said."""
+        return self.folder / f"{name}.log"
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send it to the node's process alone."""
+        self.children[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        """kill -9, and reap."""
+        child = self.children.pop(name)
+        child.kill()
+        child.wait(10)
+
+    async def leader(self) -> str | None:
+        """The name of the node that has the leader's key."""
+        held = await self.backends.election.holder()
+        return None if held is None else node_name(held[0])
+
+    async def new_leader(self, instead_of: str, timeout: float) -> str:
+        """Wait for another leader."""
+
+        async def found() -> str | None:
+            leader = await self.leader()
+            return leader if leader not in (None, instead_of) else None
+
+        leader = await eventually(found, timeout, f"a leader other than {instead_of}")
+        assert leader is not None
+        return leader
+
+    async def up(self, *names: str) -> str:
+        """Start these and wait until all are members and one leads; returns the leader's name."""
+        for name in names:
+            self.start(name)
+
+        async def ready() -> str | None:
+            members = {member.report.name for member in await self.service.members()}
+            return await self.leader() if members >= set(names) else None
+
+        leader = await eventually(ready, 30, f"nodes {names} up and led")
+        assert leader is not None
+        return leader
+
+    def job(self, name: str, *, every: str | None = "1s", seconds: float = 0.0, **fields: object) -> Job:
+        """A job that notes its start in the sink, takes so long, and notes its end."""
+        note = f'"$CRONFLOW_RUN_ID $CRONFLOW_FENCE" >>{self.sink}'
+        command = f"echo start {note}; sleep {seconds}; echo end {note}"
+        return Job(
+            name=name,
+            target=CommandTarget(command),
+            schedule=None if every is None else Every(every),
+            timeout=timedelta(seconds=30),
+            retry=Retry(max=0),
+            **{"overlap": Overlap.ALLOW, **fields},  # type: ignore[arg-type]
+        )
+
+    def noted(self, word: str) -> list[tuple[str, int]]:
+        """(run, fence) of each line in the sink that begins with the word."""
+        if not self.sink.exists():
+            return []
+        lines = [line.split() for line in self.sink.read_text().splitlines()]
+        return [(run, int(fence)) for kind, run, fence in lines if kind == word]
+
+    async def runs(self) -> list[Run]:
+        """All of them, the oldest first."""
+        found: list[Run] = []
+        while True:
+            before = (found[-1].fire_at, found[-1].id) if found else None
+            page = await self.service.runs(RunQuery(before=before, limit=500))
+            found += page
+            if len(page) < 500:
+                return found[::-1]
+
+    async def proof(self, since: dict[str, datetime], timeout: float = 30) -> Audit:
+        """Let the cluster deal with all that is due until now, then audit."""
+        until = datetime.now(UTC).replace(microsecond=0)
+
+        async def dealt_with() -> bool:
+            records = await self.service.jobs()
+            planned = all(record.next_fire is None or record.next_fire >= until for record in records)
+            return planned and not any(run.is_open for run in await self.runs() if run.fire_at < until)
+
+        await eventually(dealt_with, timeout, "all that fell due has ended")
+        jobs = {record.name: record.job for record in await self.service.jobs()}
+        expected = {
+            name: Expectation(job.schedule, since[name]) for name, job in jobs.items() if job.schedule is not None
+        }
+        return audit(expected, [run for run in await self.runs() if run.fire_at < until], until)
+
+    async def apply(self, *jobs: Job) -> dict[str, datetime]:
+        """Apply; returns each job's first instant."""
+        await self.service.apply(jobs)
+        return {record.name: record.created_at.replace(microsecond=0) for record in await self.service.jobs()}
+
+
+@asynccontextmanager
+async def process_cluster(redis_url: str, mongo_url: str, namespace: str, folder: Path) -> AsyncIterator[Processes]:
+    """The servers are the caller's; the nodes that are still alive at the end are ended by their process ids."""
+    async with open_backends(redis_url, mongo_url, namespace) as backends:
+        cluster = Processes(redis_url, mongo_url, namespace, folder, backends)
+        try:
+            yield cluster
+        finally:
+            for child in cluster.children.values():
+                child.send_signal(signal.SIGCONT)
+                child.terminate()
+            for child in cluster.children.values():
+                try:
+                    await asyncio.to_thread(child.wait, 15)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()

@@ -1,0 +1,172 @@
+"""What the cluster promises, on real processes and real servers: kill, stop, wipe, and count what was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from cronflow.domain.run import Outcome, RunState
+from cronflow.embedded import MongoServer, RedisServer
+from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.chaos
+
+
+async def some_instants(cluster: Processes, job: str, count: int) -> None:
+    """Wait until that many more runs of the job have succeeded."""
+
+    async def succeeded() -> int:
+        return sum(run.job == job and run.state is RunState.SUCCEEDED for run in await cluster.runs())
+
+    wanted = await succeeded() + count
+
+    async def reached() -> bool:
+        return await succeeded() >= wanted
+
+    await eventually(reached, 30, f"{count} more runs of {job}")
+
+
+async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost_or_doubled(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        leader = await cluster.up("a", "b", "c")
+        since = await cluster.apply(cluster.job("tick"), cluster.job("tock", every="2s"))
+        await some_instants(cluster, "tick", 3)
+        cluster.kill(leader)
+        await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
+        await some_instants(cluster, "tick", 3)
+        found = await cluster.proof(since)
+        assert (found.lost, found.doubled) == ([], [])
+        assert found.fires_due >= 6
+        ended = [run for run, _ in cluster.noted("end")]
+        succeeded = [run.id for run in await cluster.runs() if run.state is RunState.SUCCEEDED]
+        assert set(succeeded) <= set(ended)
+
+
+async def test_a_leader_that_was_paused_beyond_its_ttl_does_no_harm_when_it_wakes(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        leader = await cluster.up("a", "b", "c")
+        since = await cluster.apply(cluster.job("tick"))
+        await some_instants(cluster, "tick", 2)
+        cluster.signal(leader, signal.SIGSTOP)
+        successor = await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
+        await some_instants(cluster, "tick", 2)
+        cluster.signal(leader, signal.SIGCONT)
+        await some_instants(cluster, "tick", 3)
+        assert await cluster.leader() == successor
+        found = await cluster.proof(since)
+        assert (found.lost, found.doubled) == ([], [])
+        assert "leader stepped down" in cluster.log(leader).read_text()
+
+
+async def test_a_flushed_redis_loses_nothing(
+    own_redis: RedisServer, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(own_redis.url, mongo_url, namespace, tmp_path) as cluster:
+        await cluster.up("a", "b", "c")
+        since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.5))
+        async with Redis.from_url(own_redis.url) as redis:
+            for _ in range(3):
+                await some_instants(cluster, "tick", 2)
+                await redis.flushall()
+        await some_instants(cluster, "tick", 2)
+        found = await cluster.proof(since)
+        assert (found.lost, found.doubled) == ([], [])
+        assert set(found.states) == {"succeeded"}
+
+
+async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        leader = await cluster.up("a", "b", "c")
+        await cluster.apply(cluster.job("long", every=None, seconds=1.0))
+        run_id = await cluster.service.trigger("long")
+
+        async def running_on() -> str | None:
+            run = await cluster.service.run(run_id)
+            return run.node if run.state is RunState.RUNNING else None
+
+        node = await eventually(running_on, 15, "the run is recorded as running")
+        assert node is not None
+        worker = node.partition("#")[0]
+        (first,) = cluster.noted("start")
+        cluster.kill(worker)
+        if worker == leader:
+            await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
+
+        async def ended() -> bool:
+            return not (await cluster.service.run(run_id)).is_open
+
+        await eventually(ended, 30, "the run has ended")
+        run = await cluster.service.run(run_id)
+        assert run.state is RunState.SUCCEEDED
+        assert [attempt.outcome for attempt in run.attempts] == [Outcome.LOST, Outcome.OK]
+        _, second = cluster.noted("start")
+        assert second == (run_id, run.fence)
+        assert second[1] > first[1]
+        assert run.node is not None
+        assert not run.node.startswith(f"{worker}#")
+
+
+async def test_redis_away_is_told_once_and_nothing_is_lost(
+    own_redis: RedisServer, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(own_redis.url, mongo_url, namespace, tmp_path) as cluster:
+        await cluster.up("a", "b")
+        since = await cluster.apply(cluster.job("tick"))
+        await some_instants(cluster, "tick", 2)
+        await asyncio.to_thread(own_redis.kill)
+        await eventually(lambda: "service away" in cluster.log("a").read_text(), 15, "node a says that Redis is away")
+        await asyncio.to_thread(own_redis.start)
+        await eventually(lambda: "service back" in cluster.log("a").read_text(), 15, "node a says that Redis is back")
+        await some_instants(cluster, "tick", 2)
+        found = await cluster.proof(since)
+        assert (found.lost, found.doubled) == ([], [])
+        assert len(re.findall("service away.*Redis", cluster.log("a").read_text())) == 1
+
+
+async def test_mongodb_killed_and_restarted_loses_nothing(
+    redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
+        await cluster.up("a", "b")
+        since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.0))
+        await some_instants(cluster, "tick", 3)
+        await asyncio.to_thread(own_mongo.kill)
+        await eventually(lambda: "service away" in cluster.log("a").read_text(), 30, "node a says that MongoDB is away")
+        await asyncio.to_thread(own_mongo.start)
+        await eventually(lambda: "service back" in cluster.log("a").read_text(), 30, "node a says that MongoDB is back")
+        await some_instants(cluster, "tick", 3)
+        found = await cluster.proof(since, timeout=60)
+        assert (found.lost, found.doubled) == ([], [])
+
+
+async def test_a_terminated_node_ends_what_runs_and_hands_over_the_lead_at_once(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        leader = await cluster.up("a", "b")
+        since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="1s", seconds=1.0))
+        await some_instants(cluster, "tick", 3)
+        child = cluster.children.pop(leader)
+        child.terminate()
+        await cluster.new_leader(leader, timeout=LEADER_TTL_S / 2)
+        assert await asyncio.to_thread(child.wait, 15) == 0
+        found = await cluster.proof(since)
+        assert (found.lost, found.doubled) == ([], [])
+        assert set(found.states) == {"succeeded"}
+        done = {run.id: run.fence for run in await cluster.runs() if run.state is RunState.SUCCEEDED}
+        starts = Counter(run for run, _ in cluster.noted("start"))
+        assert {run: starts[run] for run in done} == dict.fromkeys(done, 1)
+        assert done.items() <= set(cluster.noted("end"))

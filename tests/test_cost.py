@@ -1,0 +1,158 @@
+"""What a run costs: writes and round trips, counted on a real MongoDB and a real Redis, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
+from redis.asyncio import Redis
+
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.mongo.control import MongoControl
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.redis.bus import RedisBus
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.membership import RedisMembership
+from cronflow.backends.redis.queue import RedisQueue
+from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
+from cronflow.domain.run import Ending, Outcome, RunState
+from cronflow.domain.schedule import Once
+from cronflow.node.node import Node
+from cronflow.node.timings import Timings
+from cronflow.ports import Assignment, Backends, LineSink, RunQuery
+from cronflow.service import Service
+from tests.waiting import eventually
+
+HERD = 1000
+WRITES = {"insert", "update", "delete", "findAndModify"}
+STATEMENTS = {"insert": "documents", "update": "updates", "delete": "deletes"}
+
+
+class Counting(CommandListener):
+    """Counts commands and written documents, per collection."""
+
+    def __init__(self) -> None:
+        self.commands: Counter[str] = Counter()
+        self.writes: Counter[str] = Counter()
+
+    def started(self, event: CommandStartedEvent) -> None:
+        """One round trip, with so many statements."""
+        collection = str(event.command.get(event.command_name))
+        self.commands[f"{event.command_name} {collection}"] += 1
+        if event.command_name in WRITES:
+            field = STATEMENTS.get(event.command_name)
+            self.writes[collection] += len(event.command[field]) if field else 1
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        """Nothing to count."""
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        """Nothing to count."""
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.commands.clear()
+        self.writes.clear()
+
+
+class CountingRedis(RedisConnection):
+    """Counts round trips, by script or command."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        super().__init__(url, namespace)
+        self.trips: Counter[str] = Counter()
+
+    async def call(self, script: str, keys: Any, *arguments: object) -> Any:
+        """One round trip."""
+        self.trips[script] += 1
+        return await super().call(script, keys, *arguments)
+
+
+class NoOp:
+    """An executor whose runs end at once."""
+
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+        """Done."""
+        return Ending(Outcome.OK)
+
+
+async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[Counting, CountingRedis], None]) -> None:
+    """One node, a thousand no-op jobs due in one second; `look` at the counts when all have ended."""
+    counting = Counting()
+    async with (
+        MongoDatabase(mongo_url, namespace, listeners=[counting]) as database,
+        CountingRedis(redis_url, namespace) as connection,
+    ):
+        backends = Backends(
+            jobs=MongoJobStore(database),
+            plans=MongoPlanStore(database),
+            runs=MongoRunStore(database),
+            logs=MongoLogStore(database),
+            control=MongoControl(database),
+            election=RedisElection(connection),
+            membership=RedisMembership(connection),
+            queue=RedisQueue(connection),
+            bus=RedisBus(connection),
+        )
+        service = Service(backends, SystemClock())
+        # Due before the node starts, and not called missed: it finds them all due at once, on any machine.
+        due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
+        fresh = Misfire(late_after=timedelta(hours=1))
+        jobs = [
+            Job(
+                name=f"job-{k:04}",
+                target=PythonTarget("no:op"),
+                schedule=Once(due),
+                retry=Retry(max=0),
+                misfire=fresh,
+            )
+            for k in range(HERD)
+        ]
+        await service.apply(jobs)
+        node = Node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=HERD)
+        counting.clear()
+        connection.trips.clear()
+        running = asyncio.create_task(node.run())
+
+        async def all_ended() -> bool:
+            found = await backends.runs.find(RunQuery(states={RunState.SUCCEEDED}, limit=HERD))
+            return len(found) == HERD
+
+        try:
+            await eventually(all_ended, 30, "all runs have succeeded")
+            look(counting, connection)
+        finally:
+            node.stop()
+            await running
+        async with Redis.from_url(redis_url) as redis:
+            assert await redis.keys(f"{connection.keys.prefix}lock:*") == []
+
+
+async def test_a_herd_of_a_thousand_costs_three_writes_a_run_and_two_a_batch(
+    redis_url: str, mongo_url: str, namespace: str
+) -> None:
+    def look(mongo: Counting, redis: CountingRedis) -> None:
+        batches = mongo.commands["update plans"]
+        assert 2 <= batches <= 4
+        assert mongo.writes["jobs"] == HERD
+        assert mongo.writes["runs"] == 2 * HERD
+        assert mongo.writes["plans"] <= 2 * batches
+        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control"}
+        # Round trips: so many a batch of the planner, and so many a group commit of the worker.
+        assert mongo.commands["update jobs"] == batches
+        assert mongo.commands["insert runs"] == batches
+        commits = mongo.commands["update runs"]
+        assert commits <= 4 * HERD / 200
+        assert redis.trips["dispatch"] == batches
+        assert redis.trips["take"] <= 40
+        assert redis.trips["release"] <= 4 * HERD / 200
+
+    await herd(redis_url, mongo_url, namespace, look)
