@@ -54,7 +54,7 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
         ]
         try:
             # Nothing rings when nodes come up: this looks.
-        while len(await service.members()) < nodes or (await service.status()).leader is None:
+            while len(await service.members()) < nodes or (await service.status()).leader is None:
                 await asyncio.sleep(0.1)
             yield service
         finally:

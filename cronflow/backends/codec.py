@@ -22,6 +22,8 @@ from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState
 from cronflow.ports import Assignment, LogLine
 
 Document = dict[str, Any]
+JOBS_REMEMBERED = 20_000
+_definitions: dict[int, tuple[Job, str]] = {}
 US = "\x1f"
 
 
@@ -58,7 +60,7 @@ def record_document(record: JobRecord) -> Document:
         "deleted_at": record.deleted_at,
         "created_at": record.created_at,
         "updated_at": record.updated_at,
-        "definition": orjson.dumps(job_document(record.job, compact=True)).decode(),
+        "definition": definition(record.job),
     }
     return document
 
@@ -81,9 +83,19 @@ def record(document: Mapping[str, Any]) -> JobRecord:
     )
 
 
-@lru_cache(maxsize=20_000)
-def _job(definition: str) -> Job:
-    return parse_job(orjson.loads(definition))
+@lru_cache(maxsize=JOBS_REMEMBERED)
+def _job(text: str) -> Job:
+    return parse_job(orjson.loads(text))
+
+
+def definition(job: Job) -> str:
+    """A job's definition as JSON. Jobs come from `_job` again and again, so each is written once: by identity."""
+    known = _definitions.get(id(job))
+    if known is None or known[0] is not job:
+        if len(_definitions) >= JOBS_REMEMBERED:
+            _definitions.clear()
+        known = _definitions[id(job)] = (job, orjson.dumps(job_document(job, compact=True)).decode())
+    return known[1]
 
 
 def pend_document(pend: Pend) -> Document:
@@ -251,27 +263,22 @@ def slot(assignment: Assignment) -> str:
 
 
 def item(assignment: Assignment) -> bytes:
-    """An item of a node's list: what the script must know, then the rest as JSON."""
+    """An item of a node's list: what the script must know, the rest as JSON, the definition as it is stored."""
     head = (assignment.job.name, assignment.run, str(assignment.fence), str(assignment.term), slot(assignment))
-    rest = {
-        "attempt": assignment.attempt,
-        "fire_at": assignment.fire_at,
-        "args": dict(assignment.args),
-        "job": job_document(assignment.job, compact=True),
-    }
-    return US.join(head).encode() + US.encode() + orjson.dumps(rest)
+    rest = {"attempt": assignment.attempt, "fire_at": assignment.fire_at, "args": dict(assignment.args)}
+    return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
 
 
 def assignment(text: bytes) -> Assignment:
     """The assignment in an item as `take` returns it, that is, with the time limit in front."""
-    _, _, run_id, fence, term, _, rest = text.split(US.encode(), 6)
+    _, _, run_id, fence, term, _, rest, job = text.decode().split(US, 7)
     fields = orjson.loads(rest)
     return Assignment(
-        run=run_id.decode(),
+        run=run_id,
         fence=int(fence),
         term=int(term),
         attempt=fields["attempt"],
         fire_at=datetime.fromisoformat(fields["fire_at"]),
         args=fields["args"],
-        job=_job(orjson.dumps(fields["job"]).decode()),
+        job=_job(job),
     )

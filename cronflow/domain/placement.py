@@ -52,22 +52,15 @@ def load(member: Member, placed: int = 0) -> float:
 
 
 class Fleet:
-    """The nodes during one batch of placements."""
+    """The nodes during one batch of placements. `room` is how many runs without requirements could still be placed."""
 
     def __init__(self, members: Iterable[Member], stale_after: timedelta = STALE_AFTER) -> None:
         self._members = {member.id: member for member in members}
         self._placed = dict.fromkeys(self._members, 0)
         self._stale_after = stale_after
         self._heaps: dict[tuple[tuple[str, str], ...], list[tuple[float, str]]] = {}
-
-    @property
-    def room(self) -> int:
-        """How many runs without requirements could still be placed."""
-        return sum(
-            max(0, self._room(node))
-            for node, member in self._members.items()
-            if ineligible(member, {}, self._stale_after) is None
-        )
+        able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
+        self.room = sum(max(0, self._room(node)) for node in able)
 
     def place(self, require: Mapping[str, str]) -> str | NoNode:
         """Choose a node and count the run as its own. A lazy heap per requirement: an entry whose rank has changed is
@@ -90,6 +83,7 @@ class Fleet:
                 heapq.heappush(heap, (self._rank(node), node))
                 continue
             self._placed[node] += 1
+            self.room -= 1
             heapq.heappush(heap, (self._rank(node), node))
             return node
         return NoNode(

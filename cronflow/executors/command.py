@@ -212,7 +212,7 @@ class _Group:
             fd = os.pidfd_open(self._process.pid)
         except OSError:
             # An old kernel, or a sandbox that does not know the call.
-            while (code := self._process.poll()) is None:  # noqa: ASYNC110  there is no event
+            while (code := self._process.poll()) is None:
                 await asyncio.sleep(_POLL_S)
             return code
         loop = asyncio.get_running_loop()

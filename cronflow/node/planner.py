@@ -108,13 +108,14 @@ class Planner:
         planned: list[Planned] = []
         deferred: dict[str, tuple[int, datetime]] = {}
         for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
+            if fleet.room <= 0:
+                # Everybody is full: the rest stays at the front, and the first free slot rings.
+                self._short_of_room = True
+                break
             found = self._decide(record, tenure, fleet, now, [state for _, state in open_runs.get(record.name, ())])
             if isinstance(found, Planned):
                 planned.append(found)
                 self._waited.pop(record.name, None)
-            elif fleet.room <= 0:
-                # Everybody is full: it stays at the front, and the first free slot rings.
-                self._short_of_room = True
             else:
                 # Only this job cannot be placed: it steps aside, so that it never starves the others.
                 rounds = self._waited.get(record.name, 0)
@@ -178,8 +179,8 @@ class Planner:
         for run, plan in runs.values():
             self._known.add(plan.record.name, run.fence)
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
-        await self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
-        await backends.plans.remove([note.id])
+        pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
+        await asyncio.gather(pushing, backends.plans.remove([note.id]))
 
     async def _ensure_pends(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
         unsure = {

@@ -1,6 +1,6 @@
 -- DISPATCH   push items to the lists of nodes and ring each; refused for a deposed leader, and where Redis has forgotten its leader.
 -- KEYS term boot (q:<id> ch:w:<id>)...   ARGV term boot start_by_ms (count item...)...
--- item = job US run US fence US term US slot US json   (US = byte 0x1F; slot is the run id when runs may overlap, else empty)
+-- item = job US run US fence US term US slot US json US definition   (US = byte 0x1F; slot is the run id when runs may overlap, else empty)
 -- Returns 'ok' | 'stale' | 'forgotten'
 if tonumber(redis.call('GET', KEYS[1]) or '0') > tonumber(ARGV[1]) then return 'stale' end
 if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 'forgotten' end
