@@ -164,13 +164,12 @@ async def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(RedisServer(folder))
         mongo = stack.enter_context(MongoServer(folder))
-        for name, measure in (
-            ("lone", lambda service: lone(service, options.seconds)),
-            ("herd", lambda service: herd(service, options.herd)),
-            ("steady", lambda service: steady(service, options.steady, options.seconds)),
-        ):
-            async with cluster(redis.url, mongo.url, name, options.nodes, options.slots) as service:
-                await measure(service)
+        async with cluster(redis.url, mongo.url, "lone", options.nodes, options.slots) as service:
+            await lone(service, options.seconds)
+        async with cluster(redis.url, mongo.url, "herd", options.nodes, options.slots) as service:
+            await herd(service, options.herd)
+        async with cluster(redis.url, mongo.url, "steady", options.nodes, options.slots) as service:
+            await steady(service, options.steady, options.seconds)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
 from cronflow.domain.oracle import fires_between
 from cronflow.domain.run import Kind, Run
@@ -76,7 +77,7 @@ def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None
     """The nearest-rank percentile of sorted values; None when there are none."""
     if not values:
         return None
-    return values[min(len(values) - 1, max(0, round(fraction * len(values) + 0.5) - 1))]
+    return values[max(0, ceil(fraction * len(values)) - 1)]
 
 
 def _lateness(run: Run) -> timedelta | None:

@@ -1,0 +1,90 @@
+"""Who gets a run, and why the others do not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronflow.domain.cluster import Member
+from cronflow.domain.placement import Fleet, NoNode, ineligible, load
+from tests.contracts.builders import a_report
+
+
+def a_member(name: str = "a", age_s: float = 0.0, queued: int = 0, held: int = 0, **fields: object) -> Member:
+    return Member(a_report(name, "x", **fields), timedelta(seconds=age_s), queued, held)
+
+
+def test_the_least_loaded_node_takes_the_run() -> None:
+    fleet = Fleet([a_member("busy", held=3), a_member("idle"), a_member("hot", cpu=0.9)])
+    assert fleet.place({}) == "idle#x"
+
+
+def test_cpu_and_memory_count_beside_the_slots() -> None:
+    assert load(a_member(cpu=0.5, memory=0.5)) == 0.5 * 0.5 + 0.3 * 0.5
+    assert load(a_member(cpu=0.0, memory=0.0, held=1, queued=1), placed=1) == 3 / 4
+
+
+def test_what_was_just_placed_counts_so_that_a_herd_spreads() -> None:
+    fleet = Fleet([a_member(name) for name in "abc"])
+    placed = [fleet.place({}) for _ in range(12)]
+    assert {placed.count(f"{name}#x") for name in "abc"} == {4}
+    assert fleet.room == 0
+
+
+def test_a_full_cluster_says_so_for_each_node() -> None:
+    fleet = Fleet([a_member("a", held=4), a_member("b", held=2, queued=2)])
+    answer = fleet.place({})
+    assert isinstance(answer, NoNode)
+    assert str(answer) == "a#x: no free slot; b#x: no free slot"
+
+
+def test_what_a_node_ends_in_a_second_is_room_too() -> None:
+    assert a_member(held=4, rate=2.9).room == 2
+
+
+def test_each_reason_against_a_node_is_told() -> None:
+    assert ineligible(a_member(), {}) is None
+    assert ineligible(a_member(labels={"region": "us"}), {"region": "eu"}) == "label region is 'us', not 'eu'"
+    assert ineligible(a_member(age_s=11), {}) == "last heartbeat 11 s ago"
+    assert ineligible(a_member(draining=True), {}) == "draining"
+    assert ineligible(a_member(memory=0.96), {}) == "memory at 96%"
+
+
+def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> None:
+    fleet = Fleet([a_member("idle"), a_member("gpu", held=3, labels={"gpu": "yes"})])
+    assert fleet.place({"gpu": "yes"}) == "gpu#x"
+    answer = fleet.place({"gpu": "yes"})
+    assert isinstance(answer, NoNode)
+    assert answer.reasons == {"idle#x": "label gpu is None, not 'yes'", "gpu#x": "no free slot"}
+
+
+def test_an_empty_cluster_says_so() -> None:
+    assert str(Fleet([]).place({})) == "no node is up"
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=6), st.data())
+def test_whatever_the_order_every_run_goes_to_a_node_of_least_rank_and_none_beyond_its_room(
+    nodes: list[tuple[int, float, int]], data: st.DataObject
+) -> None:
+    members = {
+        member.id: member
+        for k, (slots, cpu, held) in enumerate(nodes)
+        for member in [a_member(f"n{k}", slots=slots, cpu=cpu, held=held, labels={"odd": str(k % 2)})]
+    }
+    fleet, placed = Fleet(members.values()), dict.fromkeys(members, 0)
+    for _ in range(data.draw(st.integers(1, 20))):
+        require = data.draw(st.sampled_from([{}, {"odd": "1"}]))
+        able = {
+            node: load(member, placed[node])
+            for node, member in members.items()
+            if ineligible(member, require) is None and member.room > placed[node]
+        }
+        chosen = fleet.place(require)
+        if not able:
+            assert isinstance(chosen, NoNode)
+        else:
+            assert isinstance(chosen, str)
+            assert able[chosen] == min(able.values())
+            placed[chosen] += 1

@@ -1,0 +1,141 @@
+"""What becomes of a fire: run, skip, wait; and where a cursor stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cronflow.domain.job import Job, JobRecord, Misfire, MisfirePolicy, Overlap, PythonTarget
+from cronflow.domain.planning import Fire, SkipFire, Wait, decide, first_fire, run_of_pend, wait_for
+from cronflow.domain.run import Covers, Kind, RunState
+from cronflow.domain.schedule import Cron, Every, Once
+from tests.contracts.builders import T0, a_job, a_pend, a_record
+
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+DAY = timedelta(days=1)
+
+
+def a_minutely(misfire: Misfire | None = None, overlap: Overlap = Overlap.FORBID, fire: datetime = T0) -> JobRecord:
+    job = a_job(misfire=misfire or Misfire(), overlap=overlap)
+    return replace(a_record(due_at=fire), job=job)
+
+
+def test_a_fire_that_is_due_runs_and_the_cursor_moves_to_the_next() -> None:
+    assert decide(a_minutely(), T0 + SECOND, []) == Fire(T0, T0 + MINUTE)
+
+
+def test_a_fire_that_is_not_due_waits() -> None:
+    assert decide(a_minutely(), T0 - SECOND, []) == Wait("not due")
+
+
+def test_fires_within_late_after_each_get_a_run_of_their_own() -> None:
+    record = replace(a_record(), job=a_job(schedule=Every("1s")))
+    assert decide(record, T0 + 60 * SECOND, []) == Fire(T0, T0 + SECOND)
+    assert decide(record, T0 + 61 * SECOND, []) == Fire(T0, T0 + 62 * SECOND, Covers(T0, T0 + 61 * SECOND, 62))
+
+
+def test_missed_fires_become_one_run_that_covers_them() -> None:
+    now = T0 + 10 * MINUTE + SECOND
+    assert decide(a_minutely(), now, []) == Fire(T0, T0 + 11 * MINUTE, Covers(T0, T0 + 10 * MINUTE, 11))
+
+
+def test_one_missed_fire_is_a_run_without_a_range() -> None:
+    job = a_job(schedule=Cron("0 12 * * *"))
+    assert decide(replace(a_record(), job=job), T0 + timedelta(hours=5), []) == Fire(T0, T0 + DAY)
+
+
+def test_beyond_its_grace_a_missed_fire_is_skipped_and_recorded() -> None:
+    job = a_job(schedule=Cron("0 12 * * *"), misfire=Misfire(grace=timedelta(hours=1)))
+    record = replace(a_record(), job=job)
+    assert isinstance(decide(record, T0 + timedelta(minutes=59), []), Fire)
+    assert decide(record, T0 + timedelta(minutes=61), []) == SkipFire(T0, T0 + DAY, "misfire")
+
+
+def test_skip_leaves_the_fresh_fire_to_the_next_round() -> None:
+    now = T0 + 10 * MINUTE + SECOND
+    decision = decide(a_minutely(Misfire(policy=MisfirePolicy.SKIP)), now, [])
+    assert decision == SkipFire(T0, T0 + 10 * MINUTE, "misfire", Covers(T0, T0 + 9 * MINUTE, 10))
+    after = a_minutely(Misfire(policy=MisfirePolicy.SKIP), fire=T0 + 10 * MINUTE)
+    assert decide(after, now, []) == Fire(T0 + 10 * MINUTE, T0 + 11 * MINUTE)
+
+
+def test_catching_up_skips_all_but_the_newest_and_then_runs_one_by_one() -> None:
+    policy = Misfire(policy=MisfirePolicy.CATCH_UP, max_catch_up=3)
+    now = T0 + 10 * MINUTE + SECOND
+    assert decide(a_minutely(policy), now, []) == SkipFire(
+        T0, T0 + 8 * MINUTE, "misfire", Covers(T0, T0 + 7 * MINUTE, 8)
+    )
+    assert decide(a_minutely(policy, fire=T0 + 8 * MINUTE), now, []) == Fire(T0 + 8 * MINUTE, T0 + 9 * MINUTE)
+
+
+def test_k8s_42649_a_year_of_missed_seconds_is_decided_without_walking_them() -> None:
+    record = replace(a_record(), job=a_job(schedule=Every("1s")))
+    now = T0 + timedelta(days=365)
+    decision = decide(record, now, [])
+    assert isinstance(decision, Fire)
+    assert decision.covers == Covers(T0, now, None)  # more than were worth counting
+    assert decision.next_fire == now + SECOND
+    by_cron = replace(record, job=a_job(schedule=Cron("* * * * * *")))
+    decision = decide(by_cron, now, [])
+    assert isinstance(decision, Fire)
+    assert decision.covers == Covers(T0, now, None)
+    assert decision.next_fire == now + SECOND
+
+
+@pytest.mark.parametrize("state", [RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING])
+def test_an_overlapping_fire_is_skipped_queued_or_allowed(state: RunState) -> None:
+    now = T0 + SECOND
+    assert decide(a_minutely(), now, [state]) == SkipFire(T0, T0 + MINUTE, "overlap")
+    assert isinstance(decide(a_minutely(overlap=Overlap.QUEUE), now, [state]), Wait)
+    assert decide(a_minutely(overlap=Overlap.ALLOW), now, [state]) == Fire(T0, T0 + MINUTE)
+
+
+def test_missed_fires_that_overlap_are_skipped_as_one_range() -> None:
+    decision = decide(a_minutely(), T0 + 10 * MINUTE, [RunState.RUNNING])
+    assert decision == SkipFire(T0, T0 + 11 * MINUTE, "overlap", Covers(T0, T0 + 10 * MINUTE, 11))
+
+
+def test_the_last_fire_leaves_no_cursor() -> None:
+    record = replace(a_record(), job=a_job(schedule=Once(T0)))
+    assert decide(record, T0 + SECOND, []) == Fire(T0, None)
+    ending = replace(a_record(), job=a_job(schedule=Every("60s", end=T0 + SECOND)))
+    assert decide(ending, T0 + SECOND, []) == Fire(T0, None)
+
+
+def test_a_new_job_begins_within_the_present_second_and_a_one_time_job_counts_however_late() -> None:
+    now = T0 + timedelta(milliseconds=400)
+    assert first_fire(a_job(), now) == T0
+    assert first_fire(a_job(), now, consumed=T0) == T0 + MINUTE
+    assert first_fire(a_job(schedule=Once(T0 - DAY)), now) == T0 - DAY
+    assert first_fire(a_job(schedule=Once(T0 - DAY)), now, consumed=T0 - DAY) is None
+    assert first_fire(a_job(schedule=None), now) is None
+
+
+def test_the_run_of_a_pend_is_made_of_the_document_alone_and_is_always_the_same() -> None:
+    record = a_record()
+    pend = a_pend(covers=Covers(T0, T0 + MINUTE, 2))
+    run = run_of_pend(record, pend, term=3, now=T0)
+    assert run == run_of_pend(record, pend, term=3, now=T0)
+    assert (run.id, run.kind, run.state) == ("report@20261121T120000Z", Kind.INTERVAL, RunState.DISPATCHED)
+    assert (run.check_at, run.attempt, run.max_attempts, run.covers) == (T0 + 10 * SECOND, 1, 4, pend.covers)
+
+
+def test_a_skipped_pend_makes_an_ended_run_that_nobody_will_look_at() -> None:
+    run = run_of_pend(a_record(), a_pend(state=RunState.SKIPPED, reason="overlap"), term=3, now=T0)
+    assert (run.is_open, run.check_at, run.ended_at, run.reason, run.attempt) == (False, None, T0, "overlap", 0)
+
+
+def test_a_job_that_cannot_be_planned_steps_aside_for_longer_and_longer() -> None:
+    waits = [wait_for(rounds).total_seconds() for rounds in (0, 1, 2, 3, 4, 5, 50)]
+    assert waits == [0.25, 0.5, 1, 2, 4, 5, 5]
+
+
+def test_a_job_by_hand_is_never_due() -> None:
+    record = JobRecord(
+        job=Job(name="by-hand", target=PythonTarget("a:b")), created_at=datetime(2026, 1, 1, tzinfo=UTC), updated_at=T0
+    )
+    assert not record.active
+    assert isinstance(decide(record, T0, []), Wait)
