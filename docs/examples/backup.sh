@@ -5,7 +5,7 @@
 # killed attempt leaves no half archive behind.
 set -eu
 folder=$1 keep=$2
-out=${EXAMPLES_OUT:-${TMPDIR:-/tmp}/cronflow-examples}/backups
+out=${TMPDIR:-/tmp}/cronflow-examples/backups
 mkdir -p "$out"
 stamp=$(printf %s "$CRONFLOW_FIRE_AT" | tr -d ':-')
 draft=$out/.$folder-$stamp.$CRONFLOW_FENCE

@@ -1,7 +1,6 @@
 """A report: reads a CSV, adds it up by region, writes a summary beside the other outputs of the examples."""
 
 import csv
-import os
 import tempfile
 from collections import Counter
 from decimal import Decimal
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from cronflow import Context, PermanentError
 
-OUT = Path(os.environ.get("EXAMPLES_OUT") or Path(tempfile.gettempdir()) / "cronflow-examples")
+OUT = Path(tempfile.gettempdir()) / "cronflow-examples"
 
 
 def build(ctx: Context, source: str) -> dict[str, object]:

@@ -18,6 +18,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Stall:
+    """A place where calls wait. `reached` is set once somebody does."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self._released = asyncio.Event()
+
+    async def arrive(self) -> None:
+        """Wait here."""
+        self.reached.set()
+        await self._released.wait()
+
+    def release(self) -> None:
+        """Let everybody go on."""
+        self._released.set()
+
+
 class Faults:
     """What shall go wrong, by verb (`runs.apply`, `queue.take` …). Also counts the calls, for tests of round trips."""
 
@@ -25,7 +42,7 @@ class Faults:
         self.calls: Counter[str] = Counter()
         self._before: Counter[str] = Counter()
         self._after: Counter[str] = Counter()
-        self._stalls: dict[str, asyncio.Event] = {}
+        self._stalls: dict[tuple[str, bool], Stall] = {}
 
     def fail_before(self, verb: str, times: int = 1) -> None:
         """The next calls have no effect and raise BackendUnavailable. A service (`MongoDB`, `Redis`) stands for all its
@@ -37,16 +54,16 @@ class Faults:
         """The next calls take effect and raise BackendUnavailable."""
         self._after[verb] += times
 
-    def stall(self, verb: str) -> asyncio.Event:
-        """Calls wait, before they act, until the event that is returned is set."""
-        return self._stalls.setdefault(verb, asyncio.Event())
+    def stall(self, verb: str, *, acted: bool = False) -> Stall:
+        """Calls wait until the stall is released; before they act, or when they have `acted` but not yet answered."""
+        return self._stalls.setdefault((verb, acted), Stall())
 
     def heal(self) -> None:
         """Nothing goes wrong any more; what stalls goes on."""
         self._before.clear()
         self._after.clear()
-        for event in self._stalls.values():
-            event.set()
+        for stall in self._stalls.values():
+            stall.release()
         self._stalls.clear()
 
     async def before(self, service: str, verb: str) -> None:
@@ -54,14 +71,18 @@ class Faults:
         self.calls[verb] += 1
         # Even an in-memory call gives the others a turn, as a real one would.
         await asyncio.sleep(0)
-        stalled = self._stalls.get(verb)
-        if stalled is not None:
-            await stalled.wait()
+        await self._pass(verb, acted=False)
         self._fail(self._before, service, verb)
 
-    def after(self, service: str, verb: str) -> None:
+    async def after(self, service: str, verb: str) -> None:
         """Called after a verb acted."""
+        await self._pass(verb, acted=True)
         self._fail(self._after, service, verb)
+
+    async def _pass(self, verb: str, *, acted: bool) -> None:
+        stall = self._stalls.get((verb, acted))
+        if stall is not None:
+            await stall.arrive()
 
     def _fail(self, planned: Counter[str], service: str, verb: str) -> None:
         for name in (verb, service):
@@ -88,7 +109,7 @@ def verb(
         async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
             await self.faults.before(service, name)
             result = act(self, *args, **kwargs)
-            self.faults.after(service, name)
+            await self.faults.after(service, name)
             return result
 
         functools.update_wrapper(call, act)

@@ -21,6 +21,7 @@ from cronflow.cli.dev.jobs import Given
 from cronflow.cli.dev.live import Live
 from cronflow.cli.dev.processes import Child
 from cronflow.cli.dev.servers import Servers, missing, open_servers
+from cronflow.cli.logs import LogFormat, configure
 from cronflow.cli.output import console, diagnostics, warn, write_json
 from cronflow.cli.words import plural
 from cronflow.config import load_settings
@@ -82,6 +83,7 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
     else:
         warn("RUNNING IN MEMORY, as asked for: one process, nothing is kept.")
     settings = load_settings({"allow_shell": True, "allow_python": list(options.given.modules)})
+    configure(settings.log_level, LogFormat.TEXT)
     apps = [load_app(address) for address in options.given.apps]
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
         start = await summary.baseline(service)

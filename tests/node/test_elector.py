@@ -1,0 +1,149 @@
+"""How long a leader may believe that it leads, and what ends the belief."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.node.elector import Elector
+from cronflow.node.loop import Outages, repeat
+from cronflow.node.timings import Timings
+
+
+class Bench:
+    """One elector, stepped by hand."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.backends: MemoryBackends = memory_backends(self.clock)
+        self.changes = 0
+        self.elector = self.another("n1#a")
+
+    def another(self, node: str) -> Elector:
+        def changed() -> None:
+            self.changes += 1
+
+        return Elector(node, self.backends.election, self.backends.control, self.clock, Timings(), on_change=changed)
+
+    @property
+    def leads(self) -> bool:
+        return self.elector.tenure is not None
+
+    @asynccontextmanager
+    async def running(self, elector: Elector) -> AsyncIterator[None]:
+        task = asyncio.create_task(repeat("elector", elector.step, self.clock, elector.wake, Outages()))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_the_belief_counts_from_before_the_request(bench: Bench) -> None:
+    stall = bench.backends.faults.stall("election.install", acted=True)
+    campaign = asyncio.create_task(bench.elector.step())
+    await stall.reached.wait()
+    await bench.clock.advance(20)
+    stall.release()
+    await campaign
+    # The key was taken at 0 and lasts 30 s; the answer came at 20 s. The margin is a tenth of the TTL.
+    assert bench.leads
+    assert bench.elector.lease_left_s == pytest.approx(7)
+    await bench.clock.advance(6.9)
+    assert bench.leads
+    await bench.clock.advance(0.2)
+    assert not bench.leads
+
+
+async def test_a_renewal_counts_only_when_both_servers_confirm_it(bench: Bench) -> None:
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        assert bench.leads
+        bench.backends.faults.fail_before("control.extend", times=1000)
+        await bench.clock.advance(25.9)
+        believed = bench.leads
+        await bench.clock.advance(0.2)
+        assert believed
+        assert not bench.leads
+
+
+async def test_a_failed_renewal_is_tried_again_every_fifth_of_the_interval(bench: Bench) -> None:
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        bench.backends.faults.calls.clear()
+        bench.backends.faults.fail_before("election.renew", times=3)
+        await bench.clock.advance(25)
+        assert bench.backends.faults.calls["election.renew"] == 4
+        assert bench.leads
+        assert bench.changes == 1
+
+
+async def test_without_a_term_from_mongodb_there_is_no_leader_and_the_key_is_given_back(bench: Bench) -> None:
+    bench.backends.faults.fail_after("control.begin_term")
+    with pytest.raises(BackendUnavailable):
+        await bench.elector.step()
+    assert not bench.leads
+    assert await bench.backends.election.holder() is None
+    await bench.elector.step()
+    assert bench.elector.tenure
+    assert bench.elector.tenure.term == 2  # the term whose answer was lost is burnt
+
+
+async def test_a_follower_takes_over_when_the_key_expires_and_not_before(bench: Bench) -> None:
+    await bench.backends.election.acquire("n2#b#x", 30)
+    async with bench.running(bench.elector):
+        await bench.clock.advance(29.9)
+        assert not bench.leads
+        await bench.clock.advance(0.4)
+        assert bench.leads
+
+
+async def test_a_follower_that_is_rung_takes_over_within_fifty_milliseconds(bench: Bench) -> None:
+    await bench.backends.election.acquire("n2#b#x", 30)
+    async with bench.running(bench.elector):
+        await bench.clock.advance(5)
+        await bench.backends.election.resign("n2#b#x")
+        bench.elector.ring()
+        await bench.clock.advance(0.05)
+        assert bench.leads
+
+
+async def test_a_leader_whose_key_another_one_has_stands_down_at_its_renewal(bench: Bench) -> None:
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        bench.backends.memory.flush()
+        await bench.backends.election.acquire("n2#b#x", 60)
+        await bench.clock.advance(14.1)
+        assert not bench.leads
+        assert bench.changes == 2
+
+
+async def test_after_stepping_down_on_request_a_node_leaves_the_lead_to_others_for_a_while(bench: Bench) -> None:
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        await bench.backends.election.ask_to_resign(1)
+        bench.elector.ring()
+        await bench.clock.advance(0.1)
+        assert not bench.leads
+        assert await bench.backends.election.holder() is None
+        await bench.clock.advance(3.2)
+        assert bench.leads  # nobody else wanted it
+
+
+async def test_a_node_that_has_resigned_for_good_does_not_campaign(bench: Bench) -> None:
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        await bench.elector.resign()
+        await bench.clock.advance(60)
+        assert not bench.leads
+        assert await bench.backends.election.holder() is None
