@@ -19,11 +19,13 @@ from cronflow.domain import changes
 from cronflow.domain.errors import Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
 from cronflow.domain.planning import covers_until, first_fire, run_of_pend
-from cronflow.domain.run import RunState, run_id
+from cronflow.domain.run import Change, Run, RunState, run_id
 from cronflow.domain.schedule import last_before
 from cronflow.ports import Backends, Clock
 
 TRIES = 5
+START_SHOWS_WITHIN_S = 0.5
+START_POLL_S = 0.05
 
 Edit = Callable[[JobRecord, datetime], JobRecord]
 
@@ -137,23 +139,35 @@ class Editor:
             await self._backends.runs.insert([run_of_pend(record, record.pend, record.term, now, check_at=now)])
 
     async def _retire(self, record: JobRecord, reason: str, *, keep_waiting: bool) -> None:
-        """Run by run, until none is open under an older version."""
+        """Run by run, until none is open under an older version.
+
+        What runs may end. What has not started is given back, to start under the new version, or is cancelled where
+        nothing may start any more. A run that was dispatched a moment ago may have started without its record
+        (`start_guard: redis`): it is given the time to show it, so that an edit does not start it twice.
+        """
+        patience = self._clock.monotonic() + START_SHOWS_WITHIN_S
         for _ in range(1000):
             open_runs = (await self._backends.runs.open_of([record.name])).get(record.name, [])
-            old = [run for run in await self._backends.runs.get([i for i, _ in open_runs]) if run.job_ver < record.ver]
+            found = await self._backends.runs.get([run for run, _ in open_runs])
+            old = [run for run in found if run.is_open and run.job_ver < record.ver]
             if not old:
                 return
+            unsure = [run for run in old if run.state is RunState.DISPATCHED]
+            if unsure and self._clock.monotonic() < patience:
+                old = [run for run in old if run not in unsure]
+                await self._clock.sleep(START_POLL_S)
             now = self._clock.now()
-            await self._backends.runs.apply(
-                [
-                    changes.keep(run, record.ver)
-                    if run.state is RunState.RUNNING or (keep_waiting and run.state is RunState.RETRYING)
-                    else changes.cancel_old(run, record.ver, reason, secrets.token_hex(12), now)
-                    for run in old
-                    if run.is_open
-                ]
-            )
+            await self._backends.runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
         raise Conflict(f"runs of job {record.name!r} keep changing; the edit stands, but older runs may still start")
+
+
+def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime) -> Change:
+    if run.state is RunState.RUNNING or (keep_waiting and run.state is RunState.RETRYING):
+        return changes.keep(run, ver)
+    finish_id = secrets.token_hex(12)
+    if keep_waiting:
+        return changes.requeue(run, ver, finish_id)
+    return changes.cancel_old(run, ver, reason, finish_id, now)
 
 
 def consumed(record: JobRecord, now: datetime) -> datetime | None:

@@ -108,6 +108,7 @@ def test_every_kind_of_value_is_read_from_text(tmp_path: Path) -> None:
     assert (settings.node_name, settings.log_level) == ("node-1", "debug")
     assert (settings.leader_ttl, settings.leader_renew) == (timedelta(seconds=60), timedelta(seconds=2.5))
     assert (settings.allow_shell, settings.retry_multiplier) == (True, 1.5)
+    assert source(settings, "ALLOW_SHELL") == ("true", "environment CRONFLOW_ALLOW_SHELL")
     assert settings.allow_python == ("billing.jobs", "reports")
     assert settings.allow_http_hosts == ("*.example.com", "10.0.0.0/8")
 
@@ -307,6 +308,13 @@ def test_a_wrong_value_is_refused_at_its_variable(tmp_path: Path, name: str, val
             f"retry_multiplier = {10**400}",
             "retry_multiplier: expected a number from 1 to 100, got a number that is too large",
         ),
+        (
+            "redis_url = 5",
+            (
+                "redis_url: expected an address that begins with redis://, rediss:// or unix://, got the number 5"
+                " (write it like redis://host:6379/0)"
+            ),
+        ),
         ("slots = true", "slots: expected a whole number from 1 to 10000, got true"),
         ("allow_shell = 1", "allow_shell: expected true or false, got the number 1"),
         ("allow_python = [1]", "allow_python: expected words with commas between them, got a list"),
@@ -320,6 +328,16 @@ def test_a_wrong_value_is_refused_at_its_variable(tmp_path: Path, name: str, val
 def test_a_wrong_line_of_the_toml_file_is_refused_with_its_number(tmp_path: Path, line: str, problem: str) -> None:
     (tmp_path / "cronflow.toml").write_text(f"# settings\n\n{line}\n")
     assert problems_of(tmp_path) == [f"cronflow.toml:3: {problem}"]
+
+
+def test_a_line_that_cannot_be_found_again_is_told_by_its_key(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text('"slots" = 0\n')
+    assert problems_of(tmp_path) == ["cronflow.toml: slots: expected a whole number from 1 to 10000, got the number 0"]
+
+
+def test_a_toml_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").mkdir()
+    assert problems_of(tmp_path) == [f"cronflow.toml: {tmp_path}/cronflow.toml cannot be read: Is a directory"]
 
 
 def test_what_is_no_toml_is_refused(tmp_path: Path) -> None:
@@ -338,6 +356,7 @@ def test_a_named_file_or_folder_that_is_not_there_is_refused(tmp_path: Path) -> 
 def test_a_secret_that_is_not_text_or_too_large_is_refused(tmp_path: Path) -> None:
     (tmp_path / "MONGO_URL").write_bytes(b"\xff")
     (tmp_path / "REDIS_URL").write_bytes(b"x" * 65_537)
+    (tmp_path / "SLOTS").write_bytes(b" " * 65_535 + b"5")
     assert problems_of(tmp_path, CRONFLOW_SECRETS_DIR=str(tmp_path)) == [
         f"{tmp_path}/MONGO_URL: {tmp_path}/MONGO_URL is not UTF-8",
         f"{tmp_path}/REDIS_URL: {tmp_path}/REDIS_URL is larger than 64 KiB",
@@ -387,8 +406,8 @@ def test_the_renewal_must_fit_twice_into_the_leaders_ttl(tmp_path: Path) -> None
     ]
     assert problems_of(tmp_path, {"leader_renew": "16s"}) == [
         (
-            "--leader-renew: LEADER_RENEW is 16s and LEADER_TTL is 30s (LEADER_RENEW must be at most half of LEADER_TTL,"
-            " 15s)"
+            "--leader-renew: LEADER_RENEW is 16s and LEADER_TTL is 30s (LEADER_RENEW must be at most half of"
+            " LEADER_TTL, 15s)"
         )
     ]
 
@@ -401,6 +420,11 @@ def test_the_heartbeat_must_be_less_than_half_of_the_nodes_ttl(tmp_path: Path) -
             " 7500ms)"
         )
     ]
+
+
+def test_the_shortest_times_are_taken(tmp_path: Path) -> None:
+    settings = load(tmp_path, CRONFLOW_LEADER_TTL="1s", CRONFLOW_LEADER_RENEW="10ms", CRONFLOW_RUN_LEASE="1")
+    assert (settings.leader_ttl, settings.run_lease) == (timedelta(seconds=1), timedelta(seconds=1))
 
 
 def test_a_setting_that_cannot_be_read_is_not_compared(tmp_path: Path) -> None:

@@ -231,8 +231,14 @@ def test_a_single_expected_status_needs_no_list() -> None:
 def test_the_retry_of_the_settings_stands_in_for_what_a_job_leaves_out() -> None:
     cluster = Retry(max=5, initial="10s", multiplier=1.5)
     assert parse_job(MINIMAL, retry=cluster).retry == cluster
+    assert parse_job(MINIMAL, retry=Retry(delays=["1s"])).retry == Retry(delays=["1s"])
     assert parse_job({**MINIMAL, "retry": {"max": 1}}, retry=cluster).retry == Retry(1, "10s", 1.5)
     assert parse_job({**MINIMAL, "retry": {"delays": ["1s"]}}, retry=cluster).retry == Retry(delays=["1s"])
+
+
+def test_arguments_may_be_whole_numbers_of_64_bits() -> None:
+    args = {"most": 2**63 - 1, "least": -(2**63), "large": 1e300}
+    assert parse_job({"name": "a", "run": {"python": "m:f", "args": args}}).target == PythonTarget("m:f", args)
 
 
 def test_at_most_once_has_no_retries_whatever_the_settings_say() -> None:
@@ -262,7 +268,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_document()
         "priority",
         "run",
     ]
-    assert problems[1] == "jobs[0].timeout: timeout is 1ms; it must be at least 10ms"
+    assert problems[1] == "jobs[0].timeout: timeout is 1ms; it must be 10ms to a hundred years"
     assert problems[6] == "jobs[0].priority: priority is 11; it must be 0 (lowest) to 9"
 
 
@@ -315,6 +321,9 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration; write 500ms, 30s, 5m, 2h or 1d"),
         ({"priority": "high"}, "priority: expected a whole number, got the text 'high'"),
         ({"priority": 10**400}, "priority: expected a whole number, got a number that is too large"),
+        ({"description": []}, "description: expected text, got a list"),
+        ({"enabled": "x" * 40}, f"enabled: expected true or false, got the text '{'x' * 40}'"),
+        ({"enabled": "x" * 41}, f"enabled: expected true or false, got the text '{'x' * 37}'…"),
         ({"enabled": "yes"}, "enabled: expected true or false, got the text 'yes'"),
         ({"description": "\ud83d"}, "description: half of a surrogate pair is not text"),
         ({"labels": ["a"]}, "labels: expected a mapping, got a list"),
@@ -325,7 +334,7 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
             {"overlap": "queued"},
             "overlap: expected forbid, queue or allow, got the text 'queued' (did you mean queue?)",
         ),
-        ({"overlap": 1}, "overlap: expected forbid, queue or allow, got the number 1"),
+        ({"overlap": []}, "overlap: expected forbid, queue or allow, got a list"),
         (
             {"overlap": "replace"},
             "overlap: replace is not supported by this version (use forbid, queue or allow)",
@@ -333,7 +342,7 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ({"misfire": []}, "misfire: expected fire_once, catch_up, skip, or a mapping with policy, got a list"),
         (
             {"misfire": {"late_after": "500ms"}},
-            "misfire.late_after: misfire.late_after must be at least 1s; an instant is never planned before it is due",
+            "misfire.late_after: misfire.late_after must be at least 1s and at most a hundred years",
         ),
         ({"retry": {"jitter": 1}}, "retry.jitter: expected true or false, got the number 1"),
         ({"retry": {"multiplier": "2"}}, "retry.multiplier: expected a number, got the text '2'"),
@@ -454,6 +463,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
             {"shell": "a", "argv": ["a"]},
             ": has shell and argv; exactly one of python, shell, argv and http is allowed (remove the others)",
         ),
+        (5, ": expected a mapping, got the number 5"),
         ({"shell": " "}, ".shell: the command is empty"),
         ({"argv": []}, ".argv: the command is empty"),
         ({"argv": ["sleep", 5]}, ".argv[1]: expected text, got the number 5 (put it in quotes)"),
@@ -465,6 +475,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
             {"python": "m:f", "args": {"x": [{1: 2}]}},
             ".args.x[0].1: expected text as a key, got the number 1 (put the key in quotes)",
         ),
+        ({"python": "m:f", "args": {"x": 2**63}}, ".args.x: expected a whole number, got a number that is too large"),
         ({"python": "m:f", "args": {"x": float("inf")}}, ".args.x: expected a finite number, got inf"),
         ({"python": "m:f", "args": {"x": {1, 2}}}, ".args.x: expected what JSON can say, got a value of the type set"),
         ({"http": {}}, ".http.url: missing (write the address that the request goes to)"),
@@ -489,6 +500,17 @@ def test_arguments_that_are_nested_without_end_are_refused() -> None:
         value = [value]
     [problem] = problems_of(run={"python": "m:f", "args": {"x": value}})
     assert problem == f"jobs[0].run.args.x{'[0]' * 49}: nested more than 50 levels deep"
+    for _ in range(1000):
+        value = {"y": value}
+    [problem] = problems_of(run={"python": "m:f", "args": {"x": value}})
+    assert problem == f"jobs[0].run.args.x{'.y' * 49}: nested more than 50 levels deep"
+
+
+def test_keys_of_nothing_are_told_beside_a_schedule_of_two_kinds() -> None:
+    assert problems_of(schedule={"cron": "* * * * *", "evry": "1h", "every": "1h"}) == [
+        "jobs[0].schedule: has cron and every; exactly one of cron, every and at is allowed (remove the others)",
+        "jobs[0].schedule.evry: unknown key (did you mean every?)",
+    ]
 
 
 def test_without_a_place_the_paths_begin_with_the_key() -> None:

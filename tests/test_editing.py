@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, TypeVar
 
 import pytest
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain import changes
+from cronflow.domain.changes import Held
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from cronflow.domain.job import JobRecord
+from cronflow.domain.job import Delivery, JobRecord, Retry
 from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule import Every
 from cronflow.ports import RunQuery
@@ -17,6 +22,7 @@ from cronflow.service import Service
 from tests.contracts.builders import a_job, a_pend, a_run
 
 MINUTE = timedelta(minutes=1)
+Answer = TypeVar("Answer")
 
 
 class Bench:
@@ -37,6 +43,12 @@ class Bench:
 
     async def runs(self) -> list[Run]:
         return (await self.service.runs(RunQuery()))[::-1]
+
+    async def patiently(self, edit: Coroutine[Any, Any, Answer]) -> Answer:
+        """An edit that waits for runs to show that they have started."""
+        task = asyncio.create_task(edit)
+        await self.clock.advance(1)
+        return await task
 
 
 @pytest.fixture
@@ -110,26 +122,42 @@ async def test_an_edit_makes_sure_that_the_run_of_the_present_pend_exists(bench:
     pend = a_pend(bench.start)
     store = bench.backends.jobs
     store.records["report"] = replace(record, pend=pend, next_fire=bench.start + MINUTE)  # type: ignore[attr-defined]
-    await bench.service.apply([a_job(timeout=MINUTE)])
+    await bench.patiently(bench.service.apply([a_job(timeout=MINUTE)]))
     found = await bench.service.run(run_id("report", bench.start))
-    # It had been planned under the old version and had not started: after the edit it may not.
-    assert (found.state, found.reason) == (RunState.CANCELLED, "edited")
+    # It had been planned under the old version and had not started: it will start under the new one.
+    assert (found.state, found.job_ver, found.attempt) == (RunState.RETRYING, 2, 0)
 
 
-async def test_an_edit_cancels_what_has_not_started_and_keeps_what_runs_or_waits(bench: Bench) -> None:
+async def test_an_edit_keeps_what_runs_or_waits_and_gives_back_what_has_not_started(bench: Bench) -> None:
     await bench.service.apply([a_job()])
     states = (RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING)
     await bench.backends.runs.insert([a_run(fire=bench.start - k * MINUTE, state=s) for k, s in enumerate(states)])
-    await bench.service.apply([a_job(timeout=MINUTE)])
+    await bench.patiently(bench.service.apply([a_job(timeout=MINUTE)]))
     found = [(run.state, run.job_ver) for run in (await bench.runs())[::-1]]
-    assert found == [(RunState.CANCELLED, 1), (RunState.RUNNING, 2), (RunState.RETRYING, 2)]
+    assert found == [(RunState.RETRYING, 2), (RunState.RUNNING, 2), (RunState.RETRYING, 2)]
 
 
-async def test_a_pause_cancels_what_waits_for_a_retry_too(bench: Bench) -> None:
+async def test_a_run_that_starts_while_the_edit_waits_for_it_is_not_started_twice(bench: Bench) -> None:
     await bench.service.apply([a_job()])
-    await bench.backends.runs.insert([a_run(fire=bench.start - MINUTE, state=RunState.RETRYING)])
-    await bench.service.pause("report")
-    assert [(run.state, run.reason) for run in await bench.runs()] == [(RunState.CANCELLED, "paused")]
+    run = a_run(fire=bench.start)
+    await bench.backends.runs.insert([run])
+    edit = asyncio.create_task(bench.service.apply([a_job(timeout=MINUTE)]))
+    await bench.clock.advance(0.1)
+    held = Held(run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    assert await bench.backends.runs.apply([changes.start(held, "s1", bench.start, MINUTE)])
+    await bench.clock.advance(0.1)
+    assert await edit == [("report", "changed")]
+    assert [(found.state, found.job_ver, found.fence) for found in await bench.runs()] == [
+        (RunState.RUNNING, 2, run.fence)
+    ]
+
+
+async def test_a_pause_cancels_what_has_not_started_and_what_waits_for_a_retry(bench: Bench) -> None:
+    await bench.service.apply([a_job()])
+    states = (RunState.DISPATCHED, RunState.RETRYING)
+    await bench.backends.runs.insert([a_run(fire=bench.start - k * MINUTE, state=s) for k, s in enumerate(states)])
+    await bench.patiently(bench.service.pause("report"))
+    assert [(run.state, run.reason) for run in await bench.runs()] == [(RunState.CANCELLED, "paused")] * 2
 
 
 async def test_an_edit_that_dies_before_its_move_leaves_a_note_and_no_change(bench: Bench) -> None:

@@ -64,6 +64,12 @@ def test_json_is_read_by_the_rules_of_json() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_yaml_that_looks_like_an_escape_of_json_stays_as_it_is() -> None:
+    [job] = jobs_of("name: a\nrun: {shell: x}\ndescription: \\ud83c\\udf89\n")
+    assert job.description == "\\ud83c\\udf89"
+
+
+@pytest.mark.usefixtures("folder")
 def test_times_and_dates_need_no_quotes() -> None:
     daily, once = jobs_of(
         """
@@ -213,6 +219,8 @@ def test_a_large_file_is_refused_before_it_is_parsed() -> None:
 def test_a_file_of_just_the_limit_is_read() -> None:
     job = "name: a\nrun: {shell: x}\n"
     assert len(jobs_of(job + "#" * (1024 * 1024 - len(job)))) == 1
+    with pytest.raises(InvalidInput, match="is larger than 1 MiB"):
+        jobs_of(job + "#" * (1024 * 1024 - len(job) + 1))
 
 
 @pytest.mark.usefixtures("folder")
@@ -281,6 +289,14 @@ def test_endless_nesting_is_refused() -> None:
     assert problems_of("name: a\nrun: " + "[" * 500_000) == [
         "a.yaml:2: nested more than 100 levels deep (write it flatter)"
     ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_nesting_is_counted_from_the_outermost_bracket() -> None:
+    [problem] = problems_of("name: a\nrun: " + "[" * 99 + "]" * 99)
+    assert problem == "a.yaml:2: run: expected a mapping, got a list"
+    [problem] = problems_of("name: a\nrun: " + "[" * 100 + "]" * 100)
+    assert problem == "a.yaml:2: nested more than 100 levels deep (write it flatter)"
 
 
 @pytest.mark.usefixtures("folder")
@@ -381,6 +397,14 @@ def test_a_target_is_checked_even_when_the_job_has_other_problems() -> None:
         "a.yaml:3: run.python: jobfiles_sample has no reprot (did you mean report?)",
         "a.yaml:4: priority: priority is 10; it must be 0 (lowest) to 9",
     ]
+
+
+def test_a_target_of_many_jobs_is_imported_once(modules: Path) -> None:
+    (modules / "jobfiles_counted.py").write_text(
+        "with open('count', 'a') as file:\n    file.write('x')\nraise RuntimeError\n"
+    )
+    assert len(problems_of(*(f"name: {name}\nrun: {{python: 'jobfiles_counted:f'}}\n" for name in "ab"))) == 2
+    assert (modules / "count").read_text() == "x"
 
 
 @pytest.mark.usefixtures("modules")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from cronflow.documents.values import got
+from cronflow.documents.values import got, too_large
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
@@ -30,8 +30,7 @@ def duration(least: str) -> Reader:
     def read(value: object) -> timedelta:
         if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
             value = float(value)
-        too_large = isinstance(value, int) and abs(value) >= 2**63
-        if too_large or isinstance(value, bool) or not isinstance(value, str | int | float | timedelta):
+        if isinstance(value, bool) or not isinstance(value, str | int | float | timedelta) or too_large(value):
             raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
         length = parse_duration(value)
         if length < parse_duration(least):
@@ -91,7 +90,7 @@ def hosts(value: object) -> tuple[str, ...]:
     """Names in which `*` stands for anything, addresses and networks."""
     found = words(value)
     for host in found:
-        if "://" in host or not re.fullmatch(r"[\w.:*?\[\]-]+(/[0-9]{1,3})?", host):
+        if not re.fullmatch(r"[\w.:*?\[\]-]+(/[0-9]{1,3})?", host):
             remedy = "write names such as *.example.com, or networks such as 10.0.0.0/8"
             raise InvalidInput(Problem("", f"{host!r} is not a host", remedy))
     return found

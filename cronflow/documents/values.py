@@ -39,6 +39,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def too_large(value: object) -> bool:
+    """Whether it is a whole number of more than 64 bits, which neither the store nor a float could hold."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
+
+
 def got(value: object) -> str:
     """What a value is, for the end of an error: a list, the number 5, nothing."""
     match value:
@@ -47,7 +52,7 @@ def got(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {value}" if abs(value) < 2**63 else "a number that is too large"
+            return "a number that is too large" if too_large(value) else f"the number {value}"
         case str():
             return f"the text {value!r}" if len(value) <= 40 else f"the text {value[:37]!r}…"
         case datetime():
@@ -92,25 +97,22 @@ def flag(value: object) -> bool:
 
 def whole(value: object) -> int:
     """A whole number of at most 64 bits."""
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or too_large(value):
         raise InvalidInput(f"expected a whole number, got {got(value)}")
     return value
 
 
 def number(value: object) -> float:
-    """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63:
+    """A number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or too_large(value):
         raise InvalidInput(f"expected a number, got {got(value)}")
     return float(value)
 
 
 def written_duration(value: object) -> str | int | float:
-    """A duration, as it was written: for those who quote it in their own errors."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    """What can be a duration, as it was written: for those who parse it and quote it in their own errors."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or too_large(value):
         raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
-    if not isinstance(value, str) and not abs(value) < 2**63:
-        raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
-    parse_duration(value)
     return value
 
 
@@ -185,8 +187,8 @@ def json_mapping(value: object) -> dict[str, object]:
     return dict(zip(*_keys_and_items(value, lambda item: json_value(item, 1)), strict=True))
 
 
-def json_value(value: object, depth: int = 0) -> object:
-    """What JSON can say, as plain new dicts and lists; numbers are finite and whole ones have at most 64 bits."""
+def json_value(value: object, depth: int) -> object:
+    """What JSON can say at this depth, as plain new dicts and lists; numbers are finite and of at most 64 bits."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):

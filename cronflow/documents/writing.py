@@ -123,8 +123,6 @@ def _without_defaults(document: Mapping[str, object], defaults: Mapping[str, obj
             continue
         if isinstance(value, Mapping) and isinstance(default, Mapping) and default:
             value = _without_defaults(value, default)
-            if not value:
-                continue
         short[key] = value
     return short
 

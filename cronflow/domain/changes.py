@@ -207,6 +207,20 @@ def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) ->
     )
 
 
+def requeue(run: Run, ver: int, finish_id: str) -> Change:
+    """Row 18 after an edit: it has not started, so it is dispatched again under the new version; no attempt used."""
+    return Change(
+        run=run.id,
+        row=18,
+        sources=TRANSITIONS[18].sources,
+        target=RunState.RETRYING,
+        below_ver=ver,
+        check_in=NOW,
+        sets={"job_ver": ver, "attempt": run.attempt - 1, "finish_id": finish_id},
+        proof=("finish_id", finish_id),
+    )
+
+
 def keep(run: Run, ver: int) -> Change:
     """Row 16 after an edit: what runs may end, and what waits for a retry is tried under the new version."""
     return Change(

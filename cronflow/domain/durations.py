@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ Duration = timedelta | str | int | float
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
-_LIMIT_S = 100 * 365 * 86400.0
+LONGEST = timedelta(days=36_500)
 
 
 def parse_duration(value: Duration) -> timedelta:
@@ -25,7 +26,8 @@ def parse_duration(value: Duration) -> timedelta:
     elif isinstance(value, bool):
         raise InvalidInput(f"{value!r} is not a duration; write 500ms, 30s, 5m, 2h or 1d")
     elif isinstance(value, int | float):
-        seconds = float(value)
+        # Compared first: an int may be too large for a float.
+        seconds = float(value) if abs(value) <= LONGEST.total_seconds() else math.copysign(math.inf, value)
     else:
         text = value.strip()
         if text.startswith("-"):
@@ -35,7 +37,7 @@ def parse_duration(value: Duration) -> timedelta:
         seconds = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
     if seconds < 0:
         raise InvalidInput(f"{value!r} is a negative duration; it must be zero or more")
-    if not seconds <= _LIMIT_S:
+    if not seconds <= LONGEST.total_seconds():
         raise InvalidInput(f"{value!r} is too long; the limit is a hundred years")
     return timedelta(seconds=seconds)
 

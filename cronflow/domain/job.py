@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from cronflow.domain.durations import Duration, format_duration, parse_duration
+from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule import Schedule
 
@@ -78,8 +78,10 @@ class Misfire:
     max_catch_up: int = 100
 
     def __post_init__(self) -> None:
-        if self.late_after < timedelta(seconds=1):
-            raise InvalidInput("misfire.late_after must be at least 1s; an instant is never planned before it is due")
+        if not timedelta(seconds=1) <= self.late_after <= LONGEST:
+            raise InvalidInput("misfire.late_after must be at least 1s and at most a hundred years")
+        if self.grace is not None and not timedelta(0) <= self.grace <= LONGEST:
+            raise InvalidInput("misfire.grace must not be negative, and be at most a hundred years")
         if not 1 <= self.max_catch_up <= 1000:
             raise InvalidInput(f"misfire.max_catch_up is {self.max_catch_up}; it must be 1 to 1000")
 
@@ -110,8 +112,11 @@ class Retry:
         delays: Sequence[Duration] = (),
     ) -> None:
         own = tuple(parse_duration(delay) for delay in delays)
-        if own and max is not None and max != len(own):
-            raise InvalidInput(f"retry.max is {max} but retry.delays has {len(own)} entries; leave retry.max out")
+        if own:
+            if max is not None and max != len(own):
+                raise InvalidInput(f"retry.max is {max} but retry.delays has {len(own)} entries; leave retry.max out")
+            # They say all there is to say; two policies that act alike are equal.
+            initial, multiplier, cap = "30s", 2.0, "15m"
         count = len(own) if own else 3 if max is None else max
         if not 0 <= count <= 100:
             raise InvalidInput(f"retry.max is {count}; it must be 0 to 100")
@@ -215,8 +220,8 @@ class Job:
 
     def __post_init__(self) -> None:
         check_name(self.name.removeprefix(SYSTEM_PREFIX) if self.name.startswith(SYSTEM_PREFIX) else self.name)
-        if self.timeout < NO_SHORTER_TIMEOUT:
-            raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be at least 10ms")
+        if not NO_SHORTER_TIMEOUT <= self.timeout <= LONGEST:
+            raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
         if not 0 <= self.priority <= 9:
             raise InvalidInput(f"priority is {self.priority}; it must be 0 (lowest) to 9")
         if self.delivery is Delivery.AT_MOST_ONCE:

@@ -125,6 +125,7 @@ TRANSITIONS: Mapping[int, Transition] = {
             "cancellation asked for, or kept under an edited job",
             fenced=False,
         ),
+        _row(18, "dispatched", "retrying", "editor", "given back under an edited job", fenced=False),
         _row(
             17,
             "dispatched running retrying",
