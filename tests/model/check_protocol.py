@@ -150,7 +150,7 @@ def write_job(state, cfg, **changes):
     state = state._replace(job=state.job._replace(**changes))
     if cfg.mutant == "no_rev":
         return state
-    aged = tuple(l._replace(snap=STALE) if l.snap else l for l in state.leaders)
+    aged = tuple(leader._replace(snap=STALE) if leader.snap else leader for leader in state.leaders)
     edit = state.edit._replace(snap=STALE) if state.edit.snap else state.edit
     return state._replace(leaders=aged, edit=edit, delayed=())
 

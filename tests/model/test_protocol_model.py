@@ -1,0 +1,28 @@
+"""The protocol's model: the small configurations hold, and each rule is needed.
+
+`python tests/model/check_protocol.py` explores the large ones as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.model.check_protocol import MUTANTS, QUICK, explore
+
+LIMIT = 1_000_000
+
+
+@pytest.mark.parametrize(("name", "configuration"), QUICK, ids=[name for name, _ in QUICK])
+def test_the_protocol_holds(name: str, configuration: Any) -> None:
+    verdict, states, steps = explore(configuration, LIMIT)
+    assert verdict == "ok", "\n".join(steps)
+    assert states > 50
+
+
+@pytest.mark.parametrize(("rule", "configuration"), MUTANTS, ids=[rule for rule, _ in MUTANTS])
+def test_without_one_rule_the_protocol_breaks(rule: str, configuration: Any) -> None:
+    verdict, _, steps = explore(configuration._replace(mutant=rule), LIMIT)
+    assert verdict not in {"ok", "cut"}
+    assert steps
