@@ -221,6 +221,8 @@ class Scene:
         self.clock.step(timedelta(seconds=-11.2))
         for report in reports[:2]:
             await self.backends.membership.report(report, 60.0)
+        # It holds more than it has slots for, which is no room that others would lack.
+        self.backends.memory.held["node-c#0c44"] = {f"reindex-search@{n}": FENCE for n in range(6)}
         term = await self.backends.control.begin_term("node-a#5f1c")
         await self.backends.election.acquire("node-a#5f1c", 30.0)
         await self.backends.election.install("node-a#5f1c", term.number, "boot")

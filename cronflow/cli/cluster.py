@@ -1,0 +1,134 @@
+"""`cronflow cluster …` and `cronflow nodes …`: who leads, who is up, and how full they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from cronflow.cli import times, words
+from cronflow.cli.connect import call, settings
+from cronflow.cli.lazy import new_group
+from cronflow.cli.output import Format, Output, console, show
+from cronflow.cli.shapes import cluster_shape, node_shape, node_state, queue_shape
+from cronflow.cli.tables import Column, facts, table
+
+if TYPE_CHECKING:
+    from cronflow.domain.cluster import Member
+    from cronflow.service import ClusterStatus, Service
+
+NOBODY = "No node is up. Start one: cronflow node"
+
+cluster = new_group("Who leads, and how full the cluster is.")
+nodes = new_group("The nodes that are up.")
+
+
+@nodes.command("list")
+def list_nodes(output: Output = Format.TABLE) -> None:
+    """The nodes that are up, by name, with their load."""
+    status = call(lambda service: service.status())
+    heartbeat = settings().heartbeat
+
+    def view() -> None:
+        if status.members:
+            _node_table(status.members, status.leader, heartbeat)
+        else:
+            console().print(NOBODY)
+
+    answer = [node_shape(member, status.leader, heartbeat) for member in status.members]
+    show(output, answer, [member.report.name for member in status.members], view)
+
+
+@cluster.command("status")
+def cluster_status(output: Output = Format.TABLE) -> None:
+    """The leader and its lease, the nodes, and what waits in their lists."""
+    read = settings()
+    status = call(lambda service: service.status())
+    show(
+        output,
+        cluster_shape(read.namespace, status, read.heartbeat),
+        [member.report.name for member in status.members],
+        lambda: _cluster_page(read.namespace, status, read.heartbeat, times.now()),
+    )
+
+
+@cluster.command()
+def stepdown(output: Output = Format.TABLE) -> None:
+    """Ask the leader to give its lead to another node; what runs goes on."""
+
+    async def ask(service: Service) -> tuple[str, int]:
+        return await service.stepdown(), (await service.status()).term
+
+    leader, term = call(ask)
+
+    def view() -> None:
+        console().print(f"Asked {words.clean(leader)} to step down. Who leads now: cronflow cluster status")
+
+    show(output, {"asked": leader, "term": term}, [leader], view)
+
+
+def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:
+    queue = queue_shape(status)
+    since = ""
+    if status.record is not None:
+        since = f"  since {times.absolute(status.record.elected_at)}, {times.relative(status.record.elected_at, now)}"
+    leader = Text.assemble(("none", words.RED), "  fires wait, and are planned as soon as a node leads")
+    if status.leader is not None:
+        leader = Text.assemble((f"♛ {words.clean(status.leader)}", "bold"), (since, ""))
+    lease = None if status.lease_left_s is None else f"{status.lease_left_s:.0f}s left"
+    facts(
+        [
+            ("cluster", namespace),
+            ("leader", leader),
+            ("term", str(status.term)),
+            ("lease", lease),
+            (
+                "work",
+                (
+                    f"{queue['in_flight']} running, {queue['queued']} queued, "
+                    f"room for {queue['room']} more ({queue['slots']} slots)"
+                ),
+            ),
+        ]
+    )
+    console().print()
+    if status.members:
+        _node_table(status.members, status.leader, heartbeat)
+    else:
+        console().print(NOBODY)
+
+
+def _node_table(members: Sequence[Member], leader: str | None, heartbeat: timedelta) -> None:
+    table(
+        [
+            Column("STATE"),
+            Column("NODE"),
+            Column("ROLE"),
+            Column("BUSY", align="right"),
+            Column("QUEUED", drop=4, align="right"),
+            Column("CPU", drop=2, align="right"),
+            Column("MEMORY", drop=3, align="right"),
+            Column("HEARTBEAT", drop=1, align="right"),
+            Column("LABELS", drop=5, least=12),
+            Column("HOST", drop=7),
+            Column("VERSION", drop=8),
+        ],
+        [
+            [
+                words.word(node_state(member, heartbeat)),
+                words.clean(member.report.name),
+                Text("♛ leader", style="bold") if member.report.name == leader else "worker",
+                f"{member.report.in_flight}/{member.report.slots}",
+                str(member.queued),
+                f"{member.report.cpu:.0%}",
+                f"{member.report.memory:.0%}",
+                f"{times.span(member.age)} ago",
+                words.one_line(" ".join(f"{key}={value}" for key, value in sorted(member.report.labels.items()))),
+                words.clean(member.report.host),
+                words.clean(member.report.version),
+            ]
+            for member in members
+        ],
+    )

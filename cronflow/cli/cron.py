@@ -1,0 +1,83 @@
+"""`cronflow cron explain`: an expression in words, its next fires, and what may surprise. Needs no cluster.
+
+The rule: it asks the same engine that plans the runs, so what it says is what will happen.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from cronflow.cli import times
+from cronflow.cli.cronnotes import notes_on
+from cronflow.cli.firetable import fire_table
+from cronflow.cli.lazy import new_group
+from cronflow.cli.output import Format, Output, console, show
+from cronflow.cli.tables import hanging
+from cronflow.cli.words import ORANGE
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.schedule import Cron, describe, next_after
+from cronflow.domain.zones import SECOND, find_zone, instant_of
+
+cron = new_group("Cron expressions in words, without a cluster.")
+
+
+@cron.command()
+def explain(
+    expression: Annotated[
+        str, typer.Argument(metavar="EXPR", help='In quotes: "0 9 * * MON#2", "@daily".', show_default=False)
+    ],
+    tz: Annotated[str, typer.Option(metavar="ZONE", help="The IANA time zone of its clock.")] = "UTC",
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="How many fires.")] = 10,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Fires from this instant on; without an offset, the zone's clock.  [now]",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Say what an expression means: in words, as its next fires, and with what may surprise."""
+    schedule = Cron(expression, tz)
+    now = times.now()
+    after = now if start is None else _instant(start, tz) - SECOND
+    fires: list[datetime] = []
+    fire = next_after(schedule, after)
+    while fire is not None and len(fires) < count:
+        fires.append(fire)
+        fire = next_after(schedule, fire)
+    notes = notes_on(schedule, after)
+    words = describe(schedule).removesuffix(f", {tz}")
+    shown = [times.iso(fire) for fire in fires]
+
+    def view() -> None:
+        out = console()
+        out.print(Text.assemble((schedule.expr, "bold"), f"  {words}, {tz}"))
+        out.print()
+        if fires:
+            fire_table(fires, tz, now)
+        else:
+            out.print("It does not fire after that.")
+        if notes:
+            out.print()
+        for note in notes:
+            hanging(Text("! ", style=f"bold {ORANGE}"), note)
+
+    answer = {"expression": schedule.expr, "tz": tz, "words": words, "fires": shown, "notes": notes}
+    show(output, answer, shown, view)
+
+
+def _instant(text: str, tz: str) -> datetime:
+    """An instant; without an offset it is what the clocks of the zone read. Raises InvalidInput."""
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = f"{text!r} is not an instant"
+        raise InvalidInput(Problem("--from", what, "write 2026-12-24, 2026-12-24T18:00 or 2026-12-24T18:00Z")) from None
+    return read if read.utcoffset() is not None else instant_of(find_zone(tz), read.replace(microsecond=0))

@@ -1,0 +1,101 @@
+"""`cronflow node` and `cronflow api`: the two processes of a cluster.
+
+The rule: everything that was written is checked before a server is contacted, and stdout stays empty: the log goes to
+stderr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cronflow.app import App, load_app
+from cronflow.cli.connect import settings
+from cronflow.cli.logs import LogFormat, configure
+from cronflow.domain.errors import InvalidInput, Problem
+
+if TYPE_CHECKING:
+    from cronflow.config import Settings
+
+Level = Annotated[
+    str | None,
+    typer.Option("--log-level", metavar="LEVEL", help="debug, info, warn or error.  [LOG_LEVEL]", show_default=False),
+]
+Form = Annotated[LogFormat, typer.Option("--log-format", help="For people, or an object a line.")]
+
+
+def node(
+    app: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:APP", help="An App whose functions may run here.", show_default=False),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="What jobs may require of a node.", show_default=False),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="How many runs at the same time.  [SLOTS]", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The node's name.  [NODE_NAME]", show_default=False)
+    ] = None,
+    log_level: Level = None,
+    log_format: Form = LogFormat.TEXT,
+) -> None:
+    """Be a node of the cluster until SIGTERM or Ctrl-C: take part in leading, and run jobs.
+
+    The first signal lets what runs end within DRAIN_TIMEOUT and hands the rest on; a second one stops it at once.
+    """
+    apps, labels, read = _read(app or (), label or (), {"slots": slots, "node_name": name, "log_level": log_level})
+    configure(read.log_level, log_format)
+    import asyncio
+
+    from cronflow import wiring
+
+    asyncio.run(wiring.run_node(read, apps=apps, labels=labels, slots=None, name=None))
+
+
+def api(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="0.0.0.0 serves other machines too.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8500,
+    log_level: Level = None,
+    log_format: Form = LogFormat.TEXT,
+) -> None:
+    """Serve the REST API and the dashboard until SIGTERM or Ctrl-C."""
+    read = settings({"log_level": log_level})
+    configure(read.log_level, log_format)
+    from cronflow import wiring
+
+    wiring.serve_api(read, host, port)
+
+
+def _read(
+    addresses: Sequence[str], labels: Sequence[str], flags: dict[str, object]
+) -> tuple[list[App], dict[str, str], Settings]:
+    """Apps, labels and settings. Raises InvalidInput with the problems of all three."""
+    problems: list[Problem] = []
+    apps: list[App] = []
+    read = None
+    for address in addresses:
+        try:
+            apps.append(load_app(address))
+        except InvalidInput as error:
+            problems += error.problems
+    found: dict[str, str] = {}
+    for pair in labels:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            problems.append(Problem("--label", f"{pair!r} is not KEY=VALUE", "write --label region=eu"))
+        elif key in found:
+            problems.append(Problem("--label", f"{key} is given twice", "remove one of the two"))
+        found[key] = value
+    try:
+        read = settings(flags)
+    except InvalidInput as error:
+        problems += error.problems
+    if problems or read is None:
+        raise InvalidInput(problems)
+    return apps, found, read

@@ -1,0 +1,139 @@
+"""How runs look to people: the table of `runs list` and the page of `runs show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from cronflow.cli import times, words
+from cronflow.cli.output import console, yaml_text
+from cronflow.cli.shapes import attempt_length
+from cronflow.cli.tables import Cell, Column, facts, table
+from cronflow.domain.cluster import node_name
+from cronflow.domain.run import Run, RunState
+
+
+def run_table(runs: Sequence[Run], now: datetime, *, of_one_job: bool = False) -> None:
+    """A line for each run."""
+    table(
+        [
+            Column("STATE"),
+            Column("RUN"),
+            Column("DUE", drop=1),
+            Column("TOOK", drop=2, align="right"),
+            Column("TRY", drop=3, align="right"),
+            Column("LATE", drop=5, align="right"),
+            Column("NODE", drop=6),
+            Column("DUE AT (UTC)", drop=9, style="dim"),
+            Column("WHY", drop=4, least=14 if of_one_job else 20),
+        ],
+        [
+            [
+                words.run_state(run.state),
+                run.id,
+                times.relative(run.fire_at, now),
+                _took(run, now),
+                f"{run.attempt}/{run.max_attempts}" if run.attempt else "",
+                "" if run.lateness is None else times.span(run.lateness),
+                "" if run.node is None else words.clean(node_name(run.node)),
+                times.absolute(run.fire_at),
+                words.gist(run.error or run.reason),
+            ]
+            for run in runs
+        ],
+    )
+
+
+def run_page(run: Run, now: datetime) -> None:
+    """Everything about a run."""
+    out = console()
+    out.print(Text.assemble(words.run_state(run.state), "  ", (run.id, "bold")))
+    out.print()
+    facts(
+        [
+            ("job", run.job),
+            ("due", f"{_when(run.fire_at, now)}{_lateness(run)}"),
+            ("kind", run.kind.value),
+            ("covers", _covers(run)),
+            ("started", None if run.started_at is None else _when(run.started_at, now)),
+            ("ended", None if run.ended_at is None else f"{_when(run.ended_at, now)}{_duration(run)}"),
+            ("next try", _when(run.check_at, now) if run.state is RunState.RETRYING and run.check_at else None),
+            ("attempt", f"{run.attempt} of at most {run.max_attempts}" if run.attempt else None),
+            ("node", None if run.node is None else words.clean(run.node)),
+            ("fence", f"{run.fence}  term {run.term}" if run.fence else None),
+            ("outcome", None if run.outcome is None else words.outcome(run.outcome)),
+            ("reason", None if not run.reason else words.clean(run.reason)),
+            ("args", None if not run.args else _document(dict(run.args))),
+            ("result", None if run.result is None else _document(run.result)),
+            ("error", None if not run.error else Text(words.clean(run.error), style=words.RED)),
+        ]
+    )
+    if run.attempts:
+        out.print()
+        _attempts(run, now)
+    out.print()
+    out.print(Text(f"its log: cronflow runs logs {run.id}{' -f' if run.is_open else ''}", style="dim"))
+
+
+def _attempts(run: Run, now: datetime) -> None:
+    rows: list[Sequence[Cell]] = [
+        [
+            str(attempt.n),
+            words.outcome(attempt.outcome),
+            "" if attempt.started_at is None else times.absolute(attempt.started_at),
+            "" if (length := attempt_length(attempt)) is None else times.span(length),
+            times.relative(attempt.ended_at, now),
+            words.clean(attempt.node),
+            str(attempt.fence),
+            words.gist(attempt.error),
+        ]
+        for attempt in run.attempts
+    ]
+    table(
+        [
+            Column("TRY", align="right"),
+            Column("OUTCOME"),
+            Column("STARTED (UTC)", drop=2),
+            Column("TOOK", align="right"),
+            Column("ENDED", drop=4),
+            Column("NODE", drop=1),
+            Column("FENCE", drop=5, style="dim"),
+            Column("ERROR", drop=3, least=20),
+        ],
+        rows,
+    )
+
+
+def _took(run: Run, now: datetime) -> Cell:
+    if run.duration is not None:
+        return times.span(run.duration)
+    if run.state is RunState.RUNNING and run.started_at is not None:
+        return Text(f"{times.span(now - run.started_at)}…", style=words.BLUE)
+    return ""
+
+
+def _when(instant: datetime, now: datetime) -> str:
+    return f"{times.absolute(instant)}  {times.relative(instant, now)}"
+
+
+def _lateness(run: Run) -> str:
+    return "" if run.lateness is None else f", first started {times.span(run.lateness)} later"
+
+
+def _duration(run: Run) -> str:
+    return "" if run.duration is None else f", took {times.span(run.duration)}"
+
+
+def _covers(run: Run) -> str | None:
+    if run.covers is None:
+        return None
+    count = "more missed fires than were counted" if run.covers.count is None else f"{run.covers.count} missed fires"
+    return f"{count}, {times.absolute(run.covers.first)} to {times.absolute(run.covers.last)}"
+
+
+def _document(value: object) -> str:
+    if isinstance(value, str):
+        return words.clean(value)
+    return words.clean(yaml_text(value).removesuffix("...\n").rstrip("\n"))

@@ -1,0 +1,112 @@
+"""Tables that fit: columns by importance, cells on one line.
+
+The rule it protects: what somebody copies (a name, the id of a run) is never cut and never wrapped. When the terminal
+is narrow, a column that may be shortened is shortened, then the least important one is left out; a terminal that is
+narrower than what must be shown wraps the line itself, which leaves a copied id whole. Columns from `SPARE` on are
+there only where everything fits in full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from cronflow.cli.output import console
+
+GAP = 2
+SPARE = 7
+LEAST = 30
+Cell = str | Text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. `drop`: 0 is never left out, a higher number sooner. `least`: it may be shortened to this width."""
+
+    title: str
+    drop: int = 0
+    least: int | None = None
+    align: Literal["left", "right"] = "left"
+    style: str = ""
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: int = 0) -> None:
+    """Write a table. A column that may be left out is, when it has no content at all."""
+    out = console()
+    cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
+    natural = [
+        max([cell_len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
+    ]
+    filled = [
+        place
+        for place, column in enumerate(columns)
+        if not column.drop or any(row[place].plain.strip() for row in cells)
+    ]
+    widths = fit(columns, natural, filled, out.width - indent)
+    _line(out, [Text(column.title, style="dim") for column in columns], columns, widths, indent)
+    for row in cells:
+        _line(out, row, columns, widths, indent)
+
+
+def fit(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
+    """The width of each column that is shown, by its place. `shown` are the places to begin with."""
+    shown = list(shown)
+    while True:
+        excess = sum(natural[place] for place in shown) + GAP * (len(shown) - 1) - width
+        least_important = max(shown, key=lambda place: columns[place].drop)
+        if excess > 0 and columns[least_important].drop >= SPARE:
+            shown.remove(least_important)
+            continue
+        widths = {place: natural[place] for place in shown}
+        for place in shown:
+            least = columns[place].least
+            if excess > 0 and least is not None and least < widths[place]:
+                cut = min(excess, widths[place] - least)
+                widths[place] -= cut
+                excess -= cut
+        if excess <= 0 or not columns[least_important].drop:
+            return widths
+        shown.remove(least_important)
+
+
+def facts(pairs: Iterable[tuple[str, Cell | None]]) -> None:
+    """Write names and values below each other; a value of None is left out."""
+    present = [(name, value) for name, value in pairs if value is not None]
+    width = max((cell_len(name) for name, _ in present), default=0)
+    out = console()
+    for name, value in present:
+        first, *more = (value if isinstance(value, Text) else Text(value)).split("\n", allow_blank=True) or [Text()]
+        out.print(Text.assemble((name.ljust(width + GAP), "dim"), first))
+        for line in more:
+            out.print(Text.assemble(" " * (width + GAP) if line else "", line))
+
+
+def hanging(begin: Text, text: Cell) -> None:
+    """Write a beginning and, wrapped beside it, a text. For sentences, not for what somebody copies."""
+    out = console()
+    indent = " " * begin.cell_len
+    for line in _text(text, Column("")).wrap(out, max(out.width - len(indent), LEAST)):
+        line.rstrip()
+        out.print(begin + line)
+        begin = Text(indent)
+
+
+def _text(cell: Cell, column: Column) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell, style=column.style)
+
+
+def _line(out: Console, cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int], indent: int) -> None:
+    line = Text(" " * indent)
+    for n, (place, width) in enumerate(widths.items()):
+        cell = cells[place].copy()
+        cell.truncate(width, overflow="ellipsis")
+        padding = " " * (width - cell.cell_len)
+        line.append(" " * GAP if n else "")
+        line = line + padding + cell if columns[place].align == "right" else line + cell + padding
+    line.rstrip()
+    out.print(line)

@@ -1,0 +1,94 @@
+"""Time for people and for scripts: now, `in 3h 12m`, `2026-11-21 12:00:00Z`.
+
+The rule: whatever is shown beside each other is counted from one `now`, and every absolute time is UTC and says so.
+The command line asks this module alone for the time, so a test can put another one in its place.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cronflow.domain.durations import parse_duration
+from cronflow.domain.errors import InvalidInput, Problem
+
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def now() -> datetime:
+    """UTC."""
+    return datetime.now(UTC)
+
+
+async def sleep(seconds: float) -> None:
+    """Between two looks at something that changes."""
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+def iso(instant: datetime) -> str:
+    """For scripts: `2026-11-21T12:00:00Z`."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def optional_iso(instant: datetime | None) -> str | None:
+    """As `iso`; nothing stays nothing."""
+    return None if instant is None else iso(instant)
+
+
+def absolute(instant: datetime) -> str:
+    """For people: `2026-11-21 12:00:00Z`."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def relative(instant: datetime, since: datetime) -> str:
+    """`in 3h 12m`, `42s ago` or `now`, seen from `since`."""
+    seconds = (instant - since).total_seconds()
+    if -1 < seconds < 1:
+        return "now"
+    # A fire at 13:00:00 is `in 1h` at 11:59:59.7 as well as at 12:00:00.
+    words = _coarse(round(abs(seconds)))
+    return f"in {words}" if seconds > 0 else f"{words} ago"
+
+
+def span(length: timedelta) -> str:
+    """How long something took: `340ms`, `3.2s`, `12m`, `3h 12m`."""
+    seconds = length.total_seconds()
+    if seconds < 0:
+        return f"-{span(-length)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 9.95 else _coarse(round(seconds))
+
+
+def milliseconds(length: timedelta | None) -> int | None:
+    """For scripts."""
+    return None if length is None else round(length.total_seconds() * 1000)
+
+
+def _coarse(seconds: int) -> str:
+    """The two largest units; one where the second would be noise."""
+    for place, (size, unit) in enumerate(_UNITS):
+        count, rest = divmod(seconds, size)
+        if not count:
+            continue
+        if place + 1 < len(_UNITS) and (count < 10 or unit == "h"):
+            size, small = _UNITS[place + 1]
+            if rest // size:
+                return f"{count}{unit} {rest // size}{small}"
+        return f"{count}{unit}"
+    return "0s"
+
+
+def instant_or_ago(text: str, flag: str) -> datetime:
+    """`1h` (that long ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
+    try:
+        return now() - parse_duration(text)
+    except InvalidInput:
+        pass
+    try:
+        instant = datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = f"{text!r} is neither a duration nor an instant"
+        raise InvalidInput(Problem(flag, what, "write 1h, or 2026-11-21T12:00:00Z")) from None
+    return instant.replace(tzinfo=UTC) if instant.utcoffset() is None else instant.astimezone(UTC)

@@ -1,0 +1,72 @@
+"""The command line on a cluster in memory: no server, no setting of the machine, and a time that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner, Result
+
+from cronflow.cli import connect, times
+from cronflow.cli.main import app
+from tests.cli.scene import NOON, Scene
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings, no colours, an empty working directory."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("CRONFLOW_") or name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "DB_URL", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(times, "now", lambda: NOON)
+
+
+@pytest.fixture
+def cli() -> Cli:
+    """Runs a command: `cli("jobs", "list", columns=80)`. Without columns the output is as it is when it is piped."""
+    runner = CliRunner()
+
+    def run(*args: str, columns: int | None = None, stdin: str | None = None) -> Result:
+        env = {} if columns is None else {"COLUMNS": str(columns)}
+        result = runner.invoke(app, args, env=env, input=stdin, prog_name="cronflow")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """A cluster without anything, where every command of the test ends up."""
+    scene = Scene()
+    monkeypatch.setattr(connect, "open_service", scene.open_service)
+    return scene
+
+
+@pytest.fixture
+def scene(empty: Scene) -> Scene:
+    """The cluster of `tests.cli.scene`."""
+    asyncio.run(empty.fill())
+    return empty
+
+
+def parsed(result: Result) -> Any:
+    """Stdout as JSON; nothing but JSON may stand there."""
+    assert result.exit_code == 0, result.output
+    return orjson.loads(result.stdout_bytes)
+
+
+def row(result: Result, word: str) -> str:
+    """The only line of stdout that has this word."""
+    [line] = [line for line in result.stdout.splitlines() if word in line.split()]
+    return line

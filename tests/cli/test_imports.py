@@ -1,0 +1,97 @@
+"""What a command does not use, it does not import; so help answers at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cronflow.cli.main import PLACES
+from tests.cli.conftest import Cli
+
+HEAVY = {
+    "redis",
+    "motor",
+    "pymongo",
+    "bson",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "httpx2",
+    "pydantic",
+    "psutil",
+}
+
+SCRIPT = """
+import sys
+sys.argv[0] = "cronflow"
+from cronflow.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+finally:
+    print("\\n" + " ".join(sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--help"],
+        ["jobs", "--help"],
+        ["jobs", "apply", "--help"],
+        ["runs", "--help"],
+        ["node", "--help"],
+        ["api", "--help"],
+        ["version"],
+        ["cron", "explain", "0 2 * * *"],
+    ],
+    ids=" ".join,
+)
+def test_no_driver_and_no_framework_is_imported(command: list[str], tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    loaded = set(result.stdout.splitlines()[-1].split())
+    assert "typer" in loaded
+    assert sorted(HEAVY & loaded) == []
+
+
+def test_the_root_loads_no_command_for_its_help(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    loaded = set(result.stdout.splitlines()[-1].split())
+    assert "cronflow.cli.lazy" in loaded
+    assert not {place.address.partition(":")[0] for place in PLACES.values()} & loaded
+
+
+def test_the_help_of_the_root_names_every_command_that_exists(cli: Cli) -> None:
+    shown = cli("--help").stdout
+    for name, place in PLACES.items():
+        assert (f"│ {name} " in shown) == place.exists
+
+
+@pytest.mark.parametrize("name", [name for name, place in PLACES.items() if place.exists and name != "dev"])
+def test_every_command_of_the_root_can_be_loaded_and_has_help(cli: Cli, name: str) -> None:
+    result = cli(name, "--help")
+    assert result.exit_code == 0
+    assert f"Usage: cronflow {name}" in result.stdout
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error_with_a_suggestion(cli: Cli) -> None:
+    result = cli("job", "list")
+    assert result.exit_code == 2
+    assert "'jobs'" in result.stderr
+
+
+def test_version_tells_what_is_installed(cli: Cli) -> None:
+    answer = orjson.loads(cli("version", "-o", "json").stdout)
+    assert set(answer) == {"cronflow", "python", "platform"}
+    assert answer["python"] == sys.version.split()[0]
+    assert cli("version", "-o", "name").stdout.strip() == answer["cronflow"]

@@ -1,0 +1,158 @@
+"""`cronflow jobs list, show, next, pause, resume, delete`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import yaml
+
+from cronflow.documents import job_document, parse_job
+from tests.cli.conftest import Cli, parsed, row
+from tests.cli.scene import JOBS, NOON, Scene
+
+
+@pytest.mark.usefixtures("scene")
+def test_the_list_says_when_each_job_runs_and_when_next(cli: Cli) -> None:
+    result = cli("jobs", "list", columns=140)
+    assert result.exit_code == 0
+    assert "at 02:00 every day, Europe/Berlin" in row(result, "nightly-report")
+    assert row(result, "nightly-report").endswith("in 13h      2026-11-22 01:00:00Z")
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("sync-tokens", "● active"),
+        ("warehouse.import", "‖ paused"),
+        ("legacy-export", "○ disabled"),
+        ("launch-2025", "✓ done"),
+        ("rebuild-cache", "◇ by hand"),
+    ],
+)
+def test_each_job_has_its_state(cli: Cli, name: str, state: str) -> None:
+    assert row(cli("jobs", "list"), name).startswith(state)
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_the_list_fits_the_terminal_and_names_stay_whole(cli: Cli, columns: int) -> None:
+    lines = cli("jobs", "list", columns=columns).stdout.splitlines()
+    assert len(lines) == len(JOBS) + 1
+    assert max(map(len, lines)) <= columns
+    assert any("…" in line for line in lines)
+    assert all(any(job.name in line.split() for line in lines) for job in JOBS)
+
+
+@pytest.mark.usefixtures("scene")
+def test_what_is_piped_is_not_cut(cli: Cli) -> None:
+    listed = cli("jobs", "list").stdout
+    assert "from 9 through 17 on Monday through Friday, America/New_York" in listed
+    assert "…" not in listed
+
+
+@pytest.mark.usefixtures("scene")
+def test_json_has_the_document_and_the_state_of_each(cli: Cli) -> None:
+    listed = {job["name"]: job for job in parsed(cli("jobs", "list", "-o", "json"))}
+    assert sorted(listed) == sorted(job.name for job in JOBS)
+    paused = listed["warehouse.import"]
+    assert (paused["state"], paused["paused"], paused["next_fire"]) == ("paused", True, "2026-12-01T03:15:00Z")
+    assert listed["rebuild-cache"]["state"] == "by_hand"
+    assert listed["nightly-report"]["schedule"]["tz"] == "Europe/Berlin"
+    assert listed["nightly-report"]["pend"]["fire"] == "2026-11-21T01:00:00Z"
+
+
+@pytest.mark.usefixtures("scene")
+def test_names_alone_are_one_a_line(cli: Cli) -> None:
+    assert cli("jobs", "list", "-o", "name").stdout.splitlines() == sorted(job.name for job in JOBS)
+
+
+def test_the_list_reads_every_page(cli: Cli, empty: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronflow.cli.connect.PAGE", 5)
+    asyncio.run(empty.fill())
+    assert len(cli("jobs", "list", "-o", "name").stdout.splitlines()) == len(JOBS)
+    assert empty.backends.faults.calls["jobs.find"] > 2
+
+
+@pytest.mark.usefixtures("empty")
+def test_an_empty_list_says_what_to_do(cli: Cli) -> None:
+    assert cli("jobs", "list").stdout == "There are no jobs yet. Define some: cronflow jobs apply -f jobs.yaml\n"
+    assert parsed(cli("jobs", "list", "-o", "json")) == []
+    assert cli("jobs", "list", "-o", "name").stdout == ""
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_job_is_shown_with_its_defaults_its_cursor_and_its_latest_runs(cli: Cli) -> None:
+    shown = cli("jobs", "show", "nightly-report", columns=100).stdout
+    assert "● active  nightly-report" in shown
+    assert "next fire     2026-11-22 01:00:00Z  in 13h" in shown
+    assert "planned last  2026-11-21 01:00:00Z  11h ago, dispatched" in shown
+    assert "✗ failed  nightly-report@20261121T010000Z" in shown
+    document = shown.partition("Document, with every default\n")[2]
+    [job] = [job for job in JOBS if job.name == "nightly-report"]
+    assert yaml.safe_load(document) == job_document(job)
+    assert parse_job(yaml.safe_load(document)) == job
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_paused_job_says_that_its_next_fire_is_not_planned(cli: Cli) -> None:
+    shown = cli("jobs", "show", "warehouse.import").stdout
+    assert "next fire  2026-12-01 03:15:00Z  not planned while the job is paused" in shown
+
+
+@pytest.mark.usefixtures("scene")
+def test_the_next_fires_are_told_on_the_clocks_of_the_job_and_in_utc(cli: Cli) -> None:
+    result = cli("jobs", "next", "nightly-report", "-n", "2")
+    assert result.stdout.splitlines() == [
+        "#  Europe/Berlin                   UTC                   FROM NOW",
+        "1  Sun 2026-11-22 02:00:00 +01:00  2026-11-22 01:00:00Z  in 13h",
+        "2  Mon 2026-11-23 02:00:00 +01:00  2026-11-23 01:00:00Z  in 1d 13h",
+    ]
+    assert result.stderr == ""
+    assert parsed(cli("jobs", "next", "sync-tokens", "-n", "2", "-o", "json")) == {
+        "job": "sync-tokens",
+        "state": "active",
+        "fires": ["2026-11-21T12:00:30Z", "2026-11-21T12:01:00Z"],
+    }
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("warehouse.import", "cronflow jobs resume warehouse.import"),
+        ("legacy-export", "enabled: true"),
+        ("rebuild-cache", "cronflow jobs run rebuild-cache"),
+        ("launch-2025", "will not fall due again"),
+    ],
+)
+def test_a_job_that_will_not_run_says_why_beside_its_next_fires(cli: Cli, name: str, said: str) -> None:
+    result = cli("jobs", "next", name)
+    assert result.exit_code == 0
+    assert said in result.stderr
+
+
+def test_pause_and_resume_change_the_job_and_show_it(cli: Cli, scene: Scene) -> None:
+    paused = cli("jobs", "pause", "sync-tokens", "rotate-keys")
+    assert row(paused, "sync-tokens").startswith("‖ paused")
+    assert row(paused, "rotate-keys").startswith("‖ paused")
+    assert asyncio.run(scene.service.job("sync-tokens")).paused
+    [shape] = parsed(cli("jobs", "resume", "sync-tokens", "-o", "json"))
+    assert shape["state"] == "active"
+    assert not asyncio.run(scene.service.job("sync-tokens")).paused
+    assert asyncio.run(scene.service.job("rotate-keys")).paused
+
+
+def test_nothing_is_paused_when_one_of_the_names_is_wrong(cli: Cli, scene: Scene) -> None:
+    result = cli("jobs", "pause", "sync-tokens", "no-such-job")
+    assert result.exit_code == 3
+    assert not asyncio.run(scene.service.job("sync-tokens")).paused
+
+
+def test_a_deleted_job_is_gone_and_its_runs_stay(cli: Cli, scene: Scene) -> None:
+    result = cli("jobs", "delete", "nightly-report")
+    assert result.stdout == "✗ nightly-report is deleted; its history stays\n"
+    assert cli("jobs", "show", "nightly-report").exit_code == 3
+    assert cli("runs", "show", "nightly-report@20261121T010000Z").exit_code == 0
+    assert scene.clock.now() == NOON

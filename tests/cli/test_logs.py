@@ -1,0 +1,94 @@
+"""The log of a process that runs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+import orjson
+import pytest
+import structlog
+
+from cronflow.cli.logs import LogFormat, People, configure
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """What `configure` changes belongs to the process; give it back."""
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    yield
+    structlog.reset_defaults()
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+
+
+def test_a_line_for_people_has_time_level_event_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("info", LogFormat.TEXT)
+    structlog.get_logger("x").info("leader elected", term=7, node="node-a", reason="two words", nothing=None)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.fullmatch(
+        r'20\d\d-\d\d-\d\dT[\d:.]+Z INFO    leader elected  term=7 node=node-a reason="two words"\n', captured.err
+    )
+
+
+def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("info", LogFormat.JSON)
+    structlog.get_logger("x").warning("job waits", job="a", at_once={1: object})
+    event = orjson.loads(capsys.readouterr().err)
+    assert (event["level"], event["event"], event["job"]) == ("warn", "job waits", "a")
+    assert list(event)[:3] == ["at", "level", "event"]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        ("debug", ["DEBUG", "INFO", "SUCCESS", "WARN", "ERROR"]),
+        ("info", ["INFO", "SUCCESS", "WARN", "ERROR"]),
+        ("warn", ["WARN", "ERROR"]),
+        ("error", ["ERROR"]),
+    ],
+)
+def test_what_is_below_the_level_is_not_written(
+    level: str, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(level, LogFormat.TEXT)
+    log = structlog.get_logger("x")
+    for name in ("debug", "info", "success", "warning", "error"):
+        getattr(log, name)("it happened")
+    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == expected
+
+
+def test_lines_of_libraries_look_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("info", LogFormat.JSON)
+    logging.getLogger("uvicorn.error").info("Started on port %d", 8500)
+    logging.getLogger("uvicorn.error").debug("not this")
+    [line] = capsys.readouterr().err.splitlines()
+    assert orjson.loads(line)["event"] == "Started on port 8500"
+
+
+def test_an_exception_follows_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("info", LogFormat.TEXT)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        structlog.get_logger("x").exception("it broke")
+    lines = capsys.readouterr().err.splitlines()
+    assert "ERROR   it broke" in lines[0]
+    assert lines[1] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: broken"
+
+
+def test_nothing_that_is_logged_breaks_out_of_its_line() -> None:
+    line = People(colour=False)(None, "", {"at": "T", "level": "info", "event": "a\x1b[2Jb", "text": "x\ny\x1b]0;z"})
+    assert line == 'T INFO    a␛[2Jb  text="x\\ny\\u001b]0;z"'
+
+
+@pytest.mark.parametrize(
+    ("level", "code"), [("debug", 90), ("info", 36), ("success", 32), ("warning", 33), ("error", 31)]
+)
+def test_each_level_has_its_colour(level: str, code: int) -> None:
+    line = People(colour=True)(None, "", {"at": "T", "level": level, "event": "e"})
+    assert re.search(rf"\x1b\[{code}m[A-Z]+ *\x1b\[0m e", line)

@@ -1,0 +1,90 @@
+"""`cronflow node` and `cronflow api`: what they hand to the composition root."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from cronflow import wiring
+from cronflow.domain.errors import BackendUnavailable
+from tests.cli.conftest import Cli
+
+
+@pytest.fixture(autouse=True)
+def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Logging and the import path are the process's; give them back."""
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    structlog.reset_defaults()
+    root.setLevel(before[0])
+    root.handlers[:] = before[1]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
+    """What was handed over, instead of being run."""
+    calls: list[tuple[Any, dict[str, Any]]] = []
+
+    async def run_node(settings: Any, **rest: Any) -> None:
+        calls.append((settings, rest))
+
+    def serve_api(settings: Any, host: str, port: int) -> None:
+        calls.append((settings, {"host": host, "port": port}))
+
+    monkeypatch.setattr(wiring, "run_node", run_node)
+    monkeypatch.setattr(wiring, "serve_api", serve_api)
+    return calls
+
+
+def test_a_node_gets_its_apps_labels_and_settings(
+    cli: Cli, started: list[tuple[Any, dict[str, Any]]], tmp_path: Path
+) -> None:
+    (tmp_path / "apps_of_a_node.py").write_text("from cronflow import App\nshop = App('shop')\n")
+    flags = ["--app", "apps_of_a_node:shop", "--label", "region=eu", "--label", "disk=", "--slots", "3"]
+    result = cli("node", *flags, "--name", "worker-1", "--log-level", "warn")
+    assert result.exit_code == 0, result.output
+    [(settings, rest)] = started
+    assert [app.name for app in rest["apps"]] == ["shop"]
+    assert rest["labels"] == {"region": "eu", "disk": ""}
+    assert (settings.slots, settings.node_name, settings.log_level) == (3, "worker-1", "warn")
+    assert settings.sources["slots"] == "flag"
+
+
+def test_every_mistake_is_told_before_a_server_is_contacted(
+    cli: Cli, started: list[tuple[Any, dict[str, Any]]]
+) -> None:
+    flags = ["--app", "nowhere_at_all:app", "--label", "eu", "--label", "a=1", "--label", "a=2", "--slots", "0"]
+    result = cli("node", *flags)
+    assert result.exit_code == 2
+    assert started == []
+    said = result.stderr.splitlines()
+    assert len(said) == 4
+    assert "nowhere_at_all" in said[0]
+    assert "'eu' is not KEY=VALUE" in said[1]
+    assert "a is given twice" in said[2]
+    assert said[3].startswith("error: --slots:")
+
+
+def test_a_node_that_loses_its_servers_at_the_start_exits_5(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise ExceptionGroup("roles", [BackendUnavailable("Redis", "r:6379", "refused")])
+
+    monkeypatch.setattr(wiring, "run_node", away)
+    result = cli("node")
+    assert result.exit_code == 5
+    assert "Redis at r:6379 is not available" in result.stderr
+
+
+def test_the_api_gets_its_address(cli: Cli, started: list[tuple[Any, dict[str, Any]]]) -> None:
+    assert cli("api").exit_code == 0
+    assert cli("api", "--host", "0.0.0.0", "--port", "9000").exit_code == 0
+    assert [rest for _, rest in started] == [{"host": "127.0.0.1", "port": 8500}, {"host": "0.0.0.0", "port": 9000}]
+    assert cli("api", "--port", "70000").exit_code == 2

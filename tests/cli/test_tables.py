@@ -1,0 +1,83 @@
+"""Tables that fit, and text of others that cannot steer a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.text import Text
+
+from cronflow.cli import output, words
+from cronflow.cli.tables import SPARE, Column, fit, table
+from cronflow.domain.run import Outcome, RunState
+
+COLUMNS = [Column("KEPT"), Column("SHORT", least=5), Column("MINOR", drop=2), Column("SPARE", drop=SPARE)]
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (46, {0: 10, 1: 10, 2: 10, 3: 10}),
+        (45, {0: 10, 1: 10, 2: 10}),
+        (30, {0: 10, 1: 6, 2: 10}),
+        (29, {0: 10, 1: 5, 2: 10}),
+        (28, {0: 10, 1: 10}),
+        (20, {0: 10, 1: 8}),
+        (8, {0: 10, 1: 5}),
+    ],
+)
+def test_a_narrow_table_first_shortens_then_drops_and_never_cuts_what_is_kept(
+    width: int, expected: dict[int, int]
+) -> None:
+    assert fit(COLUMNS, [10, 10, 10, 10], [0, 1, 2, 3], width) == expected
+
+
+def test_a_column_without_content_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    table([Column("A"), Column("EMPTY", drop=1), Column("B", drop=1)], [["1", "", "2"], ["3", " ", ""]])
+    assert capsys.readouterr().out == "A  B\n1  2\n3\n"
+
+
+def test_numbers_stand_below_each_other_and_wide_characters_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    table([Column("名前"), Column("N", align="right")], [["日本", "10"], ["x", "5"]])
+    assert capsys.readouterr().out == "名前   N\n日本  10\nx      5\n"
+
+
+def test_every_state_and_outcome_has_a_glyph_and_its_word() -> None:
+    for state in RunState:
+        assert re.fullmatch(rf"\S {state.value}", words.run_state(state).plain)
+    for how in Outcome:
+        assert re.fullmatch(rf"\S {how.value}", words.outcome(how).plain)
+    assert len({look.glyph for look in words.RUNS.values()}) == len(RunState)
+
+
+def test_text_of_others_cannot_steer_the_terminal() -> None:
+    text = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J back\rover \x9b1m \u202eflip"
+    cleaned = words.clean(text)
+    assert cleaned.startswith("red ␛]0;title␇ ␛[2J back␍over \\u009b1m \\u202eflip")
+    assert words.one_line(" a\n\tb ") == "a b"
+
+
+def test_what_is_piped_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    output.console().print(words.run_state(RunState.FAILED))
+    output.warn("look")
+    captured = capsys.readouterr()
+    assert captured.out == "✗ failed\n"
+    assert captured.err == "! look\n"
+
+
+@pytest.mark.parametrize(("term", "code"), [("xterm-256color", "38;5;166"), ("xterm", "31")])
+def test_a_terminal_gets_the_colour_that_it_can_show(
+    term: str, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("COLORTERM", raising=False)
+    output.console().print(Text.assemble(words.run_state(RunState.FAILED), ("!", f"bold {words.RED}")))
+    assert capsys.readouterr().out == f"\x1b[{code}m✗ failed\x1b[0m\x1b[1;{code}m!\x1b[0m\n"
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.console().print(words.run_state(RunState.FAILED))
+    assert capsys.readouterr().out == "✗ failed\n"

@@ -1,0 +1,137 @@
+"""`cronflow jobs run`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronflow.cli import times
+from cronflow.cli.trigger import read_args
+from cronflow.domain.errors import BackendUnavailable, InvalidInput
+from cronflow.domain.run import Outcome, RunState
+from tests.cli.conftest import Cli, parsed
+from tests.cli.scene import NOON, Scene
+
+
+def ending(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunState, **fields: Any) -> None:
+    """With each wait of the command, the youngest manual run goes on to the next of the states."""
+    steps = iter(states)
+
+    async def wait(_seconds: float) -> None:
+        runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        name = list(runs)[-1]
+        runs[name] = replace(runs[name], state=next(steps), attempt=1, node="node-a#5f1c", **fields)
+
+    monkeypatch.setattr(times, "sleep", wait)
+
+
+def test_a_run_is_asked_for_and_its_id_is_told(cli: Cli, scene: Scene) -> None:
+    [name] = cli("jobs", "run", "rebuild-cache", "-o", "name").stdout.split()
+    run = asyncio.run(scene.service.run(name))
+    assert (run.job, run.args, run.fire_at) == ("rebuild-cache", None, NOON)
+    result = cli("jobs", "run", "rebuild-cache")
+    assert result.stdout.startswith("asked for rebuild-cache@manual-")
+    assert "cronflow runs show rebuild-cache@manual-" in result.stderr
+
+
+@pytest.mark.usefixtures("scene")
+def test_arguments_reach_the_run(cli: Cli) -> None:
+    shape = parsed(cli("jobs", "run", "rebuild-cache", "--arg", "n=3", "--arg", "region=eu", "-o", "json"))
+    assert shape["args"] == {"n": 3, "region": "eu"}
+    assert shape["state"] == "retrying"
+
+
+def test_an_argument_is_json_where_it_reads_as_such() -> None:
+    pairs = ["a=1", 'b="1"', "c=[1,null]", "d=true", "e=", "f=x=y", "g={", "h=NaN"]
+    assert read_args(pairs) == {
+        "a": 1,
+        "b": "1",
+        "c": [1, None],
+        "d": True,
+        "e": "",
+        "f": "x=y",
+        "g": "{",
+        "h": "NaN",
+    }
+
+
+def test_every_wrong_argument_is_told() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_args(["alone", "a b=1", "a=1", "a=2"])
+    assert [problem.what for problem in caught.value.problems] == [
+        "'alone' is not KEY=VALUE",
+        "'a b=1' is not KEY=VALUE",
+        "a is given twice",
+    ]
+
+
+def test_arguments_of_a_job_that_takes_none_are_refused(cli: Cli, scene: Scene) -> None:
+    result = cli("jobs", "run", "reindex-search", "--arg", "a=1")
+    assert result.exit_code == 2
+    assert "reindex-search is not a Python job" in result.stderr
+    assert scene.backends.faults.calls["runs.insert"] == 1  # the scene's own
+
+
+def test_waiting_shows_how_it_ended(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = {"started_at": NOON, "ended_at": NOON, "result": {"rows": 42}, "outcome": Outcome.OK}
+    ending(scene, monkeypatch, RunState.DISPATCHED, RunState.RUNNING, RunState.SUCCEEDED, **ended)
+    result = cli("jobs", "run", "rebuild-cache", "--wait")
+    assert result.exit_code == 0
+    assert "result   rows: 42" in result.stdout
+    assert result.stderr.splitlines()[1:] == [
+        "◌ waiting for a node",
+        "◌ dispatched, node-a",
+        "▶ running, node-a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "code"),
+    [
+        (RunState.SUCCEEDED, Outcome.OK, 0),
+        (RunState.FAILED, Outcome.ERROR, 4),
+        (RunState.CANCELLED, Outcome.CANCELLED, 4),
+        (RunState.LOST, Outcome.LOST, 4),
+        (RunState.SKIPPED, Outcome.SKIPPED, 0),
+        (RunState.SKIPPED, None, 4),
+    ],
+)
+def test_the_exit_code_says_whether_it_went_well(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, outcome: Outcome | None, code: int
+) -> None:
+    ending(scene, monkeypatch, state, outcome=outcome, error="it broke", ended_at=NOON)
+    result = cli("jobs", "run", "rebuild-cache", "--wait", "-o", "json")
+    assert result.exit_code == code
+    assert f'"state": "{state}"' in result.stdout
+
+
+def test_without_a_node_the_run_is_made_and_the_reason_for_waiting_told(cli: Cli, empty: Scene) -> None:
+    asyncio.run(empty.fill())
+    empty.backends.memory.reports.clear()
+    result = cli("jobs", "run", "rebuild-cache")
+    assert result.exit_code == 0
+    assert "no node is up; the run waits until one is: cronflow node" in result.stderr
+
+
+def test_servers_that_go_away_while_waiting_exit_5_with_the_id_told(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(_seconds: float) -> None:
+        raise BackendUnavailable("MongoDB", "db:27017", "connection refused")
+
+    monkeypatch.setattr(times, "sleep", away)
+    result = cli("jobs", "run", "rebuild-cache", "--wait")
+    assert result.exit_code == 5
+    assert "asked for rebuild-cache@manual-" in result.stderr
+    assert "MongoDB at db:27017 is not available" in result.stderr
+    assert scene.opened == 1
+
+
+def test_waiting_for_a_retry_tells_when_it_comes(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = NOON + timedelta(seconds=30)
+    ending(scene, monkeypatch, RunState.RETRYING, RunState.FAILED, check_at=later, outcome=Outcome.ERROR)
+    assert "↻ retrying, next try in 30s" in cli("jobs", "run", "rebuild-cache", "--wait").stderr.splitlines()
