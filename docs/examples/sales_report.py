@@ -14,7 +14,7 @@ OUT = Path(tempfile.gettempdir()) / "cronflow-examples"
 def build(ctx: Context, source: str) -> dict[str, object]:
     """Write `sales-<run>.txt` and return the totals.
 
-    The file is replaced in one step, and its name is made of the run's id: an attempt that runs twice writes the same file.
+    The file is replaced in one step, and its name is made of the run's id, so a second attempt writes the same file.
     """
     path = Path(source)
     if not path.exists():
