@@ -148,7 +148,7 @@ class Editor:
         patience = self._clock.monotonic() + START_SHOWS_WITHIN_S
         for _ in range(1000):
             open_runs = (await self._backends.runs.open_of([record.name])).get(record.name, [])
-            found = await self._backends.runs.get([run for run, _ in open_runs])
+            found = await self._backends.runs.get([run.id for run in open_runs])
             old = [run for run in found if run.is_open and run.job_ver < record.ver]
             if not old:
                 return

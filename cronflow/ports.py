@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Member, NodeReport, Renewal, Term
 from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
@@ -119,6 +119,14 @@ class LateResult:
     finish_id: str
 
 
+class OpenRun(NamedTuple):
+    """An open run in short."""
+
+    id: str
+    state: RunState
+    created_at: datetime
+
+
 class RunStore(Protocol):
     """Run documents. They are made by `insert` and changed by `apply` alone, along TRANSITIONS."""
 
@@ -139,8 +147,8 @@ class RunStore(Protocol):
     async def existing(self, ids: Collection[str]) -> set[str]:
         """Which of the ids exist."""
 
-    async def open_of(self, jobs: Collection[str]) -> dict[str, list[tuple[str, RunState]]]:
-        """The id and state of each open run of these jobs."""
+    async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
+        """The open runs of these jobs, in short."""
 
     async def find(self, query: RunQuery) -> list[Run]:
         """List runs for people."""

@@ -11,7 +11,7 @@ RUN, MANAGE, LOOK = "Run", "Manage", "Look into"
 PLACES = {
     "dev": Place("cronflow.cli.dev:dev", "A whole cluster on this machine, to try things out.", RUN),
     "node": Place("cronflow.cli.node:node", "Be a node of the cluster: take part in leading, and run jobs.", RUN),
-    "api": Place("cronflow.cli.node:api", "Serve the API and the dashboard.", RUN),
+    "api": Place("cronflow.cli.node:api", "Serve the API.", RUN),
     "jobs": Place("cronflow.cli.jobs:jobs", "Define jobs, look at them, run, pause and delete them.", MANAGE),
     "runs": Place("cronflow.cli.runs:runs", "What ran, what runs, and what it wrote.", MANAGE),
     "nodes": Place("cronflow.cli.cluster:nodes", "The nodes that are up.", MANAGE),

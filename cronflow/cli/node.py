@@ -64,7 +64,7 @@ def api(
     log_level: Level = None,
     log_format: Form = LogFormat.TEXT,
 ) -> None:
-    """Serve the REST API and the dashboard until SIGTERM or Ctrl-C."""
+    """Serve the API until SIGTERM or Ctrl-C."""
     read = settings({"log_level": log_level})
     configure(read.log_level, log_format)
     from cronflow import wiring

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, Pend
-from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
+from cronflow.domain.run import OPEN, Covers, Kind, Run, run_id
 from cronflow.domain.schedule import Cron, Every, Schedule, count_between, last_before, latest, next_after
 
 ACK_WITHIN = timedelta(seconds=10)
@@ -77,20 +77,26 @@ def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> dat
     return next_after(job.schedule, after if consumed is None else max(after, consumed))
 
 
-def decide(record: JobRecord, now: datetime, open_states: Collection[RunState]) -> Decision:
-    """What becomes of the fire at the cursor. `open_states` are the states of the job's open runs."""
+def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -> Decision:
+    """What becomes of the fire at the cursor. `open_since` says when each open run of the job was made.
+
+    A run that was open when the instant fell due overlaps it. One that was made later is only in the way because the
+    leader is late, after a failover say: the fire then waits for it, as it would have come after it.
+    """
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or fire > now:
         return Wait("not due")
-    busy = bool(open_states) and job.overlap is not Overlap.ALLOW
-    if busy and job.overlap is Overlap.QUEUE:
-        return Wait("another run of this job is open")
+    if open_since and job.overlap is not Overlap.ALLOW:
+        if job.overlap is Overlap.QUEUE:
+            return Wait("another run of this job is open")
+        if all(since > fire for since in open_since):
+            return Wait("the run of an earlier fire, planned late, is open")
+        if now - fire <= job.misfire.late_after:
+            return SkipFire(fire, next_after(job.schedule, fire), "overlap")
+        return _skip_until(job.schedule, fire, now, "overlap")
     late_after = job.misfire.late_after
     if now - fire <= late_after:
-        following = next_after(job.schedule, fire)
-        return SkipFire(fire, following, "overlap") if busy else Fire(fire, following)
-    if busy:
-        return _skip_until(job.schedule, fire, now, "overlap")
+        return Fire(fire, next_after(job.schedule, fire))
     match job.misfire.policy:
         case MisfirePolicy.FIRE_ONCE:
             return _fire_once(job, fire, now)

@@ -76,6 +76,7 @@ class Planner:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
+        self._short_of_room = False
         if tenure.term != self._known_in_term:
             # What another term wrote meanwhile is not known here.
             self._known.clear()
@@ -87,18 +88,19 @@ class Planner:
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
         if due:
             try:
-                moved = await self._plan(tenure, due, now)
+                more = await self._plan(tenure, due, now)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
-            if moved and len(records) == limit:
+            if more or (len(records) == limit and not self._short_of_room):
                 return 0.0
         coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         if not coming:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
-    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> int:
+    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> bool:
+        """Returns whether a job that was moved is due again: after an outage each catches up without a pause."""
         members, open_runs = await asyncio.gather(
             self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
         )
@@ -112,7 +114,7 @@ class Planner:
                 # Everybody is full: the rest stays at the front, and the first free slot rings.
                 self._short_of_room = True
                 break
-            found = self._decide(record, tenure, fleet, now, [state for _, state in open_runs.get(record.name, ())])
+            found = self._decide(record, tenure, fleet, now, [run.created_at for run in open_runs.get(record.name, ())])
             if isinstance(found, Planned):
                 planned.append(found)
                 self._waited.pop(record.name, None)
@@ -130,14 +132,14 @@ class Planner:
         results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
-        return len(planned)
+        return any(plan.move.next_fire is not None and plan.move.next_fire <= now for plan in planned)
 
     def _decide(
-        self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_states: Sequence[RunState]
+        self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_since: Sequence[datetime]
     ) -> Planned | str:
         node: str | None
         reason: str | None
-        decision = decide(record, now, open_states)
+        decision = decide(record, now, open_since)
         match decision:
             case Wait():
                 return decision.reason

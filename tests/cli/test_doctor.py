@@ -71,6 +71,8 @@ def test_a_package_that_does_not_suit_is_a_failure_with_a_remedy(cli: Cli, monke
         ("tzdata", "2026.6", True),
         ("fiftyone==0.4.0", "0.4.0rc1", True),
         ("x>=5.10", "5.9", False),
+        ("x==8.0", "8", True),
+        ("x!=8", "8.0.0", False),
     ],
 )
 def test_versions_are_compared_number_by_number(wanted: str, installed: str, suits: bool) -> None:
@@ -158,7 +160,9 @@ def test_a_broken_program_does_not_matter_where_urls_are_set(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scene: Scene, urls: None
 ) -> None:
     binary = script(tmp_path, "echo broken >&2; exit 3")
+    monkeypatch.setattr(doctor, "find_redis", lambda: binary)
     monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
     assert cli("doctor").exit_code == 0
-    assert findings(cli)["mongod for dev"]["state"] == "warning"
+    found = findings(cli)
+    assert (found["redis for dev"]["state"], found["mongod for dev"]["state"]) == ("warning", "warning")
     assert scene.opened == 2

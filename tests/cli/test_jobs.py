@@ -18,6 +18,7 @@ def test_the_list_says_when_each_job_runs_and_when_next(cli: Cli) -> None:
     assert result.exit_code == 0
     assert "at 02:00 every day, Europe/Berlin" in row(result, "nightly-report")
     assert row(result, "nightly-report").endswith("in 13h      2026-11-22 01:00:00Z")
+    assert row(result, "warehouse.import").endswith("at 03:15 on the first day of every month")
 
 
 @pytest.mark.usefixtures("scene")

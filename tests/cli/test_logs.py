@@ -66,7 +66,9 @@ def test_lines_of_libraries_look_the_same(capsys: pytest.CaptureFixture[str]) ->
     logging.getLogger("uvicorn.error").info("Started on port %d", 8500)
     logging.getLogger("uvicorn.error").debug("not this")
     [line] = capsys.readouterr().err.splitlines()
-    assert orjson.loads(line)["event"] == "Started on port 8500"
+    event = orjson.loads(line)
+    assert (event["level"], event["event"]) == ("info", "Started on port 8500")
+    assert event["at"].endswith("Z")
 
 
 def test_an_exception_follows_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,8 +84,8 @@ def test_an_exception_follows_its_line(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_nothing_that_is_logged_breaks_out_of_its_line() -> None:
-    line = People(colour=False)(None, "", {"at": "T", "level": "info", "event": "a\x1b[2Jb", "text": "x\ny\x1b]0;z"})
-    assert line == 'T INFO    a␛[2Jb  text="x\\ny\\u001b]0;z"'
+    line = People(colour=False)(None, "", {"at": "T", "level": "info", "event": "a\x1b[2Jb", "text": "x\ny\x9b0;z"})
+    assert line == 'T INFO    a␛[2Jb  text="x\\ny\\u009b0;z"'
 
 
 @pytest.mark.parametrize(

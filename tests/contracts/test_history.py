@@ -12,7 +12,7 @@ from cronflow.domain.changes import Held
 from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
 from cronflow.domain.recovery import Dispatch
 from cronflow.domain.run import Covers, Ending, Outcome, Run, RunState
-from cronflow.ports import LateResult, LogLine, Move, RunQuery
+from cronflow.ports import LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
 
@@ -236,7 +236,7 @@ async def test_an_attempt_that_failed_is_tried_again_after_its_delay(history: Hi
     assert run.check_at is not None
     assert timedelta(seconds=25) < run.check_at - datetime.now(UTC) <= timedelta(seconds=30)
     assert await history.runs.overdue(10) == []
-    assert await history.runs.open_of(["report"]) == {"report": [(run.id, RunState.RETRYING)]}
+    assert await history.runs.open_of(["report"]) == {"report": [OpenRun(run.id, RunState.RETRYING, T0)]}
 
 
 async def test_overdue_runs_come_most_overdue_first(history: History) -> None:

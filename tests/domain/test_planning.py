@@ -85,16 +85,23 @@ def test_k8s_42649_a_year_of_missed_seconds_is_decided_without_walking_them() ->
     assert decision.next_fire == now + SECOND
 
 
-@pytest.mark.parametrize("state", [RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING])
-def test_an_overlapping_fire_is_skipped_queued_or_allowed(state: RunState) -> None:
+@pytest.mark.parametrize("since", [T0 - 10 * MINUTE, T0])
+def test_an_overlapping_fire_is_skipped_queued_or_allowed(since: datetime) -> None:
     now = T0 + SECOND
-    assert decide(a_minutely(), now, [state]) == SkipFire(T0, T0 + MINUTE, "overlap")
-    assert isinstance(decide(a_minutely(overlap=Overlap.QUEUE), now, [state]), Wait)
-    assert decide(a_minutely(overlap=Overlap.ALLOW), now, [state]) == Fire(T0, T0 + MINUTE)
+    assert decide(a_minutely(), now, [since]) == SkipFire(T0, T0 + MINUTE, "overlap")
+    assert isinstance(decide(a_minutely(overlap=Overlap.QUEUE), now, [since]), Wait)
+    assert decide(a_minutely(overlap=Overlap.ALLOW), now, [since]) == Fire(T0, T0 + MINUTE)
+
+
+def test_a_fire_that_only_the_leaders_lateness_made_overlap_waits_for_its_predecessor() -> None:
+    # At T0 nothing ran; the run in the way was made after a failover, for the instant before.
+    now = T0 + 30 * SECOND
+    assert isinstance(decide(a_minutely(), now, [T0 + 29 * SECOND]), Wait)
+    assert decide(a_minutely(), now, [T0 + 29 * SECOND, T0 - SECOND]) == SkipFire(T0, T0 + MINUTE, "overlap")
 
 
 def test_missed_fires_that_overlap_are_skipped_as_one_range() -> None:
-    decision = decide(a_minutely(), T0 + 10 * MINUTE, [RunState.RUNNING])
+    decision = decide(a_minutely(), T0 + 10 * MINUTE, [T0 - SECOND])
     assert decision == SkipFire(T0, T0 + 11 * MINUTE, "overlap", Covers(T0, T0 + 10 * MINUTE, 11))
 
 

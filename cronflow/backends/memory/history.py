@@ -10,8 +10,8 @@ from typing import Any
 from cronflow.backends.memory.faults import Faults, verb
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term
 from cronflow.domain.job import JobRecord, PlanNote
-from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
-from cronflow.ports import Clock, LateResult, LogLine, Move, RunQuery
+from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run
+from cronflow.ports import Clock, LateResult, LogLine, Move, OpenRun, RunQuery
 
 MONGO = "MongoDB"
 
@@ -196,12 +196,12 @@ class MemoryRunStore:
         return {run for run in ids if run in self.runs}
 
     @verb(MONGO, "runs.open_of")
-    def open_of(self, jobs: Collection[str]) -> dict[str, list[tuple[str, RunState]]]:
+    def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         """Filter."""
-        found: dict[str, list[tuple[str, RunState]]] = {}
+        found: dict[str, list[OpenRun]] = {}
         for run in self.runs.values():
             if run.is_open and run.job in jobs:
-                found.setdefault(run.job, []).append((run.id, run.state))
+                found.setdefault(run.job, []).append(OpenRun(run.id, run.state, run.created_at))
         return found
 
     @verb(MONGO, "runs.find")

@@ -10,7 +10,7 @@ from pymongo import UpdateOne
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
-from cronflow.ports import LateResult, RunQuery
+from cronflow.ports import LateResult, OpenRun, RunQuery
 
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
@@ -58,14 +58,14 @@ class MongoRunStore:
             found = await self._runs.find({"_id": {"$in": list(ids)}}, {"_id": 1}).to_list(None)
         return {row["_id"] for row in found}
 
-    async def open_of(self, jobs: Collection[str]) -> dict[str, list[tuple[str, RunState]]]:
+    async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
         """Through the partial index on `job`."""
         query = {"job": {"$in": list(jobs)}, "open": True}
         async with self._database.translated():
-            rows = await self._runs.find(query, {"job": 1, "state": 1}).to_list(None)
-        found: dict[str, list[tuple[str, RunState]]] = {}
+            rows = await self._runs.find(query, {"job": 1, "state": 1, "created_at": 1}).to_list(None)
+        found: dict[str, list[OpenRun]] = {}
         for row in rows:
-            found.setdefault(row["job"], []).append((row["_id"], RunState(row["state"])))
+            found.setdefault(row["job"], []).append(OpenRun(row["_id"], RunState(row["state"]), row["created_at"]))
         return found
 
     async def find(self, query: RunQuery) -> list[Run]:

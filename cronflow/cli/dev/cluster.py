@@ -67,6 +67,8 @@ async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live:
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(load_settings({}), options.data))
         _say(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
+        _say(out, "for the other commands, in another terminal:")
+        _say(out, f"  export CRONFLOW_REDIS_URL='{servers.redis_url}' CRONFLOW_MONGO_URL='{servers.mongo_url}'")
         settings = load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url})
         service = await stack.enter_async_context(open_service(settings))
         start = await summary.baseline(service)
