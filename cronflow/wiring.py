@@ -10,10 +10,8 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from importlib import metadata
+from typing import TYPE_CHECKING
 
-import uvicorn
-
-from cronflow.api.app import create_api
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
@@ -34,10 +32,13 @@ from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
-from cronflow.node.node import Node
+from cronflow.node.node import Connected, Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
+
+if TYPE_CHECKING:
+    import uvicorn
 
 VERSION = metadata.version("cronflow")
 
@@ -56,27 +57,40 @@ def timings(settings: Settings) -> Timings:
     )
 
 
+def connect(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0) -> Connected:
+    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop."""
+    redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace)
+    backends = Backends(
+        jobs=MongoJobStore(mongo),
+        plans=MongoPlanStore(mongo),
+        runs=MongoRunStore(mongo),
+        logs=MongoLogStore(mongo),
+        control=MongoControl(mongo),
+        election=RedisElection(redis),
+        membership=RedisMembership(redis),
+        queue=RedisQueue(redis, lock_s=lock_s),
+        bus=RedisBus(redis),
+    )
+    return Connected(backends, _both(redis, mongo))
+
+
+@asynccontextmanager
+async def _both(redis: RedisConnection, mongo: MongoDatabase) -> AsyncIterator[None]:
+    async with redis, mongo:
+        yield
+
+
 @asynccontextmanager
 async def open_backends(
     redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0
 ) -> AsyncIterator[Backends]:
-    """Connect to both servers and check that they serve. Raises BackendUnavailable within ten seconds when one does
-    not.
+    """Connect to both servers and check that they serve.
+
+    Raises BackendUnavailable within ten seconds when one does not.
     """
-    async with AsyncExitStack() as stack:
-        redis = await stack.enter_async_context(RedisConnection(redis_url, namespace))
-        mongo = await stack.enter_async_context(MongoDatabase(mongo_url, namespace))
-        yield Backends(
-            jobs=MongoJobStore(mongo),
-            plans=MongoPlanStore(mongo),
-            runs=MongoRunStore(mongo),
-            logs=MongoLogStore(mongo),
-            control=MongoControl(mongo),
-            election=RedisElection(redis),
-            membership=RedisMembership(redis),
-            queue=RedisQueue(redis, lock_s=lock_s),
-            bus=RedisBus(redis),
-        )
+    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s)
+    async with connected.lifetime:
+        yield connected.backends
 
 
 @asynccontextmanager
@@ -124,6 +138,7 @@ async def run_node(
             slots=slots or settings.slots,
             labels=labels,
             version=VERSION,
+            lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -139,7 +154,7 @@ async def memory_cluster(
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
     service = Service(backends, clock)
-    server = uvicorn.Server(_api_config(service, host, port))
+    server = _api_server(service, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     async with executors(settings, apps, threads=settings.slots) as executor, asyncio.TaskGroup() as group:
@@ -158,9 +173,14 @@ async def memory_cluster(
                 member.stop()
 
 
-def _api_config(service: Service, host: str, port: int) -> uvicorn.Config:
+def _api_server(service: Service, host: str, port: int) -> uvicorn.Server:
+    # Imported here, because most commands need no web framework and would wait for it.
+    import uvicorn
+
+    from cronflow.api.app import create_api
+
     # Without a limit a client that stays connected would keep the process from ending.
-    return uvicorn.Config(
+    config = uvicorn.Config(
         create_api(service),
         host=host,
         port=port,
@@ -169,6 +189,7 @@ def _api_config(service: Service, host: str, port: int) -> uvicorn.Config:
         timeout_graceful_shutdown=5,
         lifespan="off",
     )
+    return uvicorn.Server(config)
 
 
 def serve_api(settings: Settings, host: str, port: int) -> None:
@@ -176,7 +197,7 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
 
     async def serve() -> None:
         async with open_service(settings) as service:
-            await uvicorn.Server(_api_config(service, host, port)).serve()
+            await _api_server(service, host, port).serve()
 
     asyncio.run(serve())
 

@@ -104,7 +104,7 @@ def resume(names: Names, output: Output = Format.TABLE) -> None:
 
 @jobs.command()
 def delete(names: Names, output: Output = Format.TABLE) -> None:
-    """Remove jobs. Their runs and logs stay until their time is over."""
+    """Remove jobs. Their runs and logs stay."""
     changed = _all(names, lambda service, name: service.delete(name))
 
     def view() -> None:

@@ -31,7 +31,10 @@ def node_name(node: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a node says of itself with each heartbeat. `cpu` and `memory` are fractions of what it may use, 0 to 1."""
+    """What a node says of itself with each heartbeat.
+
+    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned.
+    """
 
     name: str
     incarnation: str
@@ -42,6 +45,7 @@ class NodeReport:
     rate: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict)
     draining: bool = False
+    lag_s: float = 0.0
     version: str = ""
     pid: int = 0
     host: str = ""

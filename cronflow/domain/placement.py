@@ -16,6 +16,7 @@ from cronflow.domain.cluster import Member
 
 STALE_AFTER = timedelta(seconds=10)
 MEMORY_LIMIT = 0.95
+LAG_LIMIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelt
         return f"last heartbeat {member.age.total_seconds():.0f} s ago"
     if report.draining:
         return "draining"
+    if report.lag_s > LAG_LIMIT_S:
+        return f"its event loop has been blocked for {report.lag_s:.0f} s"
     if report.memory >= MEMORY_LIMIT:
         return f"memory at {report.memory:.0%}"
     return None

@@ -6,12 +6,11 @@ what is not pushed, or lost on the way, is found by `check_at`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
 from cronflow.domain.cluster import Tenure
-from cronflow.node.elector import Elector
 from cronflow.ports import Assignment, Queue
 
 log = structlog.get_logger("cronflow.node")
@@ -20,9 +19,9 @@ log = structlog.get_logger("cronflow.node")
 class Dispatcher:
     """Pushes assignments, and tells Redis anew who leads when it has forgotten."""
 
-    def __init__(self, queue: Queue, elector: Elector) -> None:
+    def __init__(self, queue: Queue, renew_now: Callable[[], Awaitable[Tenure | None]]) -> None:
         self._queue = queue
-        self._elector = elector
+        self._renew_now = renew_now
 
     async def push(self, tenure: Tenure, placed: Iterable[tuple[str, Assignment]]) -> None:
         """Push each assignment to its node: one round trip. Raises Deposed when a newer term is known."""
@@ -33,7 +32,7 @@ class Dispatcher:
             return
         if await self._queue.dispatch(tenure.term, tenure.boot, lists):
             return
-        if await self._elector.renew_now() is tenure and await self._queue.dispatch(tenure.term, tenure.boot, lists):
+        if await self._renew_now() is tenure and await self._queue.dispatch(tenure.term, tenure.boot, lists):
             return
         log.warning(
             "not pushed", term=tenure.term, runs=sum(map(len, lists.values())), remedy="check_at brings them back"

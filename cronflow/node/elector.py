@@ -17,8 +17,12 @@ the key may already be gone (kubernetes #125761 and cilium #42920 are what happe
 when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
 every fifth of the interval until the belief ends.
 
-How it stops. At a lost key, a newer term, the end of the belief, the wish of an operator, or the end of the process.
+How it stops. At a lost key, a newer term, the end of the belief, a planning loop that has not turned for ten seconds,
+the wish of an operator, or the end of the process.
 A graceful end gives the key back, so that a follower leads within 50 ms and a round trip.
+
+Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
+`tenure` may be read from any thread.
 
 What it does not do. It does not plan, settle or reconcile; those roles ask `tenure` before each round and stop when
 it is None.
@@ -35,6 +39,7 @@ import structlog
 
 from cronflow.domain.cluster import Fences, Renewal, Tenure
 from cronflow.domain.errors import BackendUnavailable, Deposed
+from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Control, Election
 
@@ -42,6 +47,8 @@ FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
 RING_JITTER_S = 0.05
 ABSTAIN_S = 3.0
+PROGRESS_LOOK_S = 2.0
+STALLED_AFTER_S = 10.0
 
 log = structlog.get_logger("cronflow.node")
 
@@ -57,6 +64,7 @@ class Elector:
         clock: Clock,
         timings: Timings,
         on_change: Callable[[], None] = lambda: None,
+        lag_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._node = node
         self._election = election
@@ -64,6 +72,7 @@ class Elector:
         self._clock = clock
         self._timings = timings
         self._on_change = on_change
+        self._lag_s = lag_s
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
@@ -71,7 +80,7 @@ class Elector:
         self._rung = False
         self._stopped = False
         self._exclusive = asyncio.Lock()
-        self.wake = asyncio.Event()
+        self.wake = Wake()
 
     @property
     def tenure(self) -> Tenure | None:
@@ -93,9 +102,12 @@ class Elector:
     async def step(self) -> float:
         """Renew, or look whether the key is free. Returns the seconds until the next look."""
         async with self._exclusive:
+            stalled = self._lag_s() > STALLED_AFTER_S
+            if self.tenure is not None and stalled:
+                await self._give_back("the loop that plans does not turn")
             if self.tenure is not None:
                 return await self._renew_when_due()
-            return await self._follow()
+            return PROGRESS_LOOK_S if stalled else await self._follow()
 
     async def renew_now(self) -> Tenure | None:
         """Renew out of turn, because Redis seems to have forgotten. Returns the tenure if it still holds."""
@@ -132,7 +144,7 @@ class Elector:
         if self._tenure is None:
             return RING_JITTER_S
         now = self._clock.monotonic()
-        return max(0.0, min(self._renew_at, self._valid_until) - now)
+        return max(0.0, min(self._renew_at - now, self._valid_until - now, PROGRESS_LOOK_S))
 
     async def _renew(self) -> None:
         tenure = self._tenure
@@ -158,7 +170,8 @@ class Elector:
 
     def _stand_down(self, reason: str) -> None:
         tenure, self._tenure = self._tenure, None
-        assert tenure is not None
+        if tenure is None:
+            return
         log.warning("leader stepped down", term=tenure.term, reason=reason)
         self._on_change()
 

@@ -5,7 +5,6 @@ The rule it protects: a node whose heartbeat the others cannot see takes nothing
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Protocol
 
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import Conflict
+from cronflow.node.loop import Wake
 from cronflow.node.resources import Resources
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Membership
@@ -46,6 +46,7 @@ class Heartbeat:
         labels: Mapping[str, str],
         version: str,
         load: Callable[[], tuple[int, int]],
+        lag_s: Callable[[], float] = lambda: 0.0,
         resources: Measures | None = None,
     ) -> None:
         self._membership = membership
@@ -57,12 +58,13 @@ class Heartbeat:
         self._labels = labels
         self._version = version
         self._load = load
+        self._lag_s = lag_s
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
         self._sent_at = -1e9
         self.draining = False
-        self.wake = asyncio.Event()
+        self.wake = Wake()
 
     @property
     def valid(self) -> bool:
@@ -113,6 +115,7 @@ class Heartbeat:
             rate=round(self._rate, 1),
             labels=self._labels,
             draining=self.draining,
+            lag_s=round(self._lag_s(), 1),
             version=self._version,
             pid=os.getpid(),
             host=socket.gethostname(),

@@ -1,13 +1,15 @@
-"""The one periodic loop that every role runs in, and how outages are told.
+"""The one periodic loop that every role runs in, how it is woken, and how outages are told.
 
 The rule it protects: a role survives only BackendUnavailable; anything else ends the process loudly. An outage is
-logged once when it begins and once when it is over, however many roles feel it.
+logged once when it begins and once when it is over, however many roles feel it, in whichever thread they run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -19,11 +21,40 @@ RETRY_S = 0.5
 log = structlog.get_logger("cronflow.node")
 
 
+class Wake:
+    """Ends the pause of a role. May be set from any thread."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def bind(self) -> None:
+        """From now on the role runs in this loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def set(self) -> None:
+        """Let the role look at once."""
+        if self._loop is None:
+            self.event.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.event.set)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A part that a node plays: `step` does one round and returns the seconds until the next."""
+
+    name: str
+    step: Callable[[], Awaitable[float]]
+    wake: Wake
+
+
 class Outages:
     """Which services are away, as the roles of this node see it."""
 
     def __init__(self) -> None:
         self._failing: dict[str, BackendUnavailable] = {}
+        self._lock = threading.Lock()
 
     @property
     def away(self) -> set[str]:
@@ -32,29 +63,33 @@ class Outages:
 
     def failed(self, role: str, error: BackendUnavailable) -> None:
         """A role's step failed."""
-        if error.service not in self.away:
+        with self._lock:
+            is_news = error.service not in self.away
+            self._failing[role] = error
+        if is_news:
             log.error("service away", service=error.service, address=error.address, reason=error.reason)
-        self._failing[role] = error
 
     def worked(self, role: str) -> None:
         """A role's step went through."""
-        error = self._failing.pop(role, None)
-        if error is not None and error.service not in self.away:
+        with self._lock:
+            error = self._failing.pop(role, None)
+            is_news = error is not None and error.service not in self.away
+        if error is not None and is_news:
             log.info("service back", service=error.service, address=error.address)
 
 
-async def repeat(
-    role: str, step: Callable[[], Awaitable[float]], clock: Clock, wake: asyncio.Event, outages: Outages
-) -> None:
-    """Run `step` for ever: again after the seconds that it returns, or at once when `wake` is set."""
+async def repeat(role: Role, clock: Clock, outages: Outages) -> None:
+    """Play the role for ever: again after the seconds that its step returns, or at once when it is woken."""
+    wake = role.wake
+    wake.bind()
     while True:
-        wake.clear()
+        wake.event.clear()
         try:
-            pause = await step()
+            pause = await role.step()
         except BackendUnavailable as error:
-            outages.failed(role, error)
+            outages.failed(role.name, error)
             # Not woken early: rings must not turn an outage into a busy loop.
             await clock.sleep(RETRY_S)
             continue
-        outages.worked(role)
-        await clock.wait(wake, pause)
+        outages.worked(role.name)
+        await clock.wait(wake.event, pause)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 
 import structlog
 
@@ -18,7 +20,9 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.heartbeat import Heartbeat, Measures
-from cronflow.node.loop import Outages, repeat
+from cronflow.node.leases import Lease, Leases
+from cronflow.node.lifeline import Lifeline, Pulse
+from cronflow.node.loop import Outages, Role, repeat
 from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
@@ -28,6 +32,14 @@ from cronflow.node.worker import Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
 
 log = structlog.get_logger("cronflow.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Ports on connections that nobody else uses, and what opens and closes them."""
+
+    backends: Backends
+    lifetime: AbstractAsyncContextManager[object]
 
 
 class Node:
@@ -45,6 +57,7 @@ class Node:
         labels: Mapping[str, str] | None = None,
         version: str = "",
         resources: Measures | None = None,
+        lifeline: Connected | None = None,
     ) -> None:
         self._backends = backends
         self._executor = executor
@@ -53,20 +66,23 @@ class Node:
         self._slots = slots
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
+        self._worker: Worker | None = None
+        self._outages = Outages()
+        self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
+        vital = lifeline.backends if lifeline is not None else backends
         self.elector = Elector(
-            self.id, backends.election, backends.control, clock, timings, on_change=self._leadership_changed
+            self.id,
+            vital.election,
+            vital.control,
+            clock,
+            timings,
+            on_change=self._leadership_changed,
+            lag_s=lambda: self._pulse.lag_s,
         )
-        dispatcher = Dispatcher(backends.queue, self.elector)
-        self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
-        self._settler = Settler(backends, self.elector, clock, timings)
-        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings)
-        self._outages = Outages()
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages)
-        self._worker: Worker | None = None
         self._heartbeat = Heartbeat(
-            backends.membership,
+            vital.membership,
             clock,
             timings,
             name=name,
@@ -75,8 +91,28 @@ class Node:
             labels=labels or {},
             version=version,
             load=self._load,
+            lag_s=lambda: self._pulse.lag_s,
             resources=resources,
         )
+        leases = Leases(
+            vital.runs, vital.queue, clock, timings, node=self.id, current=self._leases, lost=self._lease_lost
+        )
+        self._lifeline = Lifeline(
+            [
+                Role("elector", self.elector.step, self.elector.wake),
+                Role("heartbeat", self._heartbeat.step, self._heartbeat.wake),
+                *leases.roles,
+            ],
+            clock,
+            self._outages,
+            lifeline.lifetime if lifeline is not None else None,
+            threaded=lifeline is not None,
+        )
+        dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
+        self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
+        self._settler = Settler(backends, self.elector, clock, timings)
+        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings)
+        self._recorder = Recorder(backends, self.id, clock, timings, self._outages)
 
     @property
     def leads(self) -> bool:
@@ -90,12 +126,13 @@ class Node:
         self._stop.set()
 
     async def run(self) -> None:
-        """Until it is asked to stop. Raises Conflict when a live node has the name, BackendUnavailable when Redis is
-        away at start.
+        """Until it is asked to stop.
+
+        Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start.
         """
-        await self._heartbeat.announce()
-        log.info("node up", node=self.id, slots=self._slots)
-        async with asyncio.TaskGroup() as group:
+        async with self._lifeline as lifeline, asyncio.TaskGroup() as group:
+            await lifeline.call(self._heartbeat.announce)
+            log.info("node up", node=self.id, slots=self._slots)
             worker = self._worker = Worker(
                 self._backends,
                 self._recorder,
@@ -107,22 +144,18 @@ class Node:
                 slots=self._slots,
                 group=group,
             )
-            roles = {
-                "elector": (self.elector.step, self.elector.wake),
-                "planner": (self._planner.step, self._planner.wake),
-                "settler": (self._settler.step, self._settler.wake),
-                "reconciler": (self._reconciler.step, self._reconciler.wake),
-                "heartbeat": (self._heartbeat.step, self._heartbeat.wake),
-                "worker": (worker.step, worker.wake),
-                "leases": (worker.renew, asyncio.Event()),
-                "locks": (worker.renew_locks, asyncio.Event()),
-            }
-            tasks = [
-                group.create_task(repeat(role, step, self._clock, wake, self._outages), name=role)
-                for role, (step, wake) in roles.items()
+            roles = [
+                self._pulse.role,
+                Role("planner", self._planner.step, self._planner.wake),
+                Role("settler", self._settler.step, self._settler.wake),
+                Role("reconciler", self._reconciler.step, self._reconciler.wake),
+                Role("worker", worker.step, worker.wake),
             ]
+            tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
+            tasks.append(group.create_task(lifeline.ended(), name="lifeline"))
             tasks += self._recorder.start_roles(group)
+            lifeline.begin()
             await self._stop.wait()
             await self._wind_down(worker)
             for task in tasks:
@@ -134,7 +167,7 @@ class Node:
         self._heartbeat.draining = True
         for farewell in (self.elector.resign, self._heartbeat.step):
             try:
-                await farewell()
+                await self._lifeline.call(farewell)
             except BackendUnavailable as error:
                 # The leader's key and the heartbeat then expire by themselves.
                 log.warning("could not say goodbye", reason=str(error))
@@ -146,7 +179,7 @@ class Node:
             await worker.drain(0.0)
         forced.cancel()
         try:
-            await self._heartbeat.leave()
+            await self._lifeline.call(self._heartbeat.leave)
         except BackendUnavailable as error:
             log.warning("could not leave", reason=str(error))
 
@@ -164,6 +197,13 @@ class Node:
 
     def _load(self) -> tuple[int, int]:
         return (0, 0) if self._worker is None else (self._worker.in_flight, self._worker.ended)
+
+    def _leases(self) -> Sequence[Lease]:
+        return () if self._worker is None else self._worker.leases()
+
+    def _lease_lost(self, lease: Lease) -> None:
+        if self._worker is not None:
+            self._worker.lost(lease)
 
     def _leadership_changed(self) -> None:
         for role in (self._planner, self._settler, self._reconciler):

@@ -24,6 +24,7 @@ from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pend, 
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
+from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Backends, Clock, Move
 
@@ -61,7 +62,7 @@ class Planner:
         self._waited: dict[str, int] = {}
         self._known = Remembered(REMEMBERED_PENDS)
         self._known_in_term = 0
-        self.wake = asyncio.Event()
+        self.wake = Wake()
 
     def room_freed(self) -> None:
         """The doorbell of the workers. Only a planner that ran out of room cares; else every release would cost a

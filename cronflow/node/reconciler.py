@@ -22,6 +22,7 @@ from cronflow.domain.recovery import Dispatch, End, Holder, Postpone, reconcile
 from cronflow.domain.run import Change, Outcome, Run, RunState
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
+from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Backends, Clock
 
@@ -45,7 +46,7 @@ class Reconciler:
         self._dispatcher = dispatcher
         self._clock = clock
         self._timings = timings
-        self.wake = asyncio.Event()
+        self.wake = Wake()
 
     async def step(self) -> float:
         """One round; at once again when there was more than one batch."""

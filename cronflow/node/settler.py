@@ -8,7 +8,6 @@ it, and then its `pend` is in the document that comes back, or it never lands.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 import structlog
@@ -18,6 +17,7 @@ from cronflow.domain.job import JobRecord
 from cronflow.domain.planning import run_of_pend
 from cronflow.domain.run import run_id
 from cronflow.node.elector import Elector
+from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
 
@@ -34,7 +34,7 @@ class Settler:
         self._elector = elector
         self._clock = clock
         self._timings = timings
-        self.wake = asyncio.Event()
+        self.wake = Wake()
 
     async def step(self) -> float:
         """One round, every second."""

@@ -19,6 +19,8 @@ from cronflow.domain.changes import Held
 from cronflow.domain.job import Overlap, StartGuard
 from cronflow.domain.run import Ending, Outcome
 from cronflow.node.heartbeat import Heartbeat
+from cronflow.node.leases import STOP_TAKES_S, Lease
+from cronflow.node.loop import Wake
 from cronflow.node.recorder import Finish, Recorder
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Backends, Clock, Executor, Hold, LateResult, LogLine
@@ -38,11 +40,12 @@ class Active:
     held: Held
     hold: Hold
     start_id: str
+    until: float
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
-    drained: bool = False
-    task: asyncio.Task[None] | None = None
+    stopped: Ending | None = None
+    handler: asyncio.Future[Ending] | None = None
     lines: int = 0
     last_line: asyncio.Future[None] | None = field(default=None, repr=False)
 
@@ -77,8 +80,9 @@ class Worker:
         self._stopping = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._loop = asyncio.get_running_loop()
         self.ended = 0
-        self.wake = asyncio.Event()
+        self.wake = Wake()
 
     @property
     def in_flight(self) -> int:
@@ -99,25 +103,16 @@ class Worker:
             return 0.0
         return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
 
-    async def renew(self) -> float:
-        """Renew the leases of what runs; stop what is no longer ours."""
-        marked = [active for active in self._active.values() if active.marked and not active.superseded]
-        if marked:
-            lease = timedelta(seconds=self._timings.run_lease)
-            ours = await self._backends.runs.apply([changes.renew(active.held, lease) for active in marked])
-            for active in marked:
-                # One that ended while the answer was on its way is not lost.
-                if active.held.run not in ours and self._active.get(_key(active.assignment)) is active:
-                    self._supersede(active)
-        return self._timings.run_lease / 3
+    def leases(self) -> list[Lease]:
+        """What is held now. May be called from any thread."""
+        return [
+            Lease(active.held, active.hold, active.marked and not active.superseded, active.until)
+            for active in list(self._active.values())
+        ]
 
-    async def renew_locks(self) -> float:
-        """Renew the job locks. A lost lock is a warning: the fence decides."""
-        holds = [active.hold for active in self._active.values()]
-        if holds:
-            for run in await self._backends.queue.renew_locks(self._node, holds):
-                log.warning("job lock lost", run=run)
-        return self._timings.job_lock / 3.5
+    def lost(self, lease: Lease) -> None:
+        """The fence of a run is somebody else's: stop it. May be called from any thread."""
+        self._loop.call_soon_threadsafe(self._stop_if_held, lease)
 
     async def drain(self, seconds: float) -> None:
         """Take nothing more; wait for what runs, then stop it and hand it on."""
@@ -125,9 +120,7 @@ class Worker:
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
             for active in list(self._active.values()):
-                active.drained = True
-                if active.task is not None:
-                    active.task.cancel()
+                _stop(active, Ending(Outcome.DRAINED, error="its node was shut down"))
             await self._idle.wait()
 
     # ------------------------------------------------------------------------------------------------ one attempt
@@ -157,10 +150,11 @@ class Worker:
                 fence=assignment.fence,
             ),
             start_id=secrets.token_hex(12),
+            until=self._clock.monotonic() + job.timeout.total_seconds() + STOP_TAKES_S,
         )
         self._active[key] = active
         self._idle.clear()
-        active.task = self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
+        self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
 
     async def _attempt(self, active: Active) -> None:
         try:
@@ -194,14 +188,19 @@ class Worker:
         def sink(level: str, text: str) -> None:
             self._log_line(active, level, text)
 
+        if active.stopped is not None:
+            return active.stopped
+        active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, sink))
         try:
-            return await self._executor.run(active.assignment, self._node, sink)
+            await asyncio.wait({active.handler})
         except asyncio.CancelledError:
-            if active.drained:
-                return Ending(Outcome.DRAINED, error="its node was shut down")
-            if active.superseded:
-                return Ending(Outcome.INTERRUPTED, error="another attempt has a higher fence")
+            # The process ends: what runs must not outlive it.
+            active.handler.cancel()
+            await asyncio.wait({active.handler})
             raise
+        if active.handler.cancelled():
+            return active.stopped or Ending(Outcome.INTERRUPTED, error="the handler was cancelled")
+        return active.handler.result()
 
     async def _mark_later(self, active: Active) -> None:
         await self._clock.sleep(self._timings.start_mark)
@@ -229,10 +228,15 @@ class Worker:
         if active.last_line is not None:
             await active.last_line
 
+    def _stop_if_held(self, lease: Lease) -> None:
+        active = self._active.get((lease.held.run, lease.held.fence))
+        # One that ended while the answer was on its way is not lost.
+        if active is not None and not active.superseded:
+            self._supersede(active)
+
     def _supersede(self, active: Active) -> None:
         active.superseded = True
-        if active.task is not None:
-            active.task.cancel()
+        _stop(active, Ending(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
 
     def _log_line(self, active: Active, level: str, text: str) -> None:
         if active.lines > MOST_LINES_A_RUN:
@@ -254,6 +258,13 @@ class Worker:
         )
         active.lines += 1
         active.last_line = future or active.last_line
+
+
+def _stop(active: Active, ending: Ending) -> None:
+    """Stop the handler, and it alone: what is being recorded is recorded to its end. The first reason counts."""
+    active.stopped = active.stopped or ending
+    if active.handler is not None:
+        active.handler.cancel()
 
 
 def _key(assignment: Assignment) -> tuple[str, int]:

@@ -11,7 +11,7 @@ import pytest
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.elector import Elector
-from cronflow.node.loop import Outages, repeat
+from cronflow.node.loop import Outages, Role, repeat
 from cronflow.node.timings import Timings
 
 
@@ -36,7 +36,7 @@ class Bench:
 
     @asynccontextmanager
     async def running(self, elector: Elector) -> AsyncIterator[None]:
-        task = asyncio.create_task(repeat("elector", elector.step, self.clock, elector.wake, Outages()))
+        task = asyncio.create_task(repeat(Role("elector", elector.step, elector.wake), self.clock, Outages()))
         try:
             yield
         finally:
@@ -147,3 +147,24 @@ async def test_a_node_that_has_resigned_for_good_does_not_campaign(bench: Bench)
         await bench.clock.advance(60)
         assert not bench.leads
         assert await bench.backends.election.holder() is None
+
+
+async def test_a_leader_whose_planning_loop_does_not_turn_gives_the_lead_away(bench: Bench) -> None:
+    lag = 0.0
+    elector = Elector(
+        "n1#a", bench.backends.election, bench.backends.control, bench.clock, Timings(), lag_s=lambda: lag
+    )
+    async with bench.running(elector):
+        await bench.clock.advance(1)
+        assert elector.tenure is not None
+        lag = 9.0
+        await bench.clock.advance(5)
+        assert elector.tenure is not None
+        lag = 10.5
+        await bench.clock.advance(2.1)
+        assert await bench.backends.election.holder() is None
+        await bench.clock.advance(60)
+        assert await bench.backends.election.holder() is None
+        lag = 0.0
+        await bench.clock.advance(2.1)
+        assert await bench.backends.election.holder() is not None

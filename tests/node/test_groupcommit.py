@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from cronflow.backends.memory import FakeClock
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
-from cronflow.node.loop import Outages, repeat
+from cronflow.node.loop import Outages, Role, Wake, repeat
 
 GONE = BackendUnavailable("MongoDB", "somewhere:1", "it is gone")
 
@@ -136,7 +136,7 @@ async def test_a_role_survives_an_outage_and_nothing_else() -> None:
             raise RuntimeError("a bug")
         return 1.0
 
-    role = asyncio.create_task(repeat("role", step, clock, asyncio.Event(), Outages()))
+    role = asyncio.create_task(repeat(Role("role", step, Wake()), clock, Outages()))
     await clock.advance(0.6)
     assert steps == 2
     await clock.advance(1.1)
@@ -145,14 +145,14 @@ async def test_a_role_survives_an_outage_and_nothing_else() -> None:
 
 
 async def test_rings_do_not_turn_an_outage_into_a_busy_loop() -> None:
-    clock, wake, steps = FakeClock(), asyncio.Event(), 0
+    clock, wake, steps = FakeClock(), Wake(), 0
 
     async def step() -> float:
         nonlocal steps
         steps += 1
         raise GONE
 
-    role = asyncio.create_task(repeat("role", step, clock, wake, Outages()))
+    role = asyncio.create_task(repeat(Role("role", step, wake), clock, Outages()))
     for _ in range(40):
         wake.set()
         await clock.advance(0.05)

@@ -25,6 +25,7 @@ from cronflow.wiring import open_backends
 from tests.waiting import eventually
 
 LEADER_TTL_S = 3.0
+ROOT = Path(__file__).parents[2]
 
 SHORT_LIMITS = {
     "CRONFLOW_LEADER_TTL": f"{LEADER_TTL_S:g}s",
@@ -69,6 +70,8 @@ class Processes:
             "CRONFLOW_NAMESPACE": self.namespace,
             "CRONFLOW_NODE_NAME": name,
             "CRONFLOW_ALLOW_SHELL": "true",
+            "CRONFLOW_ALLOW_PYTHON": "tests.processes.handlers",
+            "PYTHONPATH": str(ROOT),
         }
         with self.log(name).open("ab") as log:
             self.children[name] = subprocess.Popen(

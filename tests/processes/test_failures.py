@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, RunState
 from cronflow.embedded import MongoServer, RedisServer
 from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
@@ -170,3 +171,33 @@ async def test_a_terminated_node_ends_what_runs_and_hands_over_the_lead_at_once(
         starts = Counter(run for run, _ in cluster.noted("start"))
         assert {run: starts[run] for run in done} == dict.fromkeys(done, 1)
         assert done.items() <= set(cluster.noted("end"))
+
+
+async def test_a_handler_that_blocks_the_event_loop_loses_no_lease_and_starts_once(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        await cluster.up("a", "b")
+        # Longer than the run's lease, the job lock, the node's TTL and the leader's TTL together.
+        target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 8.0})
+        since = await cluster.apply(
+            Job(name="block", target=target, retry=Retry(max=0)), cluster.job("tick", overlap=Overlap.ALLOW)
+        )
+        run_id = await cluster.service.trigger("block")
+
+        async def ended() -> bool:
+            return not (await cluster.service.run(run_id)).is_open
+
+        await eventually(lambda: any(run == run_id for run, _ in cluster.noted("start")), 15, "the handler has started")
+
+        async def told_to_be_blocked() -> bool:
+            return any(member.report.lag_s > 2 for member in await cluster.service.members())
+
+        await eventually(told_to_be_blocked, 10, "the blocked node says so")
+        assert len(await cluster.service.members()) == 2
+        await eventually(ended, 20, "the run has ended")
+        run = await cluster.service.run(run_id)
+        assert (run.state, len(run.attempts), run.redispatches) == (RunState.SUCCEEDED, 1, 0)
+        assert [noted for noted, _ in cluster.noted("start")].count(run_id) == 1
+        found = await cluster.proof(since)
+        assert (found.lost, found.doubled) == ([], [])

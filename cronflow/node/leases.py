@@ -1,0 +1,83 @@
+"""The leases: what a worker holds, renewed from the lifeline.
+
+The rule it protects: a lease is renewed while its run may still be running, whatever the main loop does, and not a
+moment longer: beyond its timeout, and what a stop takes, a run is left to the reconciler. A lost fence stops the
+handler; a lost lock is only a warning, because the fence decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from cronflow.domain import changes
+from cronflow.domain.changes import Held
+from cronflow.node.loop import Role, Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import Clock, Hold, Queue, RunStore
+
+STOP_TAKES_S = 30.0
+
+log = structlog.get_logger("cronflow.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A run that this node holds. `until` is the monotonic time beyond which it cannot be running any more."""
+
+    held: Held
+    hold: Hold
+    marked: bool
+    until: float
+
+
+class Leases:
+    """Two roles: the leases in MongoDB and the locks in Redis. `current` lists what is held, `lost` is told of a lost
+    fence.
+    """
+
+    def __init__(
+        self,
+        runs: RunStore,
+        queue: Queue,
+        clock: Clock,
+        timings: Timings,
+        *,
+        node: str,
+        current: Callable[[], Sequence[Lease]],
+        lost: Callable[[Lease], None],
+    ) -> None:
+        self._runs = runs
+        self._queue = queue
+        self._clock = clock
+        self._timings = timings
+        self._node = node
+        self._current = current
+        self._lost = lost
+        self.roles = (Role("leases", self.renew, Wake()), Role("locks", self.renew_locks, Wake()))
+
+    async def renew(self) -> float:
+        """Renew the leases of what runs; tell of those that are no longer ours."""
+        leases = [lease for lease in self._alive() if lease.marked]
+        if leases:
+            length = timedelta(seconds=self._timings.run_lease)
+            ours = await self._runs.apply([changes.renew(lease.held, length) for lease in leases])
+            for lease in leases:
+                if lease.held.run not in ours:
+                    self._lost(lease)
+        return self._timings.run_lease / 3
+
+    async def renew_locks(self) -> float:
+        """Renew the job locks."""
+        holds = [lease.hold for lease in self._alive()]
+        if holds:
+            for run in await self._queue.renew_locks(self._node, holds):
+                log.warning("job lock lost", run=run)
+        return self._timings.job_lock / 3.5
+
+    def _alive(self) -> list[Lease]:
+        now = self._clock.monotonic()
+        return [lease for lease in self._current() if now < lease.until]
