@@ -86,22 +86,22 @@ class Planner:
         poll = self._timings.safety_poll
         limit = self._limit
         records = await self._backends.jobs.due(now + timedelta(seconds=poll), limit)
+        coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
         if due:
             try:
-                more = await self._plan(tenure, due, now)
+                coming += await self._plan(tenure, due, now)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
-            if more or (len(records) == limit and not self._short_of_room):
+            if len(records) == limit and not self._short_of_room:
                 return 0.0
-        coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         if not coming:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
-    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> bool:
-        """Returns whether a job that was moved is due again: after an outage each catches up without a pause."""
+    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
+        """Returns when the jobs that were moved are due again, which may be at once after an outage."""
         members, open_runs = await asyncio.gather(
             self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
         )
@@ -133,7 +133,7 @@ class Planner:
         results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
-        return any(plan.move.next_fire is not None and plan.move.next_fire <= now for plan in planned)
+        return [plan.move.next_fire for plan in planned if plan.move.next_fire is not None]
 
     def _decide(
         self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_since: Sequence[datetime]
