@@ -36,6 +36,13 @@ class Clock(Protocol):
         """Until the event is set, at most that long. Returns whether it was set."""
 
 
+class Timepiece(Protocol):
+    """A server's clock."""
+
+    async def now(self) -> datetime:
+        """What it shows, in UTC."""
+
+
 # ---------------------------------------------------------------------------------------------------- MongoDB: history
 
 
@@ -333,6 +340,7 @@ class Backends:
     membership: Membership
     queue: Queue
     bus: Bus
+    timepieces: Mapping[str, Timepiece] = field(default_factory=dict)
 
 
 # ----------------------------------------------------------------------------------------------------------- executors

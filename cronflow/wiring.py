@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
-from cronflow.backends.mongo.control import MongoControl
+from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.election import RedisElection, RedisTimepiece
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.config import Settings
@@ -70,6 +70,7 @@ def connect(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 3
         membership=RedisMembership(redis),
         queue=RedisQueue(redis, lock_s=lock_s),
         bus=RedisBus(redis),
+        timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
     return Connected(backends, _both(redis, mongo))
 

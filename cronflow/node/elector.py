@@ -17,8 +17,8 @@ the key may already be gone (kubernetes #125761 and cilium #42920 are what happe
 when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
 every fifth of the interval until the belief ends.
 
-How it stops. At a lost key, a newer term, the end of the belief, a planning loop that has not turned for ten seconds,
-the wish of an operator, or the end of the process.
+How it stops. At a lost key, a newer term, the end of the belief, a planning loop that does not turn, a clock that
+is off, the wish of an operator, or the end of the process.
 A graceful end gives the key back, so that a follower leads within 50 ms and a round trip.
 
 Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
@@ -47,14 +47,15 @@ FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
 RING_JITTER_S = 0.05
 ABSTAIN_S = 3.0
-PROGRESS_LOOK_S = 2.0
-STALLED_AFTER_S = 10.0
+FITNESS_LOOK_S = 2.0
 
 log = structlog.get_logger("cronflow.node")
 
 
 class Elector:
-    """The elector role. `on_change` is called whenever this node begins or ceases to lead."""
+    """The elector role. `on_change` is called whenever this node begins or ceases to lead; `unfit` says why it must
+    not.
+    """
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Elector:
         clock: Clock,
         timings: Timings,
         on_change: Callable[[], None] = lambda: None,
-        lag_s: Callable[[], float] = lambda: 0.0,
+        unfit: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._node = node
         self._election = election
@@ -72,7 +73,7 @@ class Elector:
         self._clock = clock
         self._timings = timings
         self._on_change = on_change
-        self._lag_s = lag_s
+        self._unfit = unfit
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
@@ -102,12 +103,12 @@ class Elector:
     async def step(self) -> float:
         """Renew, or look whether the key is free. Returns the seconds until the next look."""
         async with self._exclusive:
-            stalled = self._lag_s() > STALLED_AFTER_S
-            if self.tenure is not None and stalled:
-                await self._give_back("the loop that plans does not turn")
+            reason = self._unfit()
+            if self.tenure is not None and reason is not None:
+                await self._give_back(reason)
             if self.tenure is not None:
                 return await self._renew_when_due()
-            return PROGRESS_LOOK_S if stalled else await self._follow()
+            return FITNESS_LOOK_S if reason is not None else await self._follow()
 
     async def renew_now(self) -> Tenure | None:
         """Renew out of turn, because Redis seems to have forgotten. Returns the tenure if it still holds."""
@@ -144,7 +145,7 @@ class Elector:
         if self._tenure is None:
             return RING_JITTER_S
         now = self._clock.monotonic()
-        return max(0.0, min(self._renew_at - now, self._valid_until - now, PROGRESS_LOOK_S))
+        return max(0.0, min(self._renew_at - now, self._valid_until - now, FITNESS_LOOK_S))
 
     async def _renew(self) -> None:
         tenure = self._tenure

@@ -27,9 +27,12 @@ from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
+from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
 from cronflow.node.worker import Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
+
+STALLED_AFTER_S = 10.0
 
 log = structlog.get_logger("cronflow.node")
 
@@ -59,9 +62,13 @@ class Node:
         resources: Measures | None = None,
         lifeline: Connected | None = None,
     ) -> None:
+        vital = lifeline.backends if lifeline is not None else backends
+        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
+        # Every role of this node asks the cluster's time; only the timekeeper asks the machine's.
+        clock = self._timekeeper
         self._backends = backends
         self._executor = executor
-        self._clock = clock
+        self._clock: Clock = clock
         self._timings = timings
         self._slots = slots
         self._stop = asyncio.Event()
@@ -71,7 +78,6 @@ class Node:
         self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
-        vital = lifeline.backends if lifeline is not None else backends
         self.elector = Elector(
             self.id,
             vital.election,
@@ -79,7 +85,7 @@ class Node:
             clock,
             timings,
             on_change=self._leadership_changed,
-            lag_s=lambda: self._pulse.lag_s,
+            unfit=self._unfit,
         )
         self._heartbeat = Heartbeat(
             vital.membership,
@@ -99,6 +105,7 @@ class Node:
         )
         self._lifeline = Lifeline(
             [
+                Role("timekeeper", self._timekeeper.step, self._timekeeper.wake),
                 Role("elector", self.elector.step, self.elector.wake),
                 Role("heartbeat", self._heartbeat.step, self._heartbeat.wake),
                 *leases.roles,
@@ -131,6 +138,7 @@ class Node:
         Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start.
         """
         async with self._lifeline as lifeline, asyncio.TaskGroup() as group:
+            await lifeline.call(self._timekeeper.step)
             await lifeline.call(self._heartbeat.announce)
             log.info("node up", node=self.id, slots=self._slots)
             worker = self._worker = Worker(
@@ -197,6 +205,11 @@ class Node:
 
     def _load(self) -> tuple[int, int]:
         return (0, 0) if self._worker is None else (self._worker.in_flight, self._worker.ended)
+
+    def _unfit(self) -> str | None:
+        if self._pulse.lag_s > STALLED_AFTER_S:
+            return "the loop that plans does not turn"
+        return self._timekeeper.complaint
 
     def _leases(self) -> Sequence[Lease]:
         return () if self._worker is None else self._worker.leases()

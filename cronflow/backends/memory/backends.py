@@ -12,7 +12,14 @@ from cronflow.backends.memory.history import (
     MemoryPlanStore,
     MemoryRunStore,
 )
-from cronflow.backends.memory.motion import Memory, MemoryBus, MemoryElection, MemoryMembership, MemoryQueue
+from cronflow.backends.memory.motion import (
+    Memory,
+    MemoryBus,
+    MemoryElection,
+    MemoryMembership,
+    MemoryQueue,
+    MemoryTimepiece,
+)
 from cronflow.ports import Backends, Clock
 
 
@@ -37,6 +44,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         membership=MemoryMembership(faults, memory),
         queue=MemoryQueue(faults, memory, lock_s=lock_s, start_by_s=start_by_s),
         bus=MemoryBus(faults, memory),
+        timepieces={service: MemoryTimepiece(faults, clock, service) for service in ("MongoDB", "Redis")},
         memory=memory,
         faults=faults,
     )
