@@ -38,7 +38,9 @@ class Settings:
     """
 
     redis_url: str | None = _setting(
-        None, values.url("redis", "rediss", "unix", example="redis://host:6379/0"), shown=False
+        None,
+        values.url("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", example="redis://host:6379/0"),
+        shown=False,
     )
     mongo_url: str | None = _setting(
         None, values.url("mongodb", "mongodb+srv", example="mongodb://host:27017/?replicaSet=rs0"), shown=False

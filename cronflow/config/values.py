@@ -115,6 +115,9 @@ def level(value: object) -> str:
     return word
 
 
+_OF_SEVERAL_HOSTS = {"mongodb", "redis+sentinel", "redis+cluster"}
+
+
 def url(*schemes: str, example: str) -> Reader:
     """An address. Its errors never show the value, which may hold a password."""
     *most, last = (f"{scheme}://" for scheme in schemes)
@@ -131,7 +134,7 @@ def url(*schemes: str, example: str) -> Reader:
             sound = rest.startswith("/")
         else:
             host = authority.rpartition("@")[2]
-            several = host.split(",") if scheme == "mongodb" else [host]
+            several = host.split(",") if scheme in _OF_SEVERAL_HOSTS else [host]
             sound = all(_HOST.fullmatch(one) for one in several)
         if not sound:
             what = f"the {scheme}:// address has no host, or one that cannot be read"
