@@ -230,7 +230,8 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "REDIS_URL",
             "http://u:secret@h",
             (
-                "expected an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://, got http://"
+                "expected an address that begins with redis://, "
+                "rediss://, unix://, redis+sentinel:// or redis+cluster://, got http://"
                 " (write it like redis://host:6379/0)"
             ),
         ),
@@ -238,7 +239,8 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "REDIS_URL",
             "u:secret@h",
             (
-                "expected an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://, got something else"
+                "expected an address that begins with redis://, "
+                "rediss://, unix://, redis+sentinel:// or redis+cluster://, got something else"
                 " (write it like redis://host:6379/0)"
             ),
         ),
@@ -311,7 +313,8 @@ def test_a_wrong_value_is_refused_at_its_variable(tmp_path: Path, name: str, val
         (
             "redis_url = 5",
             (
-                "redis_url: expected an address that begins with redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://, got the number 5"
+                "redis_url: expected an address that begins with redis://, "
+                "rediss://, unix://, redis+sentinel:// or redis+cluster://, got the number 5"
                 " (write it like redis://host:6379/0)"
             ),
         ),
