@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 
 import structlog
 
 from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.job import Job
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.heartbeat import Heartbeat, Measures
@@ -23,6 +25,7 @@ from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
+from cronflow.node.systemjobs import Caretaker
 from cronflow.node.timings import Timings
 from cronflow.node.worker import Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
@@ -45,6 +48,8 @@ class Node:
         labels: Mapping[str, str] | None = None,
         version: str = "",
         resources: Measures | None = None,
+        system_jobs: Sequence[Job] = (),
+        log_retention: timedelta | None = None,
     ) -> None:
         self._backends = backends
         self._executor = executor
@@ -62,6 +67,7 @@ class Node:
         self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
         self._settler = Settler(backends, self.elector, clock, timings)
         self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings)
+        self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
         self._outages = Outages()
         self._recorder = Recorder(backends, self.id, clock, timings, self._outages)
         self._worker: Worker | None = None
@@ -112,6 +118,7 @@ class Node:
                 "planner": (self._planner.step, self._planner.wake),
                 "settler": (self._settler.step, self._settler.wake),
                 "reconciler": (self._reconciler.step, self._reconciler.wake),
+                "caretaker": (self._caretaker.step, self._caretaker.wake),
                 "heartbeat": (self._heartbeat.step, self._heartbeat.wake),
                 "worker": (worker.step, worker.wake),
                 "leases": (worker.renew, asyncio.Event()),
@@ -166,5 +173,5 @@ class Node:
         return (0, 0) if self._worker is None else (self._worker.in_flight, self._worker.ended)
 
     def _leadership_changed(self) -> None:
-        for role in (self._planner, self._settler, self._reconciler):
+        for role in (self._planner, self._settler, self._reconciler, self._caretaker):
             role.wake.set()
