@@ -219,8 +219,10 @@ class Archive(Protocol):
     async def delete_job(self, name: str, rev: int) -> bool:
         """Delete a tombstone that has this `rev` and no run. False when it is not so."""
 
-    async def close(self, ids: Collection[str]) -> set[str]:
-        """Take ended runs out of the indexes of the open ones. Returns those that are out."""
+    async def mark(self, ids: Collection[str]) -> None:
+        """Make their marks agree with their states: an open run stands in the indexes of the open ones and has a
+        `check_at`, now if it had none; an ended one has neither.
+        """
 
 
 class Upkeep(Protocol):

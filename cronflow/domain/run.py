@@ -227,10 +227,10 @@ class Change:
     """A compare-and-set of one run.
 
     It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
-    `job_ver` (or is below `below_ver`) and its `check_at` has passed (a missing one has, too). It then sets `target`
-    and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended target
-    removes it). `proof` is the field and value that only this change writes: reading it back tells who won when a batch
-    matched fewer than it had, or when its answer was lost.
+    `job_ver` (or is below `below_ver`) and its `check_at` has passed. It then sets `target` and `sets`, appends
+    `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended target removes it). `proof` is
+    the field and value that only this change writes: reading it back tells who won when a batch matched fewer than
+    it had, or when its answer was lost.
     """
 
     run: str

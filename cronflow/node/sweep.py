@@ -10,7 +10,7 @@ by the compare-and-sets of the roles: row 17 for a run, `rev` for a job, the set
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -207,19 +207,24 @@ class Sweeping:
 
     async def _judge_runs(self) -> None:
         for ids in _pages(self._runs):
-            now = await self._backends.upkeep.time()
-            rows = await self._backends.archive.rows(ids)
-            still = {row.id: flaw for row in rows if (flaw := flaw_of_run(row, now, self._led_since)) is not None}
-            ended = {run for run, flaw in still.items() if flaw is Flaw.RUN_NOT_CLOSED}
-            repaired = await self._backends.archive.close(ended) if ended else set()
-            repaired |= await self._look_again(still.keys() - ended)
-            for run, flaw in sorted(still.items()):
-                self._find(flaw, run, repaired=run in repaired)
+            flaws = await self._flaws_of_runs(ids)
+            overdue = {run for run, flaw in flaws.items() if flaw is Flaw.RUN_OVERDUE}
+            if flaws.keys() - overdue:
+                await self._backends.archive.mark(flaws.keys() - overdue)
+            if overdue:
+                # A `check_at` of now brings them before the reconciler behind the others that wait.
+                runs = [run for run in await self._backends.runs.get(overdue) if run.is_open]
+                await self._backends.runs.apply([changes.postpone(run, Postpone(timedelta(0))) for run in runs])
+            left = await self._flaws_of_runs(flaws)
+            for run, flaw in sorted(flaws.items()):
+                self._find(flaw, run, repaired=run not in left)
 
-    async def _look_again(self, ids: Iterable[str]) -> set[str]:
-        """Give them a `check_at` that has passed, so that the reconciler looks at them at once."""
-        runs = [run for run in await self._backends.runs.get(set(ids)) if run.is_open]
-        return await self._backends.runs.apply([changes.postpone(run, Postpone(timedelta(0))) for run in runs])
+    async def _flaws_of_runs(self, ids: Collection[str]) -> dict[str, Flaw]:
+        if not ids:
+            return {}
+        now = await self._backends.upkeep.time()
+        found = [(row.id, flaw_of_run(row, now, self._led_since)) for row in await self._backends.archive.rows(ids)]
+        return {run: flaw for run, flaw in found if flaw is not None}
 
     async def _judge_orphans(self) -> None:
         for ids in _pages(self._orphans.values()):

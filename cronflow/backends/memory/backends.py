@@ -35,7 +35,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         runs=runs,
         logs=logs,
         control=MemoryControl(faults, clock),
-        archive=MemoryArchive(faults, jobs, runs),
+        archive=MemoryArchive(faults, clock, jobs, runs),
         upkeep=MemoryUpkeep(faults, clock, logs),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),

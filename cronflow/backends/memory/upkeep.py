@@ -18,8 +18,8 @@ from cronflow.ports import Clock, Endless
 class MemoryArchive:
     """The Archive port."""
 
-    def __init__(self, faults: Faults, jobs: MemoryJobStore, runs: MemoryRunStore) -> None:
-        self.faults, self._jobs, self._runs = faults, jobs, runs
+    def __init__(self, faults: Faults, clock: Clock, jobs: MemoryJobStore, runs: MemoryRunStore) -> None:
+        self.faults, self._clock, self._jobs, self._runs = faults, clock, jobs, runs
 
     @verb(MONGO, "archive.runs")
     def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
@@ -82,13 +82,12 @@ class MemoryArchive:
         del self._jobs.records[name]
         return True
 
-    @verb(MONGO, "archive.close")
-    def close(self, ids: Collection[str]) -> set[str]:
-        """Remove `check_at`."""
-        ended = {run for run in ids if run in self._runs.runs and not self._runs.runs[run].is_open}
-        for run in ended:
-            self._runs.runs[run] = replace(self._runs.runs[run], check_at=None)
-        return ended
+    @verb(MONGO, "archive.mark")
+    def mark(self, ids: Collection[str]) -> None:
+        """Here `check_at` is the only mark."""
+        for run in (self._runs.runs[one] for one in ids if one in self._runs.runs):
+            check_at = (run.check_at or self._clock.now()) if run.is_open else None
+            self._runs.runs[run.id] = replace(run, check_at=check_at)
 
 
 def _row(run: Run) -> RunRow:

@@ -8,11 +8,12 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.run import ENDED, RunState
+from cronflow.domain.run import ENDED, OPEN, RunState
 from cronflow.domain.sweep import JobRow, RunRow
 
 ROW = {"job": 1, "state": 1, "fire_at": 1, "open": 1, "check_at": 1, "ended_at": 1}
 SCHEDULED = r"^[^@]+@\d{8}T\d{6}Z$"
+OPEN_STATES = [state.value for state in OPEN]
 ENDED_STATES = [state.value for state in ENDED]
 
 
@@ -97,13 +98,15 @@ class MongoArchive:
             result = await self._jobs.delete_one({"_id": name, "rev": rev, "deleted_at": {"$type": "date"}})
         return bool(result.deleted_count)
 
-    async def close(self, ids: Collection[str]) -> set[str]:
-        """Only ended ones, which nothing else ever writes."""
-        match = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}}
+    async def mark(self, ids: Collection[str]) -> None:
+        """Two updates, each conditional on the state, so that neither races with the end of a run."""
+        some = {"_id": {"$in": list(ids)}}
+        open_marks = {"open": True, "check_at": {"$ifNull": ["$check_at", "$$NOW"]}}
         async with self._database.translated():
-            await self._runs.update_many(match, {"$unset": {"open": "", "check_at": ""}})
-            rows = await self._runs.find(match, {"_id": 1}).to_list(None)
-        return {row["_id"] for row in rows}
+            await self._runs.update_many(
+                {**some, "state": {"$in": ENDED_STATES}}, {"$unset": {"open": "", "check_at": ""}}
+            )
+            await self._runs.update_many({**some, "state": {"$in": OPEN_STATES}}, [{"$set": open_marks}])
 
 
 def _row(document: Mapping[str, Any]) -> RunRow:

@@ -115,8 +115,6 @@ def _update(change: Change) -> UpdateOne:
         match["$expr"] = HAS_PASSED
     fields: dict[str, Any] = {name: {"$literal": codec.plain(value)} for name, value in change.sets.items()}
     fields["state"] = change.target.value
-    if change.target in OPEN:
-        fields["open"] = True
     if change.check_in is not None:
         fields["check_at"] = {"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}
     if change.attempt is not None:

@@ -25,7 +25,7 @@ class MongoUpkeep:
     async def time(self) -> datetime:
         """The primary's clock, which `$$NOW` reads."""
         async with self._database.translated():
-            hello = await self._control.database.command("hello")
+            hello = await self._control.database.command("hello", codec_options=self._control.codec_options)
         at: datetime = hello["localTime"]
         return at
 
