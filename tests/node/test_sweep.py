@@ -76,8 +76,11 @@ async def test_asynq_1144_orphan_active_an_open_run_outside_the_index_is_found(s
     await a_sound_job(servers)
     run = await a_stored_run(servers)
     await servers.set_run(run, open=None)
+    assert await servers.backends.runs.open_of(["report"]) == {}
     assert await servers.findings() == [("run_unwatched", run, True)]
-    assert [found.id for found in await servers.backends.runs.overdue(10)] == [run]
+    assert await servers.backends.runs.open_of(["report"]) == {"report": [(run, RunState.DISPATCHED)]}
+    (found,) = await servers.backends.runs.get([run])
+    assert found.check_at == servers.now + MINUTE
 
 
 async def test_a_run_that_is_overdue_by_more_than_an_hour_is_a_finding_and_by_less_is_none(forge: Forge) -> None:

@@ -100,13 +100,12 @@ class MongoArchive:
 
     async def mark(self, ids: Collection[str]) -> None:
         """Two updates, each conditional on the state, so that neither races with the end of a run."""
-        some = {"_id": {"$in": list(ids)}}
-        open_marks = {"open": True, "check_at": {"$ifNull": ["$check_at", "$$NOW"]}}
+        ended = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}}
+        still_open = {**ended, "state": {"$in": OPEN_STATES}}
+        marks = {"open": True, "check_at": {"$ifNull": ["$check_at", "$$NOW"]}}
         async with self._database.translated():
-            await self._runs.update_many(
-                {**some, "state": {"$in": ENDED_STATES}}, {"$unset": {"open": "", "check_at": ""}}
-            )
-            await self._runs.update_many({**some, "state": {"$in": OPEN_STATES}}, [{"$set": open_marks}])
+            await self._runs.update_many(ended, {"$unset": {"open": "", "check_at": ""}})
+            await self._runs.update_many(still_open, [{"$set": marks}])
 
 
 def _row(document: Mapping[str, Any]) -> RunRow:
