@@ -58,7 +58,11 @@ class Editor:
             return replace(record, job=job, deleted_at=None, paused=False, next_fire=fire, due_at=fire)
 
         reborn = bool(found) and found[0].deleted_at is not None
-        await self._edit(job.name, change, "edited", keep_waiting=True)
+        try:
+            await self._edit(job.name, change, "edited", keep_waiting=True)
+        except NotFound:
+            # The clean-up has taken its tombstone away meanwhile.
+            return await self.define(job)
         return "created" if reborn else "changed"
 
     async def pause(self, name: str) -> JobRecord:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cronflow.domain.cluster import LeaderRecord, Member, node_name
-from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule import next_after
+from cronflow.domain.sweep import SweepReport
+from cronflow.domain.system import SWEEP
 from cronflow.editing import Editor
 from cronflow.ports import Backends, Bell, Clock, LogLine, RunQuery
 
@@ -29,6 +31,7 @@ class ClusterStatus:
     lease_left_s: float | None
     record: LeaderRecord | None
     members: Sequence[Member]
+    sweep: SweepReport | None = None
 
 
 class Service:
@@ -69,19 +72,25 @@ class Service:
         return found[0]
 
     async def pause(self, name: str) -> JobRecord:
-        """Raises NotFound, Conflict."""
-        await self.job(name)
+        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+        await self._own(name)
         return await self._then_ring(await self._editor.pause(name))
 
     async def resume(self, name: str) -> JobRecord:
-        """Raises NotFound, Conflict."""
-        await self.job(name)
+        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+        await self._own(name)
         return await self._then_ring(await self._editor.resume(name))
 
     async def delete(self, name: str) -> JobRecord:
-        """Raises NotFound, Conflict."""
-        await self.job(name)
+        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+        await self._own(name)
         return await self._then_ring(await self._editor.delete(name))
+
+    async def _own(self, name: str) -> None:
+        await self.job(name)
+        if name.startswith(SYSTEM_PREFIX):
+            what = f"{name} is the system's own job and cannot be paused, resumed or deleted"
+            raise InvalidInput(Problem("", what, "SWEEP_AT and CLEANUP_AT say when such jobs run"))
 
     async def next_fires(self, name: str, count: int) -> list[datetime]:
         """The next instants, beginning with the cursor; none for a job without a schedule. Raises NotFound."""
@@ -151,7 +160,16 @@ class Service:
             lease_left_s=None if held is None else held[1],
             record=record,
             members=await self.members(),
+            sweep=await self.last_sweep(),
         )
+
+    async def sweep(self) -> str:
+        """Sweep now. Returns the run's id; raises NotFound when nobody has led this cluster yet."""
+        return await self.trigger(SWEEP)
+
+    async def last_sweep(self) -> SweepReport | None:
+        """What the last sweep found; None before the first."""
+        return await self._backends.upkeep.report()
 
     async def stepdown(self) -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""

@@ -15,24 +15,31 @@ from typing import TYPE_CHECKING
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection, RedisTimepiece
+from cronflow.backends.redis.housekeeping import RedisHousekeeping
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.config import Settings
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget
+from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
+from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
+from cronflow.executors.system import SystemExecutor
+from cronflow.node.cleanup import Cleanup
 from cronflow.node.node import Connected, Node
+from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
@@ -66,10 +73,13 @@ def connect(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 3
         runs=MongoRunStore(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
+        archive=MongoArchive(mongo),
+        upkeep=MongoUpkeep(mongo),
         election=RedisElection(redis),
         membership=RedisMembership(redis),
         queue=RedisQueue(redis, lock_s=lock_s),
         bus=RedisBus(redis),
+        housekeeping=RedisHousekeeping(redis),
         timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
     return Connected(backends, _both(redis, mongo))
@@ -102,10 +112,12 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
         yield Service(backends, SystemClock())
 
 
-def executors(settings: Settings, apps: Sequence[App], *, threads: int) -> Executors:
+def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock) -> Executors:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
+    cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     return Executors(
         {
+            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
@@ -129,7 +141,9 @@ async def run_node(
         backends = await stack.enter_async_context(
             open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock)
         )
-        executor = await stack.enter_async_context(executors(settings, apps, threads=slots or settings.slots))
+        executor = await stack.enter_async_context(
+            executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
+        )
         node = Node(
             backends,
             executor,
@@ -140,6 +154,8 @@ async def run_node(
             labels=labels,
             version=VERSION,
             lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock),
+            system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+            log_retention=settings.log_retention,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -158,9 +174,20 @@ async def memory_cluster(
     server = _api_server(service, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    async with executors(settings, apps, threads=settings.slots) as executor, asyncio.TaskGroup() as group:
+    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
+    async with by_target as executor, asyncio.TaskGroup() as group:
         members = [
-            Node(backends, executor, clock, limits, name=f"node-{k}", slots=settings.slots, version=VERSION)
+            Node(
+                backends,
+                executor,
+                clock,
+                limits,
+                name=f"node-{k}",
+                slots=settings.slots,
+                version=VERSION,
+                system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+                log_retention=settings.log_retention,
+            )
             for k in range(1, nodes + 1)
         ]
         for member in members:

@@ -50,6 +50,8 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path) -
         "RUN_LEASE": "45s",
         "LOCK_BUFFER": "5s",
         "SLOTS": "16",
+        "SWEEP_AT": "00:00",
+        "CLEANUP_AT": "03:00",
         "RETRY_MAX": "3",
         "RETRY_INITIAL": "30s",
         "RETRY_MULTIPLIER": "2.0",

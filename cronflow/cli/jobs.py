@@ -20,6 +20,7 @@ from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.shapes import job_shape, job_state
 from cronflow.cli.trigger import run
+from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.domain.job import JobRecord
@@ -34,9 +35,12 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or more
 
 
 @jobs.command("list")
-def list_jobs(output: Output = Format.TABLE) -> None:
+def list_jobs(
+    everything: Annotated[bool, typer.Option("--all", help="The system's own jobs, too.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
     """All jobs, by name: when they run, when next, and whether they are active."""
-    found = call(all_jobs)
+    found = [record for record in call(all_jobs) if everything or not record.name.startswith(SYSTEM_PREFIX)]
 
     def view() -> None:
         if not found:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cronflow.domain.cluster import Member
     from cronflow.domain.job import JobRecord, Pend
     from cronflow.domain.run import Attempt, Covers, Run
+    from cronflow.domain.sweep import SweepReport
     from cronflow.ports import LogLine
     from cronflow.service import ClusterStatus
 
@@ -170,6 +171,22 @@ def cluster_shape(namespace: str, status: ClusterStatus, heartbeat: timedelta) -
         "elected_at": None if status.record is None or status.leader is None else iso(status.record.elected_at),
         "nodes": [node_shape(member, status.leader, heartbeat) for member in status.members],
         "queue": queue_shape(status),
+        "sweep": None if status.sweep is None else sweep_shape(status.sweep),
+    }
+
+
+def sweep_shape(report: SweepReport) -> Shape:
+    """A sweep. `found` counts all findings, of which `findings` has the first hundred."""
+    return {
+        "at": iso(report.at),
+        "run": report.run,
+        "took_ms": report.took_ms,
+        "checked": dict(report.checked),
+        "found": report.found,
+        "findings": [
+            {"kind": one.kind.value, "where": one.where, "what": one.what, "repaired": one.repaired}
+            for one in report.findings
+        ],
     }
 
 

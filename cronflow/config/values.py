@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Any
 
 from cronflow.documents.values import got, too_large
@@ -38,6 +38,15 @@ def duration(least: str) -> Reader:
         return length
 
     return read
+
+
+def time_of_day(value: object) -> time:
+    """`HH:MM`, UTC."""
+    if isinstance(value, str) and re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", value.strip()):
+        return time.fromisoformat(value.strip())
+    if isinstance(value, time) and not value.second and not value.microsecond:
+        return value.replace(tzinfo=None)
+    raise InvalidInput(Problem("", f"expected a time of day, got {got(value)}", 'write it like "03:00", in UTC'))
 
 
 def number(kind: type[int] | type[float], low: int, high: int) -> Reader:

@@ -196,7 +196,14 @@ class HttpTarget:
             raise InvalidInput(f"http.expect is {list(self.expect)}; each must be an HTTP status from 100 to 599")
 
 
-Target = PythonTarget | CommandTarget | HttpTarget
+@dataclass(frozen=True, slots=True)
+class SystemTarget:
+    """Run a piece of CronFlow itself, by its name. Only the system's own jobs have it (see `system`)."""
+
+    name: str
+
+
+Target = PythonTarget | CommandTarget | HttpTarget | SystemTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +227,10 @@ class Job:
 
     def __post_init__(self) -> None:
         check_name(self.name.removeprefix(SYSTEM_PREFIX) if self.name.startswith(SYSTEM_PREFIX) else self.name)
+        if isinstance(self.target, SystemTarget) and not self.name.startswith(SYSTEM_PREFIX):
+            raise InvalidInput(
+                f"only the system's own jobs, whose names begin with {SYSTEM_PREFIX}, run CronFlow itself"
+            )
         if not NO_SHORTER_TIMEOUT <= self.timeout <= LONGEST:
             raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
         if not 0 <= self.priority <= 9:

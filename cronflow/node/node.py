@@ -12,11 +12,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
 from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.job import Job
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.heartbeat import Heartbeat, Measures
@@ -27,6 +29,7 @@ from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
+from cronflow.node.systemjobs import Caretaker
 from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
 from cronflow.node.worker import Worker
@@ -61,6 +64,8 @@ class Node:
         version: str = "",
         resources: Measures | None = None,
         lifeline: Connected | None = None,
+        system_jobs: Sequence[Job] = (),
+        log_retention: timedelta | None = None,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
@@ -119,6 +124,7 @@ class Node:
         self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
         self._settler = Settler(backends, self.elector, clock, timings)
         self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings)
+        self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
         self._recorder = Recorder(backends, self.id, clock, timings, self._outages)
 
     @property
@@ -157,6 +163,7 @@ class Node:
                 Role("planner", self._planner.step, self._planner.wake),
                 Role("settler", self._settler.step, self._settler.wake),
                 Role("reconciler", self._reconciler.step, self._reconciler.wake),
+                Role("caretaker", self._caretaker.step, self._caretaker.wake),
                 Role("worker", worker.step, worker.wake),
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
@@ -219,5 +226,5 @@ class Node:
             self._worker.lost(lease)
 
     def _leadership_changed(self) -> None:
-        for role in (self._planner, self._settler, self._reconciler):
+        for role in (self._planner, self._settler, self._reconciler, self._caretaker):
             role.wake.set()
