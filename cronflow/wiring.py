@@ -20,6 +20,7 @@ from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.redis.bus import RedisBus
@@ -70,6 +71,9 @@ async def open_backends(
             jobs=MongoJobStore(mongo),
             plans=MongoPlanStore(mongo),
             runs=MongoRunStore(mongo),
+            versions=MongoVersionStore(mongo),
+            late=MongoLateStore(mongo),
+            letters=MongoDeadLetters(mongo),
             logs=MongoLogStore(mongo),
             control=MongoControl(mongo),
             election=RedisElection(redis),

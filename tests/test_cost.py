@@ -15,6 +15,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.redis.bus import RedisBus
@@ -95,6 +96,9 @@ async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[C
             jobs=MongoJobStore(database),
             plans=MongoPlanStore(database),
             runs=MongoRunStore(database),
+            versions=MongoVersionStore(database),
+            late=MongoLateStore(database),
+            letters=MongoDeadLetters(database),
             logs=MongoLogStore(database),
             control=MongoControl(database),
             election=RedisElection(connection),

@@ -13,6 +13,7 @@ from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.redis.bus import RedisBus
@@ -20,14 +21,38 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
-from cronflow.ports import Bus, Control, Election, JobStore, LogStore, Membership, PlanStore, Queue, RunStore
+from cronflow.ports import (
+    Bus,
+    Control,
+    DeadLetters,
+    Election,
+    JobStore,
+    LateStore,
+    LogStore,
+    Membership,
+    PlanStore,
+    Queue,
+    RunStore,
+    VersionStore,
+)
 
 
 class History:
     """The ports that MongoDB serves."""
 
-    def __init__(self, jobs: JobStore, plans: PlanStore, runs: RunStore, logs: LogStore, control: Control) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        plans: PlanStore,
+        runs: RunStore,
+        logs: LogStore,
+        control: Control,
+        versions: VersionStore,
+        late: LateStore,
+        letters: DeadLetters,
+    ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
+        self.versions, self.late, self.letters = versions, late, letters
 
 
 class Motion:
@@ -45,7 +70,16 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
     """The history ports of each backend, on the system's clock."""
     if request.param == "memory":
         memory = memory_backends(SystemClock())
-        yield History(memory.jobs, memory.plans, memory.runs, memory.logs, memory.control)
+        yield History(
+            memory.jobs,
+            memory.plans,
+            memory.runs,
+            memory.logs,
+            memory.control,
+            memory.versions,
+            memory.late,
+            memory.letters,
+        )
         return
     async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
         yield History(
@@ -54,6 +88,9 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             MongoRunStore(database),
             MongoLogStore(database),
             MongoControl(database),
+            MongoVersionStore(database),
+            MongoLateStore(database),
+            MongoDeadLetters(database),
         )
 
 

@@ -12,6 +12,7 @@ from cronflow.backends.memory.history import (
     MemoryPlanStore,
     MemoryRunStore,
 )
+from cronflow.backends.memory.ledger import MemoryDeadLetters, MemoryLateStore, MemoryVersionStore
 from cronflow.backends.memory.motion import Memory, MemoryBus, MemoryElection, MemoryMembership, MemoryQueue
 from cronflow.ports import Backends, Clock
 
@@ -27,10 +28,14 @@ class MemoryBackends(Backends):
 def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> MemoryBackends:
     """Make one. `lock_s`: how long a job lock lasts unrenewed; `start_by_s`: how long an item may lie in a list."""
     faults, memory = Faults(), Memory(clock)
+    runs = MemoryRunStore(faults, clock)
     return MemoryBackends(
         jobs=MemoryJobStore(faults),
         plans=MemoryPlanStore(faults, clock),
-        runs=MemoryRunStore(faults, clock),
+        runs=runs,
+        versions=MemoryVersionStore(faults),
+        late=MemoryLateStore(faults, runs),
+        letters=MemoryDeadLetters(faults, runs),
         logs=MemoryLogStore(faults),
         control=MemoryControl(faults, clock),
         election=MemoryElection(faults, memory),
