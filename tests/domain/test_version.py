@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from cronflow.domain.audit import audit
 from cronflow.domain.run import RunState
@@ -15,7 +16,7 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-def a_version(ver: int, at: datetime, since: datetime | None, **fields: object) -> Version:
+def a_version(ver: int, at: datetime, since: datetime | None, **fields: Any) -> Version:
     return Version(job=a_job(**fields), ver=ver, at=at, since=since)
 
 

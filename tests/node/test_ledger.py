@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from cronflow.backends.memory import FakeClock
 from cronflow.domain.audit import audit
 from cronflow.domain.errors import BackendUnavailable, NotFound
 from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget
+from cronflow.domain.oracle import fires_between
 from cronflow.domain.run import SCHEDULED, RunState
 from cronflow.domain.schedule import Cron, Every, Once, Schedule
 from cronflow.domain.version import Version, expectations, version_due, version_of
@@ -84,7 +85,8 @@ async def finished(cluster: Cluster, act: Coroutine[Any, Any, object]) -> None:
 
 
 async def tell(cluster: Cluster, step: Step, number: int) -> None:
-    service, faults = cluster.service, cluster.backends.faults
+    """Let it happen; what a person does here, what goes wrong by itself below."""
+    service = cluster.service
     match step.what:
         case "apply":
             job = Job(
@@ -98,6 +100,21 @@ async def tell(cluster: Cluster, step: Step, number: int) -> None:
             await finished(cluster, service.apply([job]))
         case "pause" | "resume" | "delete":
             await finished(cluster, getattr(service, step.what)(step.name))
+        case "hold":
+            cluster.executor.release = asyncio.Event()
+        case "free":
+            free(cluster)
+        case "elapse":
+            await cluster.elapse(step.seconds, step=0.5)
+        case "jump":
+            cluster.clock.step(timedelta(seconds=step.seconds))
+        case _:
+            await fail(cluster, step, number)
+
+
+async def fail(cluster: Cluster, step: Step, number: int) -> None:
+    faults = cluster.backends.faults
+    match step.what:
         case "fail before":
             faults.fail_before(step.name)
         case "fail after":
@@ -114,16 +131,8 @@ async def tell(cluster: Cluster, step: Step, number: int) -> None:
                 await cluster.kill(node)
         case "start":
             cluster.start(f"node-{number}")
-        case "hold":
-            cluster.executor.release = asyncio.Event()
-        case "free":
-            free(cluster)
         case "flush":
             cluster.backends.memory.flush()
-        case "elapse":
-            await cluster.elapse(step.seconds, step=0.5)
-        case "jump":
-            cluster.clock.step(timedelta(seconds=step.seconds))
 
 
 def free(cluster: Cluster) -> None:
@@ -159,6 +168,16 @@ async def live(story: list[Step]) -> None:
             assert run.reason != "overlap" or run.blocked_by is not None
         for known in history.values():
             assert [version.ver for version in known] == list(range(1, len(known) + 1))
+            assert [version.ver for version in known if left_out(version, until)] == []
+
+
+def left_out(version: Version, until: datetime) -> bool:
+    """Whether an instant after the edit lies before the cursor with which the version began: nobody would miss it."""
+    schedule = version.job.schedule
+    if schedule is None or version.deleted:
+        return False
+    after = version.at.replace(microsecond=0) + SECOND
+    return any(fires_between(schedule, after, until if version.since is None else min(until, version.since)))
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
