@@ -18,8 +18,10 @@ from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Member, NodeReport, Renewal, Term
 from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
-from cronflow.domain.run import Change, Ending, Run, RunState
+from cronflow.domain.placement import Waiting
+from cronflow.domain.run import Change, Ending, Kind, Resolution, Run, RunState
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
+from cronflow.domain.version import Version
 
 
 class Clock(Protocol):
@@ -60,6 +62,14 @@ class Move:
     pend: Pend
 
 
+class Deferral(NamedTuple):
+    """Look at a job again at `due_at`, if its `rev` is still this one; `waiting` says why it waits."""
+
+    rev: int
+    due_at: datetime
+    waiting: Waiting | None = None
+
+
 class JobStore(Protocol):
     """Job documents. Every write but `create` and `defer` adds one to `rev`, and every one compares it."""
 
@@ -77,8 +87,10 @@ class JobStore(Protocol):
         the same names.
         """
 
-    async def defer(self, jobs: Mapping[str, tuple[int, datetime]]) -> None:
-        """Set `due_at` of each job whose `rev` is the given one; the cursor and `rev` stay."""
+    async def defer(self, jobs: Mapping[str, Deferral]) -> None:
+        """Set `due_at` and `waiting` of each job whose `rev` is the given one; the cursor and `rev` stay. A move takes
+        `waiting` away again.
+        """
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
         """Write the term into each job that has no newer one, so that every move computed before fails. Returns them as
@@ -107,10 +119,14 @@ class PlanStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before."""
+    """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before;
+    `dead` leaves only dead letters that nobody has settled.
+    """
 
     job: str | None = None
     states: Collection[RunState] = ()
+    kinds: Collection[Kind] = ()
+    dead: bool = False
     since: datetime | None = None
     before: tuple[datetime, str] | None = None
     limit: int = 100
@@ -164,6 +180,37 @@ class RunStore(Protocol):
 
     async def keep_late(self, late: Sequence[LateResult]) -> None:
         """Store fenced-out outcomes; repeating it is harmless."""
+
+
+class VersionStore(Protocol):
+    """The earlier versions of the jobs. The present one stands in the job's own document; an edit keeps it here before
+    it replaces it.
+    """
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        """Insert those that are new; repeating it is harmless, because a version never changes."""
+
+    async def of(self, job: str, limit: int = 1000) -> list[Version]:
+        """The newest of a job, the oldest of them first."""
+
+
+class LateStore(Protocol):
+    """Outcomes that came too late, for people. `RunStore.keep_late` writes them."""
+
+    async def of(self, run: str) -> list[LateResult]:
+        """Those of a run, by their instants."""
+
+
+class DeadLetters(Protocol):
+    """What people did with runs that had ended. It changes `resolution` alone: never a state, a fence or an outcome."""
+
+    async def settle(self, runs: Collection[str], resolution: Resolution) -> set[str]:
+        """Write the resolution. An acknowledgement reaches only what is a dead letter still; a replay every run that
+        has ended. Returns the ids where this call wrote.
+        """
+
+    async def count(self, job: str | None = None) -> int:
+        """How many dead letters nobody has settled, at the cost of those alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,6 +462,9 @@ class Backends:
     jobs: JobStore
     plans: PlanStore
     runs: RunStore
+    versions: VersionStore
+    late: LateStore
+    letters: DeadLetters
     logs: LogStore
     control: Control
     archive: Archive

@@ -19,6 +19,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
@@ -71,6 +72,9 @@ def connect(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 3
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
         runs=MongoRunStore(mongo),
+        versions=MongoVersionStore(mongo),
+        late=MongoLateStore(mongo),
+        letters=MongoDeadLetters(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),

@@ -16,6 +16,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
@@ -98,6 +99,9 @@ async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[C
             jobs=MongoJobStore(database),
             plans=MongoPlanStore(database),
             runs=MongoRunStore(database),
+            versions=MongoVersionStore(database),
+            late=MongoLateStore(database),
+            letters=MongoDeadLetters(database),
             logs=MongoLogStore(database),
             control=MongoControl(database),
             archive=MongoArchive(database),

@@ -14,9 +14,10 @@ from cronflow.cli.times import iso, milliseconds, optional_iso
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member
     from cronflow.domain.job import JobRecord, Pend
-    from cronflow.domain.run import Attempt, Covers, Run
+    from cronflow.domain.placement import Placement
+    from cronflow.domain.run import Attempt, Covers, Resolution, Run
     from cronflow.domain.sweep import SweepReport
-    from cronflow.ports import LogLine
+    from cronflow.ports import LateResult, LogLine
     from cronflow.service import ClusterStatus
 
 Shape = dict[str, object]
@@ -91,6 +92,41 @@ def run_shape(run: Run) -> Shape:
         "args": None if run.args is None else dict(run.args),
         "attempts": [_attempt(attempt) for attempt in run.attempts],
         "covers": _covers(run.covers),
+        "placement": None if run.placement is None else _placement(run.placement),
+        "blocked_by": run.blocked_by,
+        "replay_of": run.replay_of,
+        "dead": run.is_dead,
+        "resolution": None if run.resolution is None else _resolution(run.resolution),
+    }
+
+
+def _placement(placement: Placement) -> Shape:
+    others = [
+        {"node": node, "reason" if isinstance(standing, str) else "rank": standing}
+        for node, standing in placement.others
+    ]
+    return {"node": placement.node, "rank": placement.rank, "others": others, "more": placement.more}
+
+
+def _resolution(resolution: Resolution) -> Shape:
+    return {
+        "how": resolution.how.value,
+        "at": iso(resolution.at),
+        "by": resolution.by or None,
+        "note": resolution.note or None,
+        "run": resolution.run,
+    }
+
+
+def late_shape(late: LateResult) -> Shape:
+    """An outcome that came too late."""
+    return {
+        "at": iso(late.at),
+        "node": late.node,
+        "fence": late.fence,
+        "outcome": late.ending.outcome.value,
+        "result": late.ending.result,
+        "error": late.ending.error,
     }
 
 

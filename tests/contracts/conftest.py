@@ -14,6 +14,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
@@ -27,15 +28,18 @@ from cronflow.ports import (
     Archive,
     Bus,
     Control,
+    DeadLetters,
     Election,
     Housekeeping,
     JobStore,
+    LateStore,
     LogStore,
     Membership,
     PlanStore,
     Queue,
     RunStore,
     Upkeep,
+    VersionStore,
 )
 
 
@@ -51,9 +55,13 @@ class History:
         control: Control,
         archive: Archive,
         upkeep: Upkeep,
+        versions: VersionStore,
+        late: LateStore,
+        letters: DeadLetters,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
         self.archive, self.upkeep = archive, upkeep
+        self.versions, self.late, self.letters = versions, late, letters
 
 
 class Motion:
@@ -75,7 +83,16 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
     if request.param == "memory":
         memory = memory_backends(SystemClock())
         yield History(
-            memory.jobs, memory.plans, memory.runs, memory.logs, memory.control, memory.archive, memory.upkeep
+            memory.jobs,
+            memory.plans,
+            memory.runs,
+            memory.logs,
+            memory.control,
+            memory.archive,
+            memory.upkeep,
+            memory.versions,
+            memory.late,
+            memory.letters,
         )
         return
     async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
@@ -87,6 +104,9 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             MongoControl(database),
             MongoArchive(database),
             MongoUpkeep(database),
+            MongoVersionStore(database),
+            MongoLateStore(database),
+            MongoDeadLetters(database),
         )
 
 

@@ -12,6 +12,7 @@ from cronflow.backends.memory.history import (
     MemoryPlanStore,
     MemoryRunStore,
 )
+from cronflow.backends.memory.ledger import MemoryDeadLetters, MemoryLateStore, MemoryVersionStore
 from cronflow.backends.memory.motion import (
     Memory,
     MemoryBus,
@@ -40,6 +41,9 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
         runs=runs,
+        versions=MemoryVersionStore(faults),
+        late=MemoryLateStore(faults, runs),
+        letters=MemoryDeadLetters(faults, runs),
         logs=logs,
         control=MemoryControl(faults, clock),
         archive=MemoryArchive(faults, clock, jobs, runs),

@@ -23,6 +23,12 @@ INDEXES = {
         IndexModel([("check_at", ASCENDING)], name="overdue", partialFilterExpression={"open": True}),
         # The planner: is another run of the job open?
         IndexModel([("job", ASCENDING)], name="open", partialFilterExpression={"open": True}),
+        # People: dead letters that nobody has settled.
+        IndexModel(
+            [("fire_at", DESCENDING), ("_id", DESCENDING), ("job", ASCENDING)],
+            name="dead",
+            partialFilterExpression={"dead": True},
+        ),
         # People: the history of one job, and of all.
         IndexModel([("job", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)], name="history"),
         IndexModel([("fire_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
