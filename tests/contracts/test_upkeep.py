@@ -44,7 +44,7 @@ async def test_all_runs_are_read_by_id_page_by_page(history: History) -> None:
 
 async def test_all_jobs_are_read_by_name_with_their_mark_and_tombstones_can_be_asked_for(history: History) -> None:
     await history.jobs.create(a_record("a"))
-    await history.jobs.create(a_record("b", deleted_at=T0 - HOUR, next_fire=None, due_at=None))
+    await history.jobs.create(replace(a_record("b"), deleted_at=T0 - HOUR, next_fire=None, due_at=None))
     await history.jobs.create(a_record("c", deleted_at=T0 + HOUR))
     rows = await history.archive.jobs(limit=2) + await history.archive.jobs(after="b", limit=2)
     assert [(row.record.name, row.marked_active) for row in rows] == [("a", True), ("b", False), ("c", False)]
@@ -176,7 +176,7 @@ async def test_whatever_the_roles_write_expires_by_itself(motion: Motion) -> Non
         assert await motion.queue.dispatch(1, "boot", {node: items})
         # The first is taken, the others are put back into a list that was emptied.
         taken = await motion.queue.take(node, 3)
-        assert taken.put_back >= 2 or node != report.id
+        assert taken.put_back == 2
     assert await every_endless(motion) == []
     assert await motion.housekeeping.let_expire([], 1) == 0
 

@@ -1,4 +1,6 @@
-"""The clean-up, on memory and on real servers: what has outlived its retention goes, and nothing that could come back."""
+"""The clean-up, on memory and on real servers: what has outlived its retention goes, and nothing that could come
+back.
+"""
 
 from __future__ import annotations
 

@@ -195,6 +195,25 @@ async def test_a_pend_without_its_run_is_no_finding_while_a_note_announces_it(fo
     assert await forge.findings() == []
 
 
+async def test_a_run_that_is_inserted_while_its_job_is_looked_at_is_no_finding(forge: Forge) -> None:
+    fire = forge.now - MINUTE
+    made = await a_sound_job(forge, pend=a_pend(fire))
+    note = PlanNote(id="7-1", term=7, jobs=("report",))
+    await forge.backends.plans.write(note)
+    existing = forge.backends.runs.existing
+
+    async def and_then_inserted(ids: Any) -> set[str]:
+        found = await existing(ids)
+        forge.backends.runs.existing = existing  # type: ignore[method-assign]
+        await forge.backends.runs.insert([a_run(fire=fire)])
+        await forge.backends.plans.remove([note.id])
+        return found
+
+    forge.backends.runs.existing = and_then_inserted  # type: ignore[method-assign]
+    look = sweeping.Sweeping(forge.backends, forge.clock, 5, lambda *_: None)
+    assert await look._without_run([made]) == []
+
+
 async def test_the_pend_of_a_skipped_range_is_inserted_as_skipped(forge: Forge) -> None:
     pend = Pend(
         fire=forge.now - HOUR, state=RunState.SKIPPED, fence=5, job_ver=1, at=forge.now - HOUR, reason="misfire"

@@ -1,5 +1,5 @@
-"""The system's own jobs in whole clusters on virtual time: who defines them, that they run like all others, that a sweep
-in the middle of everything finds nothing, and that a clean-up beside a planner loses and doubles nothing.
+"""The system's own jobs in whole clusters on virtual time: who defines them, that they run like all others, that a
+sweep in the middle of everything finds nothing, and that a clean-up beside a planner loses and doubles nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from cronflow.executors import Executors
 from cronflow.executors.system import SystemExecutor
 from cronflow.node.cleanup import Cleanup
 from cronflow.node.node import Node
+from cronflow.node.planner import Planned
 from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
+from cronflow.ports import Move
 from cronflow.service import Service
+from tests.contracts.builders import an_assignment
 from tests.node.cluster import Cluster, Recording, Steady
 
 DAILY = system_jobs(time(12, 3), time(12, 4))
@@ -100,7 +103,8 @@ async def a_swept_cluster(*names: str, system: Sequence[Job] = DAILY) -> AsyncIt
 
 
 def a_job(name: str, every: str = "1s", **fields: Any) -> Job:
-    return Job(name=name, **({"target": PythonTarget("a:b"), "schedule": Every(every)} | fields))
+    fields.setdefault("schedule", Every(every))
+    return Job(name=name, target=PythonTarget("a:b"), **fields)
 
 
 async def test_the_leader_defines_the_systems_jobs_and_they_run_at_their_time() -> None:
@@ -235,7 +239,7 @@ async def test_no_false_alarms_every_step_of_a_batch_may_be_seen_by_a_sweep() ->
                 await cluster.elapse(0.25)
             beside = Sweep(cluster.backends, cluster.clock)
             stalled_verbs = cluster.backends.faults._stalls.pop((verb, True))
-            sweep = asyncio.ensure_future(beside.run(_asked_for(cluster), lambda *_: None))
+            sweep = asyncio.ensure_future(beside.run(_asked_for(), lambda *_: None))
             await cluster.elapse(8)
             stalled_verbs.release()
             await cluster.elapse(30)
@@ -257,7 +261,7 @@ async def test_no_false_alarms_after_a_leader_was_killed_in_the_middle_of_a_batc
             await cluster.kill(leader)
             cluster.backends.faults.heal()
             beside = Sweep(cluster.backends, cluster.clock)
-            sweep = asyncio.ensure_future(beside.run(_asked_for(cluster), lambda *_: None))
+            sweep = asyncio.ensure_future(beside.run(_asked_for(), lambda *_: None))
             await cluster.elapse(60)
             assert sweep.done()
             assert await cluster.sweep_now() == (0, [])
@@ -265,9 +269,7 @@ async def test_no_false_alarms_after_a_leader_was_killed_in_the_middle_of_a_batc
             assert [one["found"] for one in first] == [0], verb
 
 
-def _asked_for(cluster: Swept) -> Any:
-    from tests.contracts.builders import an_assignment
-
+def _asked_for() -> Any:
     return an_assignment("_sys:sweep@beside", term=1)
 
 
@@ -332,9 +334,6 @@ async def test_who_read_a_job_before_its_last_move_cannot_bring_an_old_run_back(
 
 
 def _planned(record: Any) -> Any:
-    from cronflow.node.planner import Planned
-    from cronflow.ports import Move
-
     return Planned(record, Move(job=record.name, rev=record.rev, next_fire=None, pend=record.pend))
 
 
@@ -349,4 +348,5 @@ async def test_what_a_clean_up_leaves_is_what_the_retention_says() -> None:
         before = ran.started_at - RETENTION
         old = [run for run in cluster.runs if run.job == "often" and run.ended_at and run.ended_at < before]
         assert len(old) == 1
-        assert ran.result["runs"] > 20  # type: ignore[index]
+        assert len([run for run in cluster.runs if run.job == "often"]) in (12, 13, 14)
+        assert ran.result["runs"] > 10  # type: ignore[index]
