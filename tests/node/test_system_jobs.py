@@ -43,7 +43,7 @@ class Swept(Cluster):
     system: Sequence[Job] = DAILY
     work: Executors = field(default_factory=lambda: Executors({}))
 
-    def start(self, name: str, *, slots: int = 16, **labels: str) -> Node:
+    def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
         """One more node."""
         node = Node(
             self.backends,
