@@ -124,7 +124,9 @@ def finish(held: Held, ending: Ending, finish_id: str, started_at: datetime | No
 
 
 def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
-    """Row 8: it never started, so no attempt was used."""
+    """Row 8: its handler never started, so no attempt was used. The start may have been marked all the same: the guard
+    marks it before the executor is asked.
+    """
     return Change(
         run=held.run,
         row=8,
@@ -132,7 +134,13 @@ def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
         target=RunState.RETRYING,
         fence=held.fence,
         check_in=ending.delay or NOW,
-        sets={"finish_id": finish_id, "attempt": held.attempt - 1, "error": ending.error},
+        sets={
+            "finish_id": finish_id,
+            "attempt": held.attempt - 1,
+            "error": ending.error,
+            "started_at": None,
+            "start_id": None,
+        },
         proof=("finish_id", finish_id),
     )
 
@@ -156,7 +164,7 @@ def dispatch(run: Run, verdict: Dispatch, *, fence: int, term: int, node: str, j
 
 def postpone(run: Run, verdict: Postpone) -> Change:
     """Row 17."""
-    return _seen(run, 17, run.state, {"vetoes": run.vetoes + 1}, None, None, verdict.check_in)
+    return _seen(run, 17, run.state, {"vetoes": run.vetoes + verdict.counts}, None, None, verdict.check_in)
 
 
 def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:

@@ -19,6 +19,7 @@ from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
+from cronflow.node.grace import SpoolGrace
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.leases import Lease, Leases
 from cronflow.node.lifeline import Lifeline, Pulse
@@ -27,6 +28,7 @@ from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
+from cronflow.node.spool import Spool
 from cronflow.node.timings import Timings
 from cronflow.node.worker import Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
@@ -58,6 +60,7 @@ class Node:
         version: str = "",
         resources: Measures | None = None,
         lifeline: Connected | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self._backends = backends
         self._executor = executor
@@ -67,7 +70,7 @@ class Node:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
-        self._outages = Outages()
+        self._outages = Outages(clock.monotonic)
         self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
@@ -80,6 +83,7 @@ class Node:
             timings,
             on_change=self._leadership_changed,
             lag_s=lambda: self._pulse.lag_s,
+            mongo_away_s=lambda: self._outages.away_s("MongoDB"),
         )
         self._heartbeat = Heartbeat(
             vital.membership,
@@ -111,8 +115,9 @@ class Node:
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
         self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
         self._settler = Settler(backends, self.elector, clock, timings)
-        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings)
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages)
+        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool)
+        grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
+        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace)
 
     @property
     def leads(self) -> bool:
@@ -150,6 +155,7 @@ class Node:
                 Role("settler", self._settler.step, self._settler.wake),
                 Role("reconciler", self._reconciler.step, self._reconciler.wake),
                 Role("worker", worker.step, worker.wake),
+                self._recorder.replaying,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
@@ -178,6 +184,7 @@ class Node:
             draining.cancel()
             await worker.drain(0.0)
         forced.cancel()
+        await self._recorder.replay_all()
         try:
             await self._lifeline.call(self._heartbeat.leave)
         except BackendUnavailable as error:
