@@ -27,8 +27,6 @@ from pybreaker import (
     CircuitMemoryStorage,
 )
 
-LEAST_WAIT_S = 1.0
-
 log = structlog.get_logger("cronflow.circuit")
 
 
@@ -105,7 +103,8 @@ class Circuit:
 
     def _refusal(self) -> CircuitOpen:
         self.refused += 1
-        return CircuitOpen(self.service, max(LEAST_WAIT_S, self._storage.left_s))
+        # While somebody probes, nobody knows when; to ask again at once would be what the circuit is to prevent.
+        return CircuitOpen(self.service, self._storage.left_s or self._breaker.reset_timeout / 6)
 
     def _is_no_failure(self, error: BaseException) -> bool:
         # What pybreaker excludes it takes for a success. A probe that was cancelled, say, has proved nothing.

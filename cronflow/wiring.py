@@ -16,7 +16,7 @@ from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.control import MongoControl
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
@@ -25,6 +25,7 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
+from cronflow.circuit import Circuit
 from cronflow.config import Settings
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget
@@ -33,6 +34,7 @@ from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.node.node import Connected, Node
+from cronflow.node.spool import Spool
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
@@ -57,9 +59,14 @@ def timings(settings: Settings) -> Timings:
     )
 
 
-def connect(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0) -> Connected:
-    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop."""
-    redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace)
+def connect(
+    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0, circuit: Circuit | None = None
+) -> Connected:
+    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop.
+
+    `circuit` is MongoDB's where one process connects more than once.
+    """
+    redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace, circuit=circuit)
     backends = Backends(
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
@@ -82,13 +89,13 @@ async def _both(redis: RedisConnection, mongo: MongoDatabase) -> AsyncIterator[N
 
 @asynccontextmanager
 async def open_backends(
-    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0
+    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0, circuit: Circuit | None = None
 ) -> AsyncIterator[Backends]:
     """Connect to both servers and check that they serve.
 
     Raises BackendUnavailable within ten seconds when one does not.
     """
-    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s)
+    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s, circuit=circuit)
     async with connected.lifetime:
         yield connected.backends
 
@@ -124,21 +131,25 @@ async def run_node(
     redis_url, mongo_url = _urls(settings)
     limits = timings(settings)
     clock: Clock = SystemClock()
+    name = name or settings.node_name
+    circuit = mongo_circuit()
     async with AsyncExitStack() as stack:
         backends = await stack.enter_async_context(
-            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock)
+            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
         )
+        spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         executor = await stack.enter_async_context(executors(settings, apps, threads=slots or settings.slots))
         node = Node(
             backends,
             executor,
             clock,
             limits,
-            name=name or settings.node_name,
+            name=name,
             slots=slots or settings.slots,
             labels=labels,
             version=VERSION,
-            lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock),
+            lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
+            spool=spool,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

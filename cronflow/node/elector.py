@@ -203,7 +203,7 @@ class Elector:
         try:
             await self._election.resign(tenure.holder)
         finally:
-            # Last, so that this role says that MongoDB is away before those that only stop asking seem to say it is not.
+            # Last, so that this role tells of the outage before others, which only stop asking, seem to tell its end.
             self._stand_down("MongoDB is away")
 
     # ------------------------------------------------------------------------------------------------- following

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from cronflow.domain.cluster import node_name
 from cronflow.domain.run import Run
-from cronflow.node.loop import Outages
+from cronflow.node.loop import Outage, Outages
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock
 
@@ -53,9 +53,12 @@ class SpoolGrace:
 
     def _after_outage(self) -> float:
         """Until when outcomes of an outage are waited for."""
+        now = self._clock.monotonic()
         if self._spooled():
-            return self._clock.monotonic() + self._timings.reconcile
-        outage = self._outages.last("MongoDB")
+            return now + self._timings.reconcile
+        away_s = self._outages.away_s("MongoDB")
+        # The role that asks may be the first one that MongoDB answers again.
+        outage = Outage(now - away_s, now) if away_s > 0 else self._outages.last("MongoDB")
         if outage is None:
             return 0.0
         # Who came to lead during an outage has not seen how long it was.

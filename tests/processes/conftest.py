@@ -70,6 +70,7 @@ class Processes:
             "CRONFLOW_NAMESPACE": self.namespace,
             "CRONFLOW_NODE_NAME": name,
             "CRONFLOW_ALLOW_SHELL": "true",
+            "CRONFLOW_SPOOL_DIR": str(self.folder / "spool"),
             "CRONFLOW_ALLOW_PYTHON": "tests.processes.handlers",
             "PYTHONPATH": str(ROOT),
         }

@@ -47,6 +47,11 @@ RESET_S = 5.0
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
 
 
+def mongo_circuit() -> Circuit:
+    """The circuit of a process's MongoDB; a command that it refuses is no failure, only that it does not serve."""
+    return Circuit("MongoDB", failures=FAILURES_TO_OPEN, reset_s=RESET_S, counts=(BackendUnavailable,))
+
+
 class MongoDatabase:
     """The database of one namespace, as an async context manager.
 
@@ -61,9 +66,7 @@ class MongoDatabase:
         listeners: Sequence[CommandListener] = (),
         circuit: Circuit | None = None,
     ) -> None:
-        self.circuit = circuit or Circuit(
-            "MongoDB", failures=FAILURES_TO_OPEN, reset_s=RESET_S, counts=(BackendUnavailable,)
-        )
+        self.circuit = circuit or mongo_circuit()
         try:
             parsed = parse_uri(url, validate=True)
         except PyMongoError as error:
