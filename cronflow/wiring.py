@@ -17,7 +17,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
@@ -29,6 +29,7 @@ from cronflow.backends.redis.election import RedisElection, RedisTimepiece
 from cronflow.backends.redis.housekeeping import RedisHousekeeping
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
+from cronflow.circuit import Circuit
 from cronflow.config import Settings
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
@@ -40,6 +41,7 @@ from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.system import SystemExecutor
 from cronflow.node.cleanup import Cleanup
 from cronflow.node.node import Connected, Node
+from cronflow.node.spool import Spool
 from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
@@ -65,9 +67,14 @@ def timings(settings: Settings) -> Timings:
     )
 
 
-def connect(redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0) -> Connected:
-    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop."""
-    redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace)
+def connect(
+    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0, circuit: Circuit | None = None
+) -> Connected:
+    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop.
+
+    `circuit` is MongoDB's where one process connects more than once.
+    """
+    redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace, circuit=circuit)
     backends = Backends(
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
@@ -97,13 +104,13 @@ async def _both(redis: RedisConnection, mongo: MongoDatabase) -> AsyncIterator[N
 
 @asynccontextmanager
 async def open_backends(
-    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0
+    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0, circuit: Circuit | None = None
 ) -> AsyncIterator[Backends]:
     """Connect to both servers and check that they serve.
 
     Raises BackendUnavailable within ten seconds when one does not.
     """
-    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s)
+    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s, circuit=circuit)
     async with connected.lifetime:
         yield connected.backends
 
@@ -141,10 +148,13 @@ async def run_node(
     redis_url, mongo_url = _urls(settings)
     limits = timings(settings)
     clock: Clock = SystemClock()
+    name = name or settings.node_name
+    circuit = mongo_circuit()
     async with AsyncExitStack() as stack:
         backends = await stack.enter_async_context(
-            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock)
+            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
         )
+        spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         executor = await stack.enter_async_context(
             executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
         )
@@ -153,13 +163,14 @@ async def run_node(
             executor,
             clock,
             limits,
-            name=name or settings.node_name,
+            name=name,
             slots=slots or settings.slots,
             labels=labels,
             version=VERSION,
-            lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock),
+            lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
+            spool=spool,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -16,6 +16,14 @@ from cronflow.embedded import MongoServer, RedisServer
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a process keeps between its starts is no business of the person who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """The Redis that the tests share; always a process of this session. Not to be killed, paused or flushed."""

@@ -35,7 +35,8 @@ def source(settings: Settings, name: str) -> tuple[str, str]:
 # ------------------------------------------------------------------------------------------------------------ sources
 
 
-def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path) -> None:
+def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     rows = {name: value for name, value, _ in describe(load(tmp_path))}
     assert re.fullmatch(r"[a-z0-9][a-z0-9._-]*-[0-9a-f]{4}", rows.pop("NODE_NAME"))
     assert rows == {
@@ -58,6 +59,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path) -
         "ALLOW_SHELL": "false",
         "ALLOW_PYTHON": "none",
         "ALLOW_HTTP_HOSTS": "unset",
+        "SPOOL_DIR": str(tmp_path / "cronflow" / "spool"),
         "DRAIN_TIMEOUT": "1m",
         "RUN_RETENTION": "30d",
         "LOG_RETENTION": "7d",
@@ -472,3 +474,15 @@ def test_the_options_of_a_mongodb_address_are_masked_too(tmp_path: Path) -> None
     )
     shown, _ = source(load(tmp_path, CRONFLOW_MONGO_URL=url), "MONGO_URL")
     assert shown == "mongodb://u:***@a,b/?tlsCertificateKeyFilePassword=***&authMechanismProperties=***"
+
+
+def test_the_spool_lies_where_programs_keep_their_state_and_never_below_where_they_were_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("XDG_STATE_HOME", "relative/is/ignored")
+    assert load(tmp_path).spool_dir == Path("/home/ada/.local/state/cronflow/spool")
+    assert load(tmp_path, CRONFLOW_SPOOL_DIR="~/spool").spool_dir == Path("/home/ada/spool")
+    assert problems_of(tmp_path, CRONFLOW_SPOOL_DIR="spool") == [
+        "CRONFLOW_SPOOL_DIR: spool is not an absolute path (write one that begins with / or ~)"
+    ]

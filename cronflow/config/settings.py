@@ -8,12 +8,14 @@ files, see `sources`.
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import time, timedelta
+from pathlib import Path
 from typing import Any
 
 from cronflow.config import values
@@ -28,6 +30,17 @@ def _setting(default: object, read: values.Reader, *, shown: bool = True) -> Any
 def _default_node_name() -> str:
     host = re.sub(r"[^a-z0-9._-]+", "-", socket.gethostname().lower()).lstrip("._-")[:95]
     return f"{host or 'node'}-{secrets.token_hex(2)}"
+
+
+def _default_spool_dir() -> Path:
+    """The place of the XDG base directories for what a program keeps between its starts."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    if Path(state).is_absolute():
+        return Path(state) / "cronflow" / "spool"
+    try:
+        return Path.home() / ".local" / "state" / "cronflow" / "spool"
+    except RuntimeError:
+        return Path("/var/lib/cronflow/spool")  # A user that the system does not know has no home.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +78,7 @@ class Settings:
     allow_shell: bool = _setting(False, values.flag)
     allow_python: tuple[str, ...] = _setting((), values.modules)
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
+    spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
     log_level: str = _setting("info", values.level)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import time, timedelta
+from pathlib import Path
 from typing import Any
 
 from cronflow.documents.values import got, too_large
@@ -103,6 +104,22 @@ def hosts(value: object) -> tuple[str, ...]:
             remedy = "write names such as *.example.com, or networks such as 10.0.0.0/8"
             raise InvalidInput(Problem("", f"{host!r} is not a host", remedy))
     return found
+
+
+def folder(value: object) -> Path:
+    """A folder on this machine, absolute or below the home directory."""
+    text = str(value).strip() if isinstance(value, str | Path) else ""
+    if not text or "\0" in text:
+        raise InvalidInput(f"expected a folder, got {got(value)}")
+    path = Path(text)
+    try:
+        path = path.expanduser()
+    except RuntimeError:
+        raise InvalidInput(Problem("", f"{text} has no home directory here", "write an absolute path")) from None
+    if not path.is_absolute():
+        # Relative to what? A node that is started from somewhere else would not find what it left.
+        raise InvalidInput(Problem("", f"{text} is not an absolute path", "write one that begins with / or ~"))
+    return path
 
 
 def name(kind: str) -> Reader:

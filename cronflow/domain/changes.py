@@ -125,7 +125,9 @@ def finish(held: Held, ending: Ending, finish_id: str, started_at: datetime | No
 
 
 def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
-    """Row 8: it never started, so no attempt was used."""
+    """Row 8: its handler never started, so no attempt was used. The start may have been marked all the same: the guard
+    marks it before the executor is asked.
+    """
     return Change(
         run=held.run,
         row=8,
@@ -133,7 +135,13 @@ def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
         target=RunState.RETRYING,
         fence=held.fence,
         check_in=ending.delay or NOW,
-        sets={"finish_id": finish_id, "attempt": held.attempt - 1, "error": ending.error},
+        sets={
+            "finish_id": finish_id,
+            "attempt": held.attempt - 1,
+            "error": ending.error,
+            "started_at": None,
+            "start_id": None,
+        },
         proof=("finish_id", finish_id),
     )
 
@@ -169,7 +177,7 @@ def dispatch(
 
 def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Change:
     """Row 17. `waiting` says why, when it is not its worker that has it."""
-    sets: Mapping[str, object] = {"vetoes": run.vetoes + 1, "waiting": waiting}
+    sets: Mapping[str, object] = {"vetoes": run.vetoes + verdict.counts, "waiting": waiting}
     return _seen(run, 17, run.state, sets, None, None, verdict.check_in)
 
 

@@ -31,9 +31,10 @@ class Holder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """Leave it with its worker for a while (row 17)."""
+    """Leave it with its worker for a while (row 17). `counts`: against the number of times that its worker is given."""
 
     check_in: timedelta
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ TRANSITIONS: Mapping[int, Transition] = {
         _row(5, "running", "running", "worker", "the lease was renewed"),
         _row(6, "dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt ended"),
         _row(7, "dispatched running", "retrying", "worker", "an attempt ended and another one follows"),
-        _row(8, "dispatched", "retrying", "worker", "given back before it started"),
+        _row(8, "dispatched running", "retrying", "worker", "given back before its handler started"),
         _row(9, "dispatched", "dispatched", "leader", "not taken in time: placed again", only_when_due=True),
         _row(10, "running", "dispatched", "leader", "its worker was lost: placed again", only_when_due=True),
         _row(11, "running", "lost", "leader worker", "its worker was lost and it must not start twice"),

@@ -25,10 +25,12 @@ from typing import Self
 
 import httpx2
 
+from cronflow.circuit import CircuitOpen
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import HttpTarget
 from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.breakers import Breakers, HostFailed
 from cronflow.ports import Assignment, LineSink
 
 # The client logs a line for each request; the run's own log says what came of it.
@@ -64,8 +66,9 @@ class HttpExecutor:
     name in which `*` stands for anything, an address, or a network such as 10.0.0.0/8.
     """
 
-    def __init__(self, *, allowed_hosts: Sequence[str] | None = None) -> None:
+    def __init__(self, *, allowed_hosts: Sequence[str] | None = None, breakers: Breakers | None = None) -> None:
         self._allowed_hosts = allowed_hosts
+        self._breakers = breakers or Breakers()
         self._client: httpx2.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -89,7 +92,8 @@ class HttpExecutor:
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
         """See Executor. 408, 425, 429, 5xx and everything that happens to a connection may be tried again, after
         Retry-After if the answer has one (at most an hour); any other 4xx, and a redirect that leads nowhere, not.
-        Up to five redirects are followed unless their status is expected.
+        Up to five redirects are followed unless their status is expected. A host that failed too often is not asked:
+        the attempt is deferred.
         """
         target = assignment.job.target
         assert isinstance(target, HttpTarget)
@@ -101,18 +105,33 @@ class HttpExecutor:
         except (httpx2.InvalidURL, ValueError) as error:
             return Ending(Outcome.PERMANENT, error=f"the request cannot be sent: {error}")
         what = f"{target.method} {_shown(request.url)}"
+        host = request.url.netloc.decode("ascii")
         try:
-            async with asyncio.timeout(assignment.job.timeout.total_seconds()):
+            with self._breakers.of(host).calling():
+                return await self._attempt(target, request, assignment.job.timeout, what, log)
+        except HostFailed as failed:
+            return failed.ending
+        except CircuitOpen as refusal:
+            why = f"{what} was not sent: {host} has failed too often, its circuit is open"
+            return Ending(Outcome.DEFERRED, error=why, delay=timedelta(seconds=refusal.retry_in_s))
+
+    async def _attempt(
+        self, target: HttpTarget, request: httpx2.Request, timeout: timedelta, what: str, log: LineSink
+    ) -> Ending:
+        """Send it. Raises HostFailed with the ending where that speaks against the host."""
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
                 return await self._exchange(target, request, what, log)
         except TimeoutError:
-            limit = format_duration(assignment.job.timeout)
-            return Ending(Outcome.TIMEOUT, error=f"{what} was not answered within {limit}")
+            text = f"{what} was not answered within {format_duration(timeout)}"
+            raise HostFailed(Ending(Outcome.TIMEOUT, error=text)) from None
         except PermanentError as error:
             return Ending(Outcome.PERMANENT, error=f"{what}: {error}")
         except httpx2.LocalProtocolError as error:
             return Ending(Outcome.PERMANENT, error=f"{what} cannot be sent: {error}")
         except httpx2.RequestError as error:
-            return Ending(Outcome.ERROR, error=f"{what}: {type(error).__name__}: {error}".removesuffix(": "))
+            text = f"{what}: {type(error).__name__}: {error}".removesuffix(": ")
+            raise HostFailed(Ending(Outcome.ERROR, error=text)) from error
 
     async def _exchange(self, target: HttpTarget, request: httpx2.Request, what: str, log: LineSink) -> Ending:
         assert self._client is not None
@@ -234,7 +253,10 @@ def _ended(target: HttpTarget, response: httpx2.Response, body: bytes, ms: int, 
     said = " ".join(body[:MAX_LOGGED_BYTES].decode(errors="replace").split())
     log("warn", f"{answer} in {ms} ms: {said or 'an empty body'}")
     if status < 300 or status >= 500 or status in _TRY_AGAIN:
-        return Ending(Outcome.ERROR, error=answer, delay=_retry_after(response.headers))
+        ending = Ending(Outcome.ERROR, error=answer, delay=_retry_after(response.headers))
+        if status >= 500:
+            raise HostFailed(ending)
+        return ending
     return Ending(Outcome.PERMANENT, error=answer)
 
 

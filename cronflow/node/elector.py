@@ -17,8 +17,10 @@ the key may already be gone (kubernetes #125761 and cilium #42920 are what happe
 when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
 every fifth of the interval until the belief ends.
 
-How it stops. At a lost key, a newer term, the end of the belief, a planning loop that does not turn, a clock that
-is off, the wish of an operator, or the end of the process.
+How it stops. At a lost key, a newer term, the end of the belief, a planning loop that does not turn, a clock that is
+off, a MongoDB that has been away for fifteen seconds, the wish of an operator, or the end of the process. After MongoDB
+was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
+had the time to take it and did not.
 A graceful end gives the key back, so that a follower leads within 50 ms and a round trip.
 
 Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
@@ -47,6 +49,7 @@ FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
 RING_JITTER_S = 0.05
 ABSTAIN_S = 3.0
+ABSTAIN_LOOK_S = 0.5
 FITNESS_LOOK_S = 2.0
 
 log = structlog.get_logger("cronflow.node")
@@ -66,6 +69,7 @@ class Elector:
         timings: Timings,
         on_change: Callable[[], None] = lambda: None,
         unfit: Callable[[], str | None] = lambda: None,
+        mongo_away_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._node = node
         self._election = election
@@ -74,10 +78,14 @@ class Elector:
         self._timings = timings
         self._on_change = on_change
         self._unfit = unfit
+        self._mongo_away_s = mongo_away_s
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
         self._abstain_until = 0.0
+        self._mongo_unsure = False
+        self._others_first_until = 0.0
+        self._free_since: float | None = None
         self._rung = False
         self._stopped = False
         self._exclusive = asyncio.Lock()
@@ -136,10 +144,14 @@ class Elector:
             self._rung = False
             try:
                 await self._renew()
-            except BackendUnavailable:
+            except BackendUnavailable as error:
+                self._mongo_unsure |= error.service == "MongoDB"
                 # Wait for the next try here rather than in the loop: the belief may end before its pause does.
                 self._renew_at = self._clock.monotonic() + self._timings.leader_renew / 5
                 if self.tenure is None:
+                    raise
+                if self._mongo_away_s() >= self._timings.mongo_away_limit:
+                    await self._leave_to_others()
                     raise
                 log.warning("renewal failed", term=self._tenure.term if self._tenure else None)
         if self._tenure is None:
@@ -183,6 +195,18 @@ class Elector:
         self._stand_down(reason)
         await self._election.resign(tenure.holder)
 
+    async def _leave_to_others(self) -> None:
+        """MongoDB has been away for too long: perhaps only from here."""
+        tenure = self._tenure
+        assert tenure is not None
+        self._others_first_until = self._clock.monotonic() + self._timings.abstain
+        self._free_since = None
+        try:
+            await self._election.resign(tenure.holder)
+        finally:
+            # Last, so that this role tells of the outage before others, which only stop asking, seem to tell its end.
+            self._stand_down("MongoDB is away")
+
     # ------------------------------------------------------------------------------------------------- following
 
     async def _follow(self) -> float:
@@ -191,6 +215,12 @@ class Elector:
         left = self._abstain_until - self._clock.monotonic()
         if left > 0:
             return left
+        if self._mongo_unsure:
+            # Who cannot reach MongoDB is no candidate: it would only keep the key from those who can.
+            await self._control.ping()
+            self._mongo_unsure = False
+        if self._clock.monotonic() < self._others_first_until and await self._others_may_lead():
+            return ABSTAIN_LOOK_S
         if self._rung:
             # Everybody was rung at once: spread the campaigns over 50 ms.
             self._rung = False
@@ -203,6 +233,16 @@ class Elector:
         pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
         return min(pause, self._timings.failover_check)
 
+    async def _others_may_lead(self) -> bool:
+        """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
+        if await self._election.holder() is not None:
+            self._free_since = None
+            return True
+        now = self._clock.monotonic()
+        if self._free_since is None:
+            self._free_since = now
+        return now - self._free_since <= FOLLOWER_LOOK_S + PTTL_JITTER_S
+
     async def _campaign(self) -> bool:
         began = self._clock.monotonic()
         holder = f"{self._node}#{secrets.token_hex(8)}"
@@ -214,6 +254,7 @@ class Elector:
             installed = await self._election.install(holder, term.number, boot)
         except (BackendUnavailable, Deposed):
             # Without a term there is no leader: somebody who reaches MongoDB should have the key.
+            self._mongo_unsure = True
             await self._election.resign(holder)
             raise
         if not installed:

@@ -23,7 +23,7 @@ MOST_AT_ONCE = 200
 
 class GroupCommit(Generic[T, R]):
     """Collects items and hands them to `flush`, which returns one result for each, in order. `linger_s` is the wait in
-    seconds.
+    seconds and may be changed.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class GroupCommit(Generic[T, R]):
         self._flush = flush
         self._clock = clock
         self._outages = outages
-        self._linger_s = linger_s
+        self.linger_s = linger_s
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._filled = asyncio.Event()
         self._full = asyncio.Event()
@@ -67,8 +67,8 @@ class GroupCommit(Generic[T, R]):
         """Flush for ever; cancel it once nobody adds any more."""
         while True:
             await self._filled.wait()
-            if self._linger_s and len(self._waiting) < MOST_AT_ONCE:
-                await self._clock.wait(self._full, self._linger_s)
+            if self.linger_s and len(self._waiting) < MOST_AT_ONCE:
+                await self._clock.wait(self._full, self.linger_s)
             self._full.clear()
             batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
             if not self._waiting:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -49,11 +50,22 @@ class Role:
     wake: Wake
 
 
-class Outages:
-    """Which services are away, as the roles of this node see it."""
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time in which a service was away, by the monotonic clock."""
 
-    def __init__(self) -> None:
+    began: float
+    ended: float
+
+
+class Outages:
+    """Which services are away, as the roles of this node see it; since when, and when last."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._failing: dict[str, BackendUnavailable] = {}
+        self._began: dict[str, float] = {}
+        self._last: dict[str, Outage] = {}
         self._lock = threading.Lock()
 
     @property
@@ -61,11 +73,22 @@ class Outages:
         """The services that some role cannot reach."""
         return {error.service for error in self._failing.values()}
 
+    def away_s(self, service: str) -> float:
+        """For how long the service has been away, in seconds; 0 when it is not."""
+        began = self._began.get(service)
+        return 0.0 if began is None else self._monotonic() - began
+
+    def last(self, service: str) -> Outage | None:
+        """The latest outage of the service that is over."""
+        return self._last.get(service)
+
     def failed(self, role: str, error: BackendUnavailable) -> None:
         """A role's step failed."""
         with self._lock:
             is_news = error.service not in self.away
             self._failing[role] = error
+            if is_news:
+                self._began[error.service] = self._monotonic()
         if is_news:
             log.error("service away", service=error.service, address=error.address, reason=error.reason)
 
@@ -74,6 +97,8 @@ class Outages:
         with self._lock:
             error = self._failing.pop(role, None)
             is_news = error is not None and error.service not in self.away
+            if error is not None and is_news:
+                self._last[error.service] = Outage(self._began.pop(error.service), self._monotonic())
         if error is not None and is_news:
             log.info("service back", service=error.service, address=error.address)
 

@@ -21,6 +21,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
+from cronflow.node.grace import SpoolGrace
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.leases import Lease, Leases
 from cronflow.node.lifeline import Lifeline, Pulse
@@ -29,6 +30,7 @@ from cronflow.node.planner import Planner
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
+from cronflow.node.spool import Spool
 from cronflow.node.systemjobs import Caretaker
 from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
@@ -66,6 +68,7 @@ class Node:
         lifeline: Connected | None = None,
         system_jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
+        spool: Spool | None = None,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
@@ -79,7 +82,7 @@ class Node:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
-        self._outages = Outages()
+        self._outages = Outages(clock.monotonic)
         self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
@@ -91,6 +94,7 @@ class Node:
             timings,
             on_change=self._leadership_changed,
             unfit=self._unfit,
+            mongo_away_s=lambda: self._outages.away_s("MongoDB"),
         )
         self._heartbeat = Heartbeat(
             vital.membership,
@@ -123,9 +127,10 @@ class Node:
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
         self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
         self._settler = Settler(backends, self.elector, clock, timings)
-        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings)
         self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages)
+        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool)
+        grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
+        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace)
 
     @property
     def leads(self) -> bool:
@@ -165,6 +170,7 @@ class Node:
                 Role("reconciler", self._reconciler.step, self._reconciler.wake),
                 Role("caretaker", self._caretaker.step, self._caretaker.wake),
                 Role("worker", worker.step, worker.wake),
+                self._recorder.replaying,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
@@ -193,6 +199,7 @@ class Node:
             draining.cancel()
             await worker.drain(0.0)
         forced.cancel()
+        await self._recorder.replay_all()
         try:
             await self._lifeline.call(self._heartbeat.leave)
         except BackendUnavailable as error:

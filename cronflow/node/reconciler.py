@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import structlog
@@ -22,6 +23,7 @@ from cronflow.domain.recovery import Dispatch, End, Holder, Postpone, reconcile
 from cronflow.domain.run import Change, Outcome, Run, RunState
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
+from cronflow.node.grace import SpoolGrace
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Backends, Clock
@@ -39,13 +41,20 @@ class Reconciler:
     """The reconciler role."""
 
     def __init__(
-        self, backends: Backends, elector: Elector, dispatcher: Dispatcher, clock: Clock, timings: Timings
+        self,
+        backends: Backends,
+        elector: Elector,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        timings: Timings,
+        grace: SpoolGrace,
     ) -> None:
         self._backends = backends
         self._elector = elector
         self._dispatcher = dispatcher
         self._clock = clock
         self._timings = timings
+        self._grace = grace
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -53,6 +62,7 @@ class Reconciler:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
+        self._grace.leads(tenure.term)
         overdue = await self._backends.runs.overdue(AT_ONCE)
         if overdue:
             try:
@@ -73,11 +83,12 @@ class Reconciler:
         )
         jobs = {record.name: record for record in found}
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
+        names_up = {member.report.name for member in members}
         now = self._clock.now()
         wanted: list[Change] = []
         placed: dict[str, tuple[str, Assignment]] = {}
         for run in overdue:
-            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, now)
+            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, names_up, now)
             wanted.append(change)
             if where is not None:
                 placed[run.id] = where
@@ -88,19 +99,29 @@ class Reconciler:
         await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
 
     def _visit(
-        self, tenure: Tenure, run: Run, record: JobRecord | None, holdings: Holdings, fleet: Fleet, now: datetime
+        self,
+        tenure: Tenure,
+        run: Run,
+        record: JobRecord | None,
+        holdings: Holdings,
+        fleet: Fleet,
+        names_up: Collection[str],
+        now: datetime,
     ) -> tuple[Change, tuple[str, Assignment] | None]:
         finish_id = secrets.token_hex(12)
         if record is None:
             ending = End(14, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
             return changes.end(run, ending, finish_id, now), None
         job = record.job
-        match reconcile(run, _holder(run, holdings), job.delivery, job.timeout, now):
-            case Postpone() as verdict:
+        verdict = reconcile(run, _holder(run, holdings), job.delivery, job.timeout, now)
+        if not isinstance(verdict, Postpone) and (left := self._grace.left(run, verdict.row, names_up)):
+            verdict = Postpone(left, counts=False)
+        match verdict:
+            case Postpone():
                 return changes.postpone(run, verdict), None
-            case End() as verdict:
+            case End():
                 return changes.end(run, verdict, finish_id, now), None
-            case Dispatch() as verdict:
+            case Dispatch():
                 placed = fleet.place(job.require)
                 if isinstance(placed, NoNode):
                     waiting = placed.waiting(run.fire_at, now).still(run.waiting)

@@ -1,49 +1,76 @@
 """The recorder: what a worker writes, in group commits.
 
-Starts and ends of runs go to MongoDB, then the locks are released in Redis, then the run is off the node. The rule
-it protects: an outcome is never written blindly. What does not match and was not written by this very finish is kept
-as a late result.
+Starts and ends of runs go to MongoDB, then the locks are released in Redis, then the run is off the node. While
+MongoDB is away the ends go to the spool, and from there to MongoDB before any later one does. Starts wait: nothing that
+needs a recorded start begins without it.
+
+The rules it protects: an outcome is never written blindly. What does not match and was not written by this very finish
+is kept as a late result. And no outcome is given up before it is in MongoDB or on the disk.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import Change
-from cronflow.node.groupcommit import GroupCommit
-from cronflow.node.loop import Outages
+from cronflow.node.finish import Finish as Finish
+from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
+from cronflow.node.lines import Lines
+from cronflow.node.loop import Outages, Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Hold, LateResult, LogLine
+from cronflow.ports import Backends, Clock, Hold, LogLine
 
-LINES_LINGER_S = 0.1
-MOST_LINES_WAITING = 20_000
+if TYPE_CHECKING:
+    from cronflow.node.spool import Spool
+
+SPOOL_LINGER_S = 0.02
+NOTHING_TO_REPLAY_S = 60.0
 
 log = structlog.get_logger("cronflow.node")
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The end of an attempt, to be written."""
-
-    change: Change
-    late: LateResult
-
-
 class Recorder:
-    """Four group commits of one node: starts, finishes, releases, log lines."""
+    """Four group commits of one node: starts, finishes, releases, log lines; and the role that replays the spool.
 
-    def __init__(self, backends: Backends, node: str, clock: Clock, timings: Timings, outages: Outages) -> None:
+    Without a spool, outcomes wait in memory and hold their slots.
+    """
+
+    def __init__(
+        self,
+        backends: Backends,
+        node: str,
+        clock: Clock,
+        timings: Timings,
+        outages: Outages,
+        spool: Spool | None = None,
+    ) -> None:
         self._backends = backends
         self._node = node
-        linger = timings.group_commit
-        self._starts = GroupCommit("starts", self._write_starts, clock, outages, linger)
-        self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, linger)
-        self._releases = GroupCommit("releases", self._write_releases, clock, outages, linger)
-        self._lines = GroupCommit("log lines", self._write_lines, clock, outages, LINES_LINGER_S)
+        self._clock = clock
+        self._linger_s = timings.group_commit
+        self._spool = spool
+        self._stuck = False
+        self._replaying = asyncio.Lock()
+        self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
+        self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
+        self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
+        self._lines = Lines(backends.logs, clock, outages)
+        self.replaying = Role("spool", self.replay, Wake())
+
+    @property
+    def accepts(self) -> bool:
+        """Whether the outcomes of more runs could be kept. If not, nothing is to be begun."""
+        return not self._stuck and (self._spool is None or not self._spool.full)
+
+    @property
+    def spooled(self) -> int:
+        """How many outcomes wait on the disk for MongoDB."""
+        return 0 if self._spool is None else self._spool.pending
 
     def start_roles(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Run the four loops in the group."""
@@ -54,9 +81,14 @@ class Recorder:
         """Record a start; False means that somebody else has the run."""
         return await self._starts.add(change)
 
-    async def finish(self, finish: Finish) -> bool:
-        """Record an end; False means that it came too late and was kept aside."""
-        return await self._finishes.add(finish)
+    async def finish(self, finish: Finish, last_line: asyncio.Future[None] | None = None) -> bool:
+        """Record an end, after the lines of the run if MongoDB takes them. When this returns it is in MongoDB or on the
+        disk. False means that it came too late and was kept aside.
+        """
+        in_time = await self._finishes.add(finish)
+        if last_line is not None:
+            await self._lines.stored(last_line)
+        return in_time
 
     async def release(self, hold: Hold) -> None:
         """Give the job lock back."""
@@ -64,17 +96,78 @@ class Recorder:
 
     def line(self, line: LogLine) -> asyncio.Future[None] | None:
         """Store a line of a run's log soon. None: too many are waiting already, this one is dropped."""
-        return self._lines.put(line) if len(self._lines) < MOST_LINES_WAITING else None
+        return self._lines.put(line)
 
     def hurry_lines(self) -> None:
         """Store the waiting lines at once."""
         self._lines.hurry()
+
+    async def replay(self) -> float:
+        """Write the oldest outcomes of the spool to MongoDB; at once again until it is empty."""
+        spool = self._spool
+        async with self._replaying:
+            if spool is None or not spool.pending:
+                return NOTHING_TO_REPLAY_S
+            finishes = await spool.read(MOST_AT_ONCE)
+            now = self._clock.now()
+            try:
+                await self._commit([finish.waited(now) for finish in finishes])
+            except BackendUnavailable:
+                raise
+            except Exception:
+                log.exception("spool record refused")
+                await self._replay_one_by_one(spool, finishes)
+            await spool.acknowledge()
+            if not spool.pending:
+                log.info("spool replayed")
+        return 0.0
+
+    async def replay_all(self) -> None:
+        """Empty the spool now, as far as MongoDB allows. Never raises BackendUnavailable."""
+        try:
+            while self.spooled:
+                await self.replay()
+        except BackendUnavailable as error:
+            log.warning("outcomes stay in the spool", outcomes=self.spooled, reason=error.reason)
+
+    async def _replay_one_by_one(self, spool: Spool, finishes: Sequence[Finish]) -> None:
+        # One of them is wrong in a way that no repetition mends; it must not keep all others, and this node, down.
+        for finish in finishes:
+            try:
+                await self._commit([finish.waited(self._clock.now())])
+            except BackendUnavailable:
+                raise
+            except Exception as error:
+                await spool.set_aside(finish, f"MongoDB refuses it: {error!r}")
 
     async def _write_starts(self, starts: Sequence[Change]) -> list[bool]:
         won = await self._backends.runs.apply(starts)
         return [change.run in won for change in starts]
 
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[bool]:
+        spool = self._spool
+        try:
+            # What lies in the spool came first, and is written first.
+            if spool is None or not spool.pending:
+                try:
+                    in_time = await self._commit(finishes)
+                    self._stuck = False
+                    return in_time
+                except BackendUnavailable:
+                    if spool is None:
+                        raise
+            await spool.append(finishes)
+        except BackendUnavailable:
+            self._stuck = True
+            raise
+        finally:
+            # Each group costs a wait for the disk.
+            self._finishes.linger_s = SPOOL_LINGER_S if self.spooled else self._linger_s
+        self._stuck = False
+        self.replaying.wake.set()
+        return [True] * len(finishes)
+
+    async def _commit(self, finishes: Sequence[Finish]) -> list[bool]:
         # One change a run and batch: a doubled item may end twice on one node within the same milliseconds.
         results = [False] * len(finishes)
         rounds: list[dict[str, int]] = [{}]
@@ -98,7 +191,3 @@ class Recorder:
     async def _write_releases(self, holds: Sequence[Hold]) -> list[None]:
         await self._backends.queue.release(self._node, holds)
         return [None] * len(holds)
-
-    async def _write_lines(self, lines: Sequence[LogLine]) -> list[None]:
-        await self._backends.logs.append(lines)
-        return [None] * len(lines)

@@ -43,6 +43,26 @@ class Timings:
         return self.leader_ttl / 10
 
     @property
+    def mongo_away_limit(self) -> float:
+        """How long a leader goes on without MongoDB before it gives the lead to somebody who may reach it."""
+        return self.leader_ttl / 2
+
+    @property
+    def abstain(self) -> float:
+        """How long afterwards it lets every other candidate go first."""
+        return self.leader_ttl * 2
+
+    @property
+    def long_outage(self) -> float:
+        """From which length on an outage of MongoDB leaves outcomes in spools that are worth waiting for."""
+        return self.leader_ttl / 3
+
+    @property
+    def spool_grace(self) -> float:
+        """How long after a takeover or a long outage living nodes have to empty their spools."""
+        return self.leader_ttl
+
+    @property
     def job_lock(self) -> float:
         """How long a job lock lasts without renewal: the leader's TTL and the buffer."""
         return self.leader_ttl + self.lock_buffer

@@ -1,7 +1,7 @@
 """The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
 
 The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
-most once; a run whose fence is lost is stopped; a slot is free only after the outcome is recorded.
+most once; a run whose fence is lost is stopped; a slot is free only after the outcome is in MongoDB or in the spool.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Worker:
     async def step(self) -> float:
         """Take what the free slots allow."""
         free = self._slots - len(self._active)
-        if self._stopping or free <= 0 or not self._heartbeat.valid:
+        if self._stopping or free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
             return self._timings.take_poll
         taken = await self._backends.queue.take(self._node, free)
         if taken.dropped:
@@ -223,10 +223,9 @@ class Worker:
             Finish(
                 changes.finish(held, ending, finish_id, active.started_at, now),
                 LateResult(run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id),
-            )
+            ),
+            active.last_line,
         )
-        if active.last_line is not None:
-            await active.last_line
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.held.run, lease.held.fence))

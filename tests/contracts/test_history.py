@@ -392,3 +392,20 @@ async def test_a_batch_of_any_size_moves_inserts_and_ends(history: History, size
     assert len(await history.runs.insert(runs)) == size
     ends = [changes.finish(replace(HELD, run=run.id), Ending(Outcome.OK), f"f{run.id}", None, T0) for run in runs]
     assert len(await history.runs.apply(ends)) == size
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_a_deferred_attempt_is_given_back_unused_whether_its_start_was_marked_or_not(
+    history: History, marked: bool
+) -> None:
+    once = replace(HELD, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
+    await history.runs.insert([a_run()])
+    if marked:
+        assert await history.runs.apply([changes.start(once, "s1", T0, LEASE)])
+    deferral = changes.finish(once, Ending(Outcome.DEFERRED, error="circuit open", delay=MINUTE), "f1", T0, T0)
+    assert await history.runs.apply([deferral]) == {a_run().id}
+    run = await only_run(history)
+    assert (run.state, run.attempt, run.started_at, run.start_id) == (RunState.RETRYING, 0, None, None)
+    assert run.check_at is not None
+    # Before the start of an attempt under this fence, and never after: it has gone back.
+    assert not await history.runs.apply([changes.start(once, "s2", T0, LEASE)])

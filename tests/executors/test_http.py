@@ -4,81 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
-from cronflow.domain.job import HttpTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors.http import MAX_BODY_BYTES, MAX_REDIRECTS, HttpExecutor
-from tests.executors import FENCE, RUN, Lines, assignment
+from tests.executors import FENCE, RUN, Lines
+from tests.executors.web import Server, answer, send
 from tests.waiting import eventually
-
-
-@dataclass
-class Request:
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-
-Answer = bytes | Callable[[asyncio.StreamWriter], Awaitable[None]]
-
-
-@dataclass
-class Server:
-    """Answers each path with the bytes it was given, or lets a coroutine do it; remembers what it was asked."""
-
-    port: int = 0
-    answers: dict[str, Answer] = field(default_factory=dict)
-    requests: list[Request] = field(default_factory=list)
-    connections: int = 0
-    closed: int = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                method, path, _ = head[0].split(" ")
-                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                self.requests.append(Request(method, path, headers, body))
-                found = self.answers.get(path.partition("?")[0], answer(404))
-                if isinstance(found, bytes):
-                    writer.write(found)
-                    await writer.drain()
-                else:
-                    await found(writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            self.closed += 1
-            writer.close()
-
-
-def answer(status: int, body: str = "", **headers: str) -> bytes:
-    named = {"Content-Length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
-    lines = [f"HTTP/1.1 {status} Whatever", *(f"{name}: {value}" for name, value in named.items())]
-    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    server = Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.port = listening.sockets[0].getsockname()[1]
-    async with listening:
-        yield server
-        listening.close()
-        await eventually(lambda: server.closed == server.connections, what="the end of the connections")
 
 
 @pytest.fixture
@@ -107,21 +42,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     return names
-
-
-async def send(
-    executor: HttpExecutor,
-    url: str,
-    lines: Lines | None = None,
-    *,
-    method: str = "GET",
-    timeout: str = "20s",
-    headers: Mapping[str, str] | None = None,
-    body: str | None = None,
-    expect: tuple[int, ...] = (),
-) -> Ending:
-    target = HttpTarget(url, method=method, headers=headers or {}, body=body, expect=expect)
-    return await executor.run(assignment(target, timeout=timeout), "node-1", lines or Lines())
 
 
 async def test_a_2xx_is_ok_and_the_result_has_status_and_milliseconds(server: Server, executor: HttpExecutor) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.domain.run import Ending, Outcome, Run
 from cronflow.node.node import Node
+from cronflow.node.spool import Spool
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink
 from cronflow.service import Service
@@ -26,6 +29,11 @@ class Steady:
     def memory(self) -> float:
         """A fifth."""
         return 0.2
+
+
+async def inline(act: Callable[..., Any], /, *args: Any) -> Any:
+    """Disk work in the event loop, so that virtual time does not run away from it."""
+    return act(*args)
 
 
 @dataclass
@@ -89,9 +97,11 @@ class Cluster:
     service: Service
     nodes: list[Node] = field(default_factory=list)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    spools: Path | None = None
 
     def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
-        """One more node; `skew` puts its own clock wrong."""
+        """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
+        spool = None if self.spools is None else Spool(self.spools / name, self.clock, offload=inline)
         node = Node(
             self.backends,
             self.executor,
@@ -102,9 +112,15 @@ class Cluster:
             labels=labels,
             version="test",
             resources=Steady(),
+            spool=spool,
         )
+
+        async def live() -> None:
+            async with spool or nullcontext():
+                await node.run()
+
         self.nodes.append(node)
-        self.tasks[node.id] = asyncio.create_task(node.run(), name=name)
+        self.tasks[node.id] = asyncio.create_task(live(), name=name)
         return node
 
     async def kill(self, node: Node) -> None:
@@ -132,11 +148,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def a_cluster(*names: str, slots: int = 16) -> AsyncIterator[Cluster]:
+async def a_cluster(*names: str, slots: int = 16, spools: Path | None = None) -> AsyncIterator[Cluster]:
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
     backends = memory_backends(clock)
-    cluster = Cluster(clock, backends, Recording(clock), Service(backends, clock))
+    cluster = Cluster(clock, backends, Recording(clock), Service(backends, clock), spools=spools)
     for name in names:
         cluster.start(name, slots=slots)
     try:

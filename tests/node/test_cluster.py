@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget
+from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Every, Once
 from tests.node.cluster import a_cluster
@@ -304,3 +304,26 @@ async def test_a_job_applied_just_before_its_next_instant_is_not_late_for_it() -
         late = [run.lateness for run in cluster.runs if run.lateness is not None]
         assert len(late) == 2
         assert late[1] < SECOND / 20
+
+
+@pytest.mark.parametrize("guard", list(StartGuard))
+@pytest.mark.parametrize("delivery", list(Delivery))
+async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_its_target_may_be_asked(
+    guard: StartGuard, delivery: Delivery
+) -> None:
+    async with a_cluster("a") as cluster:
+        down_until = cluster.clock.now() + 100 * SECOND
+
+        def ending(_: object) -> Ending:
+            if cluster.clock.now() < down_until:
+                return Ending(Outcome.DEFERRED, error="its circuit is open", delay=30 * SECOND)
+            return Ending(Outcome.OK)
+
+        cluster.executor.ending = ending
+        job = Job(name="hook", target=PythonTarget("a:b"), retry=Retry(max=0), start_guard=guard, delivery=delivery)
+        await cluster.service.apply([job])
+        await cluster.service.trigger("hook")
+        await cluster.elapse(125)
+        (run,) = cluster.runs
+        assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+        assert len(cluster.executor.starts) == 5

@@ -48,6 +48,7 @@ class Processes:
     namespace: str
     folder: Path
     backends: Backends
+    limits: dict[str, str] = field(default_factory=lambda: dict(SHORT_LIMITS))
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -64,12 +65,13 @@ class Processes:
         """One more node."""
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-            **SHORT_LIMITS,
+            **self.limits,
             "CRONFLOW_REDIS_URL": self.redis_url,
             "CRONFLOW_MONGO_URL": self.mongo_url,
             "CRONFLOW_NAMESPACE": self.namespace,
             "CRONFLOW_NODE_NAME": name,
             "CRONFLOW_ALLOW_SHELL": "true",
+            "CRONFLOW_SPOOL_DIR": str(self.folder / "spool"),
             "CRONFLOW_ALLOW_PYTHON": "tests.processes.handlers",
             "PYTHONPATH": str(ROOT),
         }
@@ -86,6 +88,10 @@ class Processes:
     def log(self, name: str) -> Path:
         """What a node said."""
         return self.folder / f"{name}.log"
+
+    def spooled(self, name: str) -> str:
+        """What lies in a node's spool."""
+        return "".join(path.read_text() for path in self.folder.glob(f"spool/*/{name}/*.spool"))
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send it to the node's process alone."""

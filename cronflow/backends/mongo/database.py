@@ -2,8 +2,9 @@
 
 The rule it protects: every handle writes with majority and journal and reads with majority, so that an acknowledged
 write survives any failover; and every call is bounded by `timeoutMS`, because without it both drivers wait for ever
-on a stopped server. Only calls that `pymongo.AsyncMongoClient` shares are used, so that leaving motor is a change of
-this file.
+on a stopped server. Every call goes through the process's one circuit breaker: a MongoDB that is away is asked once
+in five seconds, and everybody else is told at once. Only calls that `pymongo.AsyncMongoClient` shares are used, so
+that leaving motor is a change of this file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from bson.codec_options import CodecOptions
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import ReadPreference, WriteConcern
 from pymongo.errors import (
-    AutoReconnect,
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
@@ -34,25 +34,40 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from cronflow.backends.mongo.indexes import INDEXES
+from cronflow.circuit import Circuit, CircuitOpen
 from cronflow.domain.errors import BackendUnavailable
 
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
 OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
 AUTHENTICATION_CODES = {13, 18, 8000}
+FAILURES_TO_OPEN = 5
+RESET_S = 5.0
 
 # The driver logs every failed server check as an error of its own; the roles say once per change what that means.
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
+
+
+def mongo_circuit() -> Circuit:
+    """The circuit of a process's MongoDB; a command that it refuses is no failure, only that it does not serve."""
+    return Circuit("MongoDB", failures=FAILURES_TO_OPEN, reset_s=RESET_S, counts=(BackendUnavailable,))
 
 
 class MongoDatabase:
     """The database of one namespace, as an async context manager.
 
     Entering checks that a majority can be written and makes the indexes. Raises BackendUnavailable when the server
-    does not answer, is not a replica set, or is older than 5.0.
+    does not answer, is not a replica set, or is older than 5.0. Two clients of one process share a `circuit`.
     """
 
-    def __init__(self, url: str, namespace: str, listeners: Sequence[CommandListener] = ()) -> None:
+    def __init__(
+        self,
+        url: str,
+        namespace: str,
+        listeners: Sequence[CommandListener] = (),
+        circuit: Circuit | None = None,
+    ) -> None:
+        self.circuit = circuit or mongo_circuit()
         try:
             parsed = parse_uri(url, validate=True)
         except PyMongoError as error:
@@ -103,23 +118,21 @@ class MongoDatabase:
 
     @asynccontextmanager
     async def translated(self) -> AsyncIterator[None]:
-        """Turn driver errors into BackendUnavailable; a command that the server finds wrong is our bug and goes
-        through.
+        """Put calls inside: through the circuit breaker, and with errors that mean "away" as BackendUnavailable. A
+        command that the server finds wrong is our bug and goes through.
         """
         try:
-            yield
-        except BulkWriteError as error:
-            raise BackendUnavailable("MongoDB", self.address, _bulk_reason(error)) from error
-        except (ConnectionFailure, WTimeoutError, WriteConcernError, ConfigurationError) as error:
-            raise BackendUnavailable("MongoDB", self.address, _short(error)) from error
-        except OperationFailure as error:
-            if error.timeout or error.code in AUTHENTICATION_CODES:
-                raise BackendUnavailable("MongoDB", self.address, _short(error)) from error
-            raise
-        except PyMongoError as error:
-            if error.timeout or isinstance(error, AutoReconnect):
-                raise BackendUnavailable("MongoDB", self.address, _short(error)) from error
-            raise
+            with self.circuit.calling():
+                try:
+                    yield
+                except PyMongoError as error:
+                    reason = _reason_away(error)
+                    if reason is None:
+                        raise
+                    raise BackendUnavailable("MongoDB", self.address, reason) from error
+        except CircuitOpen as error:
+            reason = f"circuit open, asked again within {error.retry_in_s:.1f} s"
+            raise BackendUnavailable("MongoDB", self.address, reason) from None
 
     async def ping(self) -> float:
         """Round trip to the primary in seconds."""
@@ -153,6 +166,16 @@ class MongoDatabase:
                     raise
                 return ids - {failure["op"]["_id"] for failure in failures}
         return ids
+
+
+def _reason_away(error: PyMongoError) -> str | None:
+    """Why MongoDB does not serve, in a few words; None when it does and the request was wrong."""
+    if isinstance(error, BulkWriteError):
+        return _bulk_reason(error)
+    if isinstance(error, ConnectionFailure | WTimeoutError | WriteConcernError | ConfigurationError):
+        return _short(error)
+    refused = isinstance(error, OperationFailure) and error.code in AUTHENTICATION_CODES
+    return _short(error) if error.timeout or refused else None
 
 
 def _bulk_reason(error: BulkWriteError) -> str:

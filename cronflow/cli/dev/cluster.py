@@ -161,6 +161,7 @@ def _children(options: Options, servers: Servers, live: Live) -> list[Child]:
         "CRONFLOW_REDIS_URL": servers.redis_url,
         "CRONFLOW_MONGO_URL": servers.mongo_url,
         "CRONFLOW_ALLOW_SHELL": "true",
+        "CRONFLOW_SPOOL_DIR": str((options.data / "spool").absolute()),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
     }

@@ -1,0 +1,68 @@
+"""The grace for spools: how long the leader leaves runs alone whose outcomes may still lie on a node's disk.
+
+The rule it protects: a run that has ended is not started again merely because its node could not say so. After a
+takeover, and after a long outage of MongoDB, a run stays as it is for a while, as long as its node is up: this
+incarnation, or a later one of the same name, which replays what its predecessor left. What is skipped is only the
+dispatch to somebody else; the grace is finite, so no run stays open for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+
+from cronflow.domain.cluster import node_name
+from cronflow.domain.run import Run
+from cronflow.node.loop import Outage, Outages
+from cronflow.node.timings import Timings
+from cronflow.ports import Clock
+
+PLACED_AGAIN_UNSTARTED = 9
+BEYOND_ITS_WORKER = frozenset({10, 11})
+
+
+class SpoolGrace:
+    """Asked by the reconciler. `spooled` says how many outcomes lie in this node's own spool."""
+
+    def __init__(self, clock: Clock, timings: Timings, outages: Outages, spooled: Callable[[], int]) -> None:
+        self._clock = clock
+        self._timings = timings
+        self._outages = outages
+        self._spooled = spooled
+        self._term: int | None = None
+        self._leads_since = 0.0
+
+    def leads(self, term: int) -> None:
+        """To be told before each round."""
+        if term != self._term:
+            self._term, self._leads_since = term, self._clock.monotonic()
+
+    def left(self, run: Run, row: int, names_up: Collection[str]) -> timedelta | None:
+        """For how long not to change the run along this row; None when nothing speaks against it."""
+        if row != PLACED_AGAIN_UNSTARTED and row not in BEYOND_ITS_WORKER:
+            return None
+        if run.node is None or node_name(run.node) not in names_up:
+            return None
+        # A start is marked within a fraction of a second, so a run without a mark has ended unheard only if MongoDB
+        # was away. A takeover alone does not hold up the many that were merely not pushed.
+        until = self._after_outage()
+        if row in BEYOND_ITS_WORKER:
+            until = max(until, self._leads_since + self._timings.spool_grace)
+        left = until - self._clock.monotonic()
+        return timedelta(seconds=left) if left > 0 else None
+
+    def _after_outage(self) -> float:
+        """Until when outcomes of an outage are waited for."""
+        now = self._clock.monotonic()
+        if self._spooled():
+            return now + self._timings.reconcile
+        away_s = self._outages.away_s("MongoDB")
+        # The role that asks may be the first one that MongoDB answers again.
+        outage = Outage(now - away_s, now) if away_s > 0 else self._outages.last("MongoDB")
+        if outage is None:
+            return 0.0
+        # Who came to lead during an outage has not seen how long it was.
+        long = outage.ended - outage.began >= self._timings.long_outage
+        if long or self._leads_since >= outage.began:
+            return outage.ended + self._timings.spool_grace
+        return 0.0

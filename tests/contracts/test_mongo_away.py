@@ -1,0 +1,75 @@
+"""The circuit of MongoDB, on a real server that is killed: who fails at once, and what is no failure."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from pymongo.errors import OperationFailure
+
+from cronflow.backends.mongo.control import MongoControl
+from cronflow.backends.mongo.database import FAILURES_TO_OPEN, MongoDatabase, mongo_circuit
+from cronflow.backends.mongo.jobs import MongoJobStore
+from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.circuit import Circuit
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.embedded import MongoServer
+from tests.contracts.builders import a_record, a_run
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def circuit() -> Circuit:
+    return mongo_circuit()
+
+
+async def test_duplicate_keys_compare_and_set_misses_and_our_own_bugs_are_no_failures(
+    mongo_url: str, namespace: str, circuit: Circuit
+) -> None:
+    async with MongoDatabase(mongo_url, namespace, circuit=circuit) as database:
+        jobs, runs = MongoJobStore(database), MongoRunStore(database)
+        await jobs.create(a_record())
+        await runs.insert([a_run()])
+        for _ in range(3 * FAILURES_TO_OPEN):
+            assert not await jobs.create(a_record())
+            assert not await jobs.replace(a_record(), rev=99)
+            assert await runs.insert([a_run()]) == set()
+            with pytest.raises(OperationFailure):
+                async with database.translated():
+                    await database["runs"].update_one({}, {"$nonsense": {}})
+        assert circuit.state == "closed"
+        assert circuit.opened == 0
+
+
+async def test_pybreaker_7_async_calls_trip_the_breaker(
+    own_mongo: MongoServer, namespace: str, circuit: Circuit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.backends.mongo.database.TIMEOUT_MS", 300)
+    async with MongoDatabase(own_mongo.url, namespace, circuit=circuit) as database:
+        control, jobs = MongoControl(database), MongoJobStore(database)
+        await control.ping()
+        await asyncio.to_thread(own_mongo.kill)
+        for _ in range(FAILURES_TO_OPEN):
+            with pytest.raises(BackendUnavailable):
+                await jobs.get(["report"])
+        assert circuit.state == "open"
+        refused = circuit.refused
+        # Every store of the process is told at once, without a look at the network.
+        began = asyncio.get_running_loop().time()
+        for _ in range(100):
+            with pytest.raises(BackendUnavailable, match="circuit open"):
+                await control.extend(1, "me")
+        assert asyncio.get_running_loop().time() - began < 0.3
+        assert circuit.refused == refused + 100
+        await asyncio.to_thread(own_mongo.start)
+
+        async def answers() -> bool:
+            try:
+                await jobs.create(a_record(updated_at=a_record().updated_at + timedelta(seconds=1)))
+            except BackendUnavailable:
+                return False
+            return True
+
+        await eventually(answers, 30, "the circuit has closed")
+        assert circuit.state == "closed"

@@ -1,0 +1,74 @@
+"""MongoDB is killed while runs end, and their worker too: what ended is recorded as ended, and nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cronflow.domain.run import Run, RunState
+from cronflow.embedded import MongoServer
+from tests.processes.conftest import Processes, process_cluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.chaos
+
+RUNS = 3
+
+
+async def runs_end_unheard(cluster: Processes, own_mongo: MongoServer) -> tuple[list[Run], str]:
+    """Kill MongoDB while runs are on their way; wait until each has ended and lies in the spool of its worker."""
+    await cluster.apply(cluster.job("long", every=None, seconds=3.0))
+    ids = [await cluster.service.trigger("long") for _ in range(RUNS)]
+
+    async def under_way() -> list[Run]:
+        found = [await cluster.service.run(run) for run in ids]
+        return found if all(run.state is RunState.RUNNING for run in found) else []
+
+    runs = await eventually(under_way, 15, "the runs are recorded as running")
+    await asyncio.to_thread(own_mongo.kill)
+    await eventually(lambda: len(cluster.noted("end")) == RUNS, 15, "the runs have ended")
+    nodes = {run.id: (run.node or "").partition("#")[0] for run in runs}
+    await eventually(
+        lambda: all(run in cluster.spooled(node) for run, node in nodes.items()), 30, "the outcomes lie in the spools"
+    )
+    return runs, nodes[ids[0]]
+
+
+async def all_recorded_once(cluster: Processes, before: list[Run]) -> None:
+    async def ended() -> bool:
+        return all([not (await cluster.service.run(run.id)).is_open for run in before])
+
+    await eventually(ended, 40, "the outcomes are recorded")
+    for run in before:
+        after = await cluster.service.run(run.id)
+        assert (after.state, after.fence, after.node) == (RunState.SUCCEEDED, run.fence, run.node)
+    assert sorted(cluster.noted("start")) == sorted((run.id, run.fence) for run in before)
+    await eventually(lambda: not list(cluster.folder.glob("spool/*/*/*.spool")), 20, "the spools are empty")
+
+
+async def test_a_worker_killed_while_mongodb_is_away_tells_its_outcomes_when_both_are_back(
+    redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
+        # As long as by default: whether the leader waits for a spool is the other test's business.
+        cluster.limits["CRONFLOW_RUN_LEASE"] = "45s"
+        await cluster.up("a", "b")
+        runs, worker = await runs_end_unheard(cluster, own_mongo)
+        cluster.kill(worker)
+        await asyncio.to_thread(own_mongo.start)
+        cluster.start(worker)
+        await all_recorded_once(cluster, runs)
+
+
+async def test_a_lone_node_that_leads_again_waits_for_its_own_spool_before_it_calls_a_run_lost(
+    redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
+        await cluster.up("a")
+        runs, worker = await runs_end_unheard(cluster, own_mongo)
+        cluster.kill(worker)
+        await asyncio.to_thread(own_mongo.start)
+        cluster.start(worker)
+        await all_recorded_once(cluster, runs)
