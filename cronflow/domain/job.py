@@ -44,6 +44,7 @@ class Overlap(StrEnum):
     FORBID = "forbid"
     QUEUE = "queue"
     ALLOW = "allow"
+    REPLACE = "replace"
 
 
 class Delivery(StrEnum):

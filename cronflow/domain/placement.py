@@ -38,7 +38,7 @@ def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelt
             return f"label {key} is {report.labels.get(key)!r}, not {value!r}"
     if member.age > stale_after:
         return f"last heartbeat {member.age.total_seconds():.0f} s ago"
-    if report.draining:
+    if member.draining:
         return "draining"
     if report.memory >= MEMORY_LIMIT:
         return f"memory at {report.memory:.0%}"
@@ -62,10 +62,20 @@ class Fleet:
         able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
         self.room = sum(max(0, self._room(node)) for node in able)
 
-    def place(self, require: Mapping[str, str]) -> str | NoNode:
+    def able(self, require: Mapping[str, str]) -> set[str]:
+        """The nodes that have the labels, whatever else speaks against them now."""
+        return {
+            node
+            for node, member in self._members.items()
+            if all(member.report.labels.get(key) == value for key, value in require.items())
+        }
+
+    def place(self, require: Mapping[str, str], refused: Mapping[str, str] | None = None) -> str | NoNode:
         """Choose a node and count the run as its own. A lazy heap per requirement: an entry whose rank has changed is
-        pushed back.
+        pushed back. `refused` are nodes that will not take this run, with their reasons.
         """
+        if refused:
+            return self._place_elsewhere(require, refused)
         key = tuple(sorted(require.items()))
         heap = self._heaps.get(key)
         if heap is None:
@@ -92,6 +102,22 @@ class Fleet:
                 for node, member in self._members.items()
             }
         )
+
+    def _place_elsewhere(self, require: Mapping[str, str], refused: Mapping[str, str]) -> str | NoNode:
+        """Rare, so it looks at every node."""
+        reasons = {
+            node: refused.get(node)
+            or ineligible(member, require, self._stale_after)
+            or ("no free slot" if self._room(node) <= 0 else None)
+            for node, member in self._members.items()
+        }
+        free = [node for node, reason in reasons.items() if reason is None]
+        if not free:
+            return NoNode({node: reason for node, reason in reasons.items() if reason is not None})
+        node = min(free, key=self._rank)
+        self._placed[node] += 1
+        self.room -= 1
+        return node
 
     def _room(self, node: str) -> int:
         return self._members[node].room - self._placed[node]

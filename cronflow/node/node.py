@@ -16,6 +16,7 @@ import structlog
 from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.dispatch import Dispatcher
+from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.loop import Outages, repeat
@@ -107,6 +108,16 @@ class Node:
                 slots=self._slots,
                 group=group,
             )
+            drain = Draining(
+                self._backends,
+                self._heartbeat,
+                self.elector,
+                worker,
+                self._clock,
+                self._timings,
+                node=self.id,
+            )
+            self._heartbeat.on_asked = drain.wake.set
             roles = {
                 "elector": (self.elector.step, self.elector.wake),
                 "planner": (self._planner.step, self._planner.wake),
@@ -114,6 +125,8 @@ class Node:
                 "reconciler": (self._reconciler.step, self._reconciler.wake),
                 "heartbeat": (self._heartbeat.step, self._heartbeat.wake),
                 "worker": (worker.step, worker.wake),
+                "cancellations": (worker.look_for_cancellations, worker.cancellations),
+                "draining": (drain.step, drain.wake),
                 "leases": (worker.renew, asyncio.Event()),
                 "locks": (worker.renew_locks, asyncio.Event()),
             }
@@ -147,18 +160,25 @@ class Node:
         forced.cancel()
         try:
             await self._heartbeat.leave()
+            # What a leader pushed before it saw that.
+            await worker.give_back()
         except BackendUnavailable as error:
             log.warning("could not leave", reason=str(error))
 
     def _bells(self, worker: Worker) -> dict[Bell, Callable[[], None]]:
         def jobs() -> None:
-            self._planner.wake.set()
+            self._planner.look()
             self._reconciler.wake.set()
+
+        def stop() -> None:
+            worker.cancellations.set()
+            self._heartbeat.wake.set()
 
         return {
             Bell.LEADER: self.elector.ring,
             Bell.ROOM: self._planner.room_freed,
             Bell.JOBS: jobs,
+            Bell.STOP: stop,
             Bell.NODE: worker.wake.set,
         }
 

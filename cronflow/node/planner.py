@@ -9,6 +9,7 @@ between leaves the note to the settler.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from cronflow.cancelling import Canceller
 from cronflow.domain.cluster import Tenure
-from cronflow.domain.errors import Deposed
+from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import JobRecord, Pend, PlanNote
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pend, wait_for
@@ -31,7 +33,10 @@ BATCH = 500
 MOST_AT_ONCE = 4 * BATCH
 LEAST_AT_ONCE = 100
 REMEMBERED_PENDS = 100_000
+REARMED_AT_ONCE = 100
+REARM_EVERY_S = 0.1
 IDLE_S = 5.0
+REPLACED = "replaced"
 
 log = structlog.get_logger("cronflow.node")
 
@@ -59,17 +64,29 @@ class Planner:
         self._limit = MOST_AT_ONCE
         self._short_of_room = False
         self._waited: dict[str, int] = {}
+        self._canceller = Canceller(backends, clock)
+        self._blocked: set[str] = set()
+        self._rearm: set[str] = set()
+        self._run_ended = False
+        self._rearmed_at = 0.0
         self._known = Remembered(REMEMBERED_PENDS)
         self._known_in_term = 0
         self.wake = asyncio.Event()
 
     def room_freed(self) -> None:
-        """The doorbell of the workers. Only a planner that ran out of room cares; else every release would cost a
-        round.
+        """The doorbell of the workers: a run has ended. Only a planner that ran out of room, or has jobs that wait for
+        a run of theirs to end, cares; else every release would cost a round.
         """
-        if self._short_of_room:
+        self._run_ended = True
+        waits = self._blocked and self._clock.monotonic() - self._rearmed_at >= REARM_EVERY_S
+        if self._short_of_room or waits:
             self._short_of_room = False
             self.wake.set()
+
+    def look(self) -> None:
+        """The doorbell of people: jobs or runs have changed."""
+        self._run_ended = True
+        self.wake.set()
 
     async def step(self) -> float:
         """One round. Returns the seconds until the next instant that is due, at most the safety poll."""
@@ -80,12 +97,15 @@ class Planner:
         if tenure.term != self._known_in_term:
             # What another term wrote meanwhile is not known here.
             self._known.clear()
+            self._waited.clear()
+            self._blocked.clear()
             self._known_in_term = tenure.term
         now = self._clock.now()
         poll = self._timings.safety_poll
         limit = self._limit
         records = await self._backends.jobs.due(now + timedelta(seconds=poll), limit)
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
+        due += await self._rearmed(now, {record.name for record in due})
         if due:
             try:
                 more = await self._plan(tenure, due, now)
@@ -99,6 +119,22 @@ class Planner:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
+    async def _rearmed(self, now: datetime, known: set[str]) -> list[JobRecord]:
+        """Jobs whose fire waits for a run of theirs to end, after some run has ended: before their back-off is over."""
+        if self._run_ended:
+            self._run_ended = False
+            self._rearmed_at = self._clock.monotonic()
+            self._rearm |= self._blocked
+        names = list(itertools.islice(self._rearm, REARMED_AT_ONCE))
+        self._rearm.difference_update(names)
+        self._blocked.difference_update(names)
+        found = await self._backends.jobs.get(names) if names else []
+        return [
+            record
+            for record in found
+            if record.active and record.name not in known and record.next_fire is not None and record.next_fire <= now
+        ]
+
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> bool:
         """Returns whether a job that was moved is due again: after an outage each catches up without a pause."""
         members, open_runs = await asyncio.gather(
@@ -109,6 +145,7 @@ class Planner:
         self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.room))
         planned: list[Planned] = []
         deferred: dict[str, tuple[int, datetime]] = {}
+        replaced: list[str] = []
         for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
             if fleet.room <= 0:
                 # Everybody is full: the rest stays at the front, and the first free slot rings.
@@ -118,13 +155,18 @@ class Planner:
             if isinstance(found, Planned):
                 planned.append(found)
                 self._waited.pop(record.name, None)
+                self._blocked.discard(record.name)
             else:
                 # Only this job cannot be placed: it steps aside, so that it never starves the others.
                 rounds = self._waited.get(record.name, 0)
                 self._waited[record.name] = rounds + 1
                 deferred[record.name] = (record.rev, now + wait_for(rounds))
+                if found.blocked:
+                    self._blocked.add(record.name)
+                if found.replaces:
+                    replaced += [run.id for run in open_runs.get(record.name, ())]
                 if rounds == 0:
-                    log.info("job waits", job=record.name, reason=found)
+                    log.info("job waits", job=record.name, reason=found.reason)
         if deferred:
             await self._backends.jobs.defer(deferred)
         batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
@@ -132,21 +174,33 @@ class Planner:
         results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
+        if replaced:
+            # Said again with each look: what was dispatched a moment ago may have started since.
+            await self._replace(replaced)
         return any(plan.move.next_fire is not None and plan.move.next_fire <= now for plan in planned)
+
+    async def _replace(self, runs: Sequence[str]) -> None:
+        try:
+            ended = [run for run in await self._canceller.cancel(runs, REPLACED) if not run.is_open]
+        except Conflict as error:
+            log.warning("not replaced yet", reason=str(error))
+            return
+        # What had not started has ended with that, and nobody will ring for it.
+        self._run_ended = self._run_ended or bool(ended)
 
     def _decide(
         self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_since: Sequence[datetime]
-    ) -> Planned | str:
+    ) -> Planned | Wait:
         node: str | None
         reason: str | None
         decision = decide(record, now, open_since)
         match decision:
             case Wait():
-                return decision.reason
+                return decision
             case Fire():
                 placed = fleet.place(record.job.require)
                 if isinstance(placed, NoNode):
-                    return str(placed)
+                    return Wait(str(placed))
                 node, state, reason = placed, RunState.DISPATCHED, None
             case SkipFire():
                 node, state, reason = None, RunState.SKIPPED, decision.reason

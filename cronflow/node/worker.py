@@ -1,7 +1,8 @@
 """The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
 
 The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
-most once; a run whose fence is lost is stopped; a slot is free only after the outcome is recorded.
+most once; a run whose fence is lost or whose cancellation was asked for is stopped; a slot is free only after the
+outcome is recorded; a node that takes no more work keeps none waiting, and what it cannot run it declines.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,14 +18,17 @@ import structlog
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Overlap, StartGuard
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.placement import MEMORY_LIMIT
+from cronflow.domain.run import Ending, Outcome, cancelled_text
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.recorder import Finish, Recorder
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Clock, Executor, Hold, LateResult, LogLine
+from cronflow.ports import Assignment, Backends, Bell, Choosy, Clock, Executor, Hold, LateResult, LogLine
 
 PUT_BACK_POLL_S = 0.1
+CANCEL_POLL_S = 2.0
 REMEMBERED_TAKES = 100_000
 MOST_LINES_A_RUN = 10_000
 
@@ -41,10 +46,15 @@ class Active:
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
-    drained: bool = False
+    executing: bool = False
+    stop: Ending | None = None
     task: asyncio.Task[None] | None = None
     lines: int = 0
     last_line: asyncio.Future[None] | None = field(default=None, repr=False)
+
+    def told(self) -> Ending | None:
+        """What it is to end with, once it was told to stop."""
+        return self.stop
 
 
 class Worker:
@@ -75,10 +85,12 @@ class Worker:
         self._active: dict[tuple[str, int], Active] = {}
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
+        self.paused = False
         self._idle = asyncio.Event()
         self._idle.set()
         self.ended = 0
         self.wake = asyncio.Event()
+        self.cancellations = asyncio.Event()
 
     @property
     def in_flight(self) -> int:
@@ -86,18 +98,30 @@ class Worker:
         return len(self._active)
 
     async def step(self) -> float:
-        """Take what the free slots allow."""
+        """Take what the free slots allow; one that takes no more gives back what lies in its list."""
+        if not self._takes_work():
+            await self.give_back()
+            return self._timings.take_poll
         free = self._slots - len(self._active)
-        if self._stopping or free <= 0 or not self._heartbeat.valid:
+        if free <= 0 or not self._heartbeat.valid:
             return self._timings.take_poll
         taken = await self._backends.queue.take(self._node, free)
         if taken.dropped:
             log.info("items dropped", count=taken.dropped)
+        if not self._takes_work():
+            # It was told so while the answer was on its way.
+            await self._hand_back(taken.assignments)
+            for assignment in taken.assignments:
+                await self._recorder.release(_hold(assignment))
+            return 0.0
         for assignment in taken.assignments:
             self._accept(assignment)
         if len(taken.assignments) == free:
             return 0.0
         return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
+
+    def _takes_work(self) -> bool:
+        return not (self._stopping or self.paused)
 
     async def renew(self) -> float:
         """Renew the leases of what runs; stop what is no longer ours."""
@@ -109,6 +133,7 @@ class Worker:
                 # One that ended while the answer was on its way is not lost.
                 if active.held.run not in ours and self._active.get(_key(active.assignment)) is active:
                     self._supersede(active)
+            await self._obey(ours)
         return self._timings.run_lease / 3
 
     async def renew_locks(self) -> float:
@@ -119,15 +144,63 @@ class Worker:
                 log.warning("job lock lost", run=run)
         return self._timings.job_lock / 3.5
 
+    async def look_for_cancellations(self) -> float:
+        """A mark in Redis is a hint, and may be lost: the renewal of the leases finds a cancellation too."""
+        runs = {active.held.run for active in self._active.values() if active.stop is None}
+        if runs:
+            await self._obey(await self._backends.queue.cancelled(runs))
+        return CANCEL_POLL_S
+
+    async def _obey(self, runs: Collection[str]) -> None:
+        """Stop those that their documents say are to be cancelled, or have been."""
+        for run in await self._backends.runs.get(runs) if runs else ():
+            for active in [active for active in self._active.values() if active.held.run == run.id]:
+                if not run.is_open:
+                    self._supersede(active)
+                elif run.cancel_requested and run.fence == active.held.fence:
+                    text = cancelled_text(run.cancel_reason, run.cancel_by)
+                    self._tell_to_stop(active, Ending(Outcome.CANCELLED, error=text))
+
+    async def give_back(self) -> None:
+        """What lies in the list was never started: the leader places it elsewhere, at once."""
+        await self._hand_back(await self._backends.queue.give_back(self._node))
+
+    async def _hand_back(self, assignments: Sequence[Assignment]) -> None:
+        if not assignments:
+            return
+        ending = Ending(Outcome.DRAINED, error="its node takes no more work")
+        now = self._clock.now()
+        finishes = []
+        for assignment in assignments:
+            held, finish_id = self._held(assignment), secrets.token_hex(12)
+            late = LateResult(
+                run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id
+            )
+            finishes.append(Finish(changes.give_back(held, finish_id, ending, now), late))
+        log.info("given back", count=len(finishes))
+        await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
+        await self._ring_leader()
+
+    async def _ring_leader(self) -> None:
+        try:
+            await self._backends.bus.ring(Bell.JOBS)
+        except BackendUnavailable:
+            # A lost ring costs one poll of the leader.
+            return
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing until further notice, and give back what waits; what runs goes on."""
+        self.paused = paused
+        self.wake.set()
+
     async def drain(self, seconds: float) -> None:
         """Take nothing more; wait for what runs, then stop it and hand it on."""
         self._stopping = True
+        self.wake.set()
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
             for active in list(self._active.values()):
-                active.drained = True
-                if active.task is not None:
-                    active.task.cancel()
+                self._tell_to_stop(active, Ending(Outcome.DRAINED, error="its node was shut down"))
             await self._idle.wait()
 
     # ------------------------------------------------------------------------------------------------ one attempt
@@ -139,23 +212,10 @@ class Worker:
         self._taken[key] = None
         if len(self._taken) > REMEMBERED_TAKES:
             self._taken.popitem(last=False)
-        job = assignment.job
         active = Active(
             assignment=assignment,
-            held=Held(
-                run=assignment.run,
-                fence=assignment.fence,
-                node=self._node,
-                attempt=assignment.attempt,
-                retry=job.retry,
-                delivery=job.delivery,
-            ),
-            hold=Hold(
-                job=job.name,
-                slot=assignment.run if job.overlap is Overlap.ALLOW else "",
-                run=assignment.run,
-                fence=assignment.fence,
-            ),
+            held=self._held(assignment),
+            hold=_hold(assignment),
             start_id=secrets.token_hex(12),
         )
         self._active[key] = active
@@ -164,7 +224,11 @@ class Worker:
 
     async def _attempt(self, active: Active) -> None:
         try:
-            if active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
+            refusal = await self._refusal(active.assignment)
+            if refusal is not None:
+                await self._record(active, refusal)
+                await self._ring_leader()
+            elif active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
                 await self._run_and_record(active)
             else:
                 log.warning("start refused", run=active.held.run, fence=active.held.fence)
@@ -175,6 +239,16 @@ class Worker:
             if not self._active:
                 self._idle.set()
             self.wake.set()
+
+    async def _refusal(self, assignment: Assignment) -> Ending | None:
+        """Why it is not begun here: not now, or not on this node at all. Neither uses up an attempt."""
+        if self._heartbeat.memory >= MEMORY_LIMIT:
+            return Ending(Outcome.DEFERRED, error=f"memory at {self._heartbeat.memory:.0%}")
+        if isinstance(self._executor, Choosy):
+            reason = await self._executor.declines(assignment, self._node)
+            if reason is not None:
+                return Ending(Outcome.DECLINED, error=reason)
+        return None
 
     async def _run_and_record(self, active: Active) -> None:
         active.started_at = active.started_at or self._clock.now()
@@ -194,14 +268,37 @@ class Worker:
         def sink(level: str, text: str) -> None:
             self._log_line(active, level, text)
 
+        if (stop := active.told()) is not None:
+            return stop
+        task = asyncio.current_task()
+        assert task is not None
+        active.executing = True
         try:
-            return await self._executor.run(active.assignment, self._node, sink)
+            ending = await self._executor.run(active.assignment, self._node, sink)
         except asyncio.CancelledError:
-            if active.drained:
-                return Ending(Outcome.DRAINED, error="its node was shut down")
-            if active.superseded:
-                return Ending(Outcome.INTERRUPTED, error="another attempt has a higher fence")
-            raise
+            if (stop := active.told()) is None:
+                raise
+            ending = stop
+        finally:
+            active.executing = False
+        if (stop := active.told()) is None:
+            if task.cancelling():
+                # It ended well although the whole node is being stopped by force: nobody would record it.
+                raise asyncio.CancelledError
+            return ending
+        while task.cancelling():
+            task.uncancel()
+        # What ended well before it learnt of its cancellation has; what failed meanwhile is not tried again.
+        failed = ending.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
+        return stop if failed and stop.outcome is Outcome.CANCELLED else ending
+
+    def _tell_to_stop(self, active: Active, ending: Ending) -> None:
+        """Stop the handler, if it runs: `ending` is what the attempt then ended with. Only the first reason counts."""
+        if active.stop is not None:
+            return
+        active.stop = ending
+        if active.executing and active.task is not None:
+            active.task.cancel()
 
     async def _mark_later(self, active: Active) -> None:
         await self._clock.sleep(self._timings.start_mark)
@@ -231,8 +328,17 @@ class Worker:
 
     def _supersede(self, active: Active) -> None:
         active.superseded = True
-        if active.task is not None:
-            active.task.cancel()
+        self._tell_to_stop(active, Ending(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
+
+    def _held(self, assignment: Assignment) -> Held:
+        return Held(
+            run=assignment.run,
+            fence=assignment.fence,
+            node=self._node,
+            attempt=assignment.attempt,
+            retry=assignment.job.retry,
+            delivery=assignment.job.delivery,
+        )
 
     def _log_line(self, active: Active, level: str, text: str) -> None:
         if active.lines > MOST_LINES_A_RUN:
@@ -254,6 +360,15 @@ class Worker:
         )
         active.lines += 1
         active.last_line = future or active.last_line
+
+
+def _hold(assignment: Assignment) -> Hold:
+    return Hold(
+        job=assignment.job.name,
+        slot=assignment.run if assignment.job.overlap is Overlap.ALLOW else "",
+        run=assignment.run,
+        fence=assignment.fence,
+    )
 
 
 def _key(assignment: Assignment) -> tuple[str, int]:
