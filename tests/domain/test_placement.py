@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given
@@ -58,6 +59,29 @@ def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> 
     answer = fleet.place({"gpu": "yes"})
     assert isinstance(answer, NoNode)
     assert answer.reasons == {"idle#x": "label gpu is None, not 'yes'", "gpu#x": "no free slot"}
+
+
+def test_a_node_that_refused_is_passed_over_and_still_counted() -> None:
+    fleet = Fleet([a_member("idle"), a_member("busy", held=2), a_member("full", held=4)])
+    assert fleet.place({}, {"idle#x": "no shell here"}) == "busy#x"
+    assert fleet.place({}, {"idle#x": "no shell here"}) == "busy#x"
+    answer = fleet.place({}, {"idle#x": "no shell here"})
+    assert isinstance(answer, NoNode)
+    assert answer.reasons == {"idle#x": "no shell here", "busy#x": "no free slot", "full#x": "no free slot"}
+    assert fleet.room == 4
+    assert fleet.place({}) == "idle#x"
+
+
+def test_a_node_that_was_asked_to_drain_gets_nothing_although_it_has_not_heard_of_it() -> None:
+    asked = replace(a_member("a"), drain_asked=True)
+    assert ineligible(asked, {}) == "draining"
+    assert Fleet([asked, a_member("b", held=3)]).place({}) == "b#x"
+
+
+def test_able_are_those_with_the_labels_whatever_else_is_wrong_with_them() -> None:
+    fleet = Fleet([a_member("a", labels={"gpu": "yes"}, memory=0.99), a_member("b")])
+    assert fleet.able({"gpu": "yes"}) == {"a#x"}
+    assert fleet.able({}) == {"a#x", "b#x"}
 
 
 def test_an_empty_cluster_says_so() -> None:
