@@ -86,6 +86,7 @@ class Worker:
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
         self.paused = False
+        self._taking = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
         self.ended = 0
@@ -99,6 +100,10 @@ class Worker:
 
     async def step(self) -> float:
         """Take what the free slots allow; one that takes no more gives back what lies in its list."""
+        async with self._taking:
+            return await self._take()
+
+    async def _take(self) -> float:
         if not self._takes_work():
             await self.give_back()
             return self._timings.take_poll
@@ -197,6 +202,9 @@ class Worker:
         """Take nothing more; wait for what runs, then stop it and hand it on."""
         self._stopping = True
         self.wake.set()
+        async with self._taking:
+            # An answer that was on its way has been given back by now.
+            pass
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
             for active in list(self._active.values()):

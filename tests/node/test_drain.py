@@ -236,12 +236,14 @@ async def test_draining_lasts_over_a_restart_and_a_flushed_redis() -> None:
 
 
 async def test_what_lies_in_the_list_of_a_drained_node_runs_elsewhere_within_a_second() -> None:
-    async with a_cluster("a") as cluster:
+    async with a_cluster("leader") as cluster:
+        cluster.start("a", work="yes")
+        await cluster.elapse(0.5)
         cluster.backends.faults.stall("queue.take")
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.service.apply([a_job(require={"work": "yes"})])
         await cluster.service.trigger("long")
         await cluster.elapse(1.5)
-        cluster.start("b")
+        cluster.start("b", work="yes")
         await cluster.elapse(0.5)
         await cluster.service.drain("a")
         await cluster.clock.advance(0.05)
