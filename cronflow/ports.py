@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from cronflow.domain.cluster import LeaderRecord, Member, NodeReport, Renewal, Term
 from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
@@ -339,17 +339,22 @@ class Election(Protocol):
 class Membership(Protocol):
     """Who is up."""
 
-    async def report(self, report: NodeReport, ttl_s: float) -> None:
-        """Heartbeat. Raises Conflict when another live incarnation has the same name."""
+    async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
+        """Heartbeat. Returns whether the node's name is to be drained. `asked` says that it was told so before; where
+        that has been forgotten, it is set again. Raises Conflict when another live incarnation has the same name.
+        """
 
     async def members(self) -> list[Member]:
-        """The nodes with a heartbeat that has not expired."""
+        """The nodes with a heartbeat that has not expired, and whether each is to be drained."""
 
     async def leave(self, report: NodeReport) -> None:
         """Be gone at once."""
 
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
         """Per node id: whether it is alive, and run -> fence of what it has taken (known an hour beyond its death)."""
+
+    async def drain(self, name: str, *, wanted: bool) -> None:
+        """Say that the nodes of this name, now and after a restart, are to be drained; or no longer. Rings STOP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,18 +410,28 @@ class Queue(Protocol):
     async def release(self, node: str, holds: Sequence[Hold]) -> None:
         """Compare, then delete; and ring the leader, because there is room."""
 
+    async def give_back(self, node: str) -> list[Assignment]:
+        """Empty the node's list, and return what lay in it."""
+
+    async def cancel(self, runs: Collection[str]) -> None:
+        """Refuse these to every `take` of the next hour, and ring STOP. A hint: what counts is the run's document."""
+
+    async def cancelled(self, runs: Collection[str]) -> set[str]:
+        """Those for which `cancel` was called within the hour."""
+
     async def ping(self) -> float:
         """Round trip in seconds."""
 
 
 class Bell(StrEnum):
     """The doorbells. Each says only: look. LEADER: at the leader's key; ROOM: slots are free; JOBS: jobs or runs
-    changed.
+    changed; STOP: runs were cancelled, or a node is to be drained.
     """
 
     LEADER = "leader"
     ROOM = "room"
     JOBS = "jobs"
+    STOP = "stop"
     NODE = "node"
 
 
@@ -494,5 +509,14 @@ class Executor(Protocol):
         """Run it to its end. The timeout of the job is the executor's to keep: afterwards nothing that it started still
         runs.
 
-        Cancelling this coroutine stops what runs, within ten seconds by force, before the cancellation goes on.
+        Cancelling this coroutine stops what runs, within ten seconds by force, before the cancellation goes on. A
+        target that had ended well before it learnt of the cancellation has: its ending is returned instead.
         """
+
+
+@runtime_checkable
+class Choosy(Protocol):
+    """An executor that can tell before an attempt whether this node can run it at all."""
+
+    async def declines(self, assignment: Assignment, node: str) -> str | None:
+        """Why not, if another node perhaps could; None when it may be tried here."""

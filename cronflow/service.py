@@ -7,12 +7,13 @@ a server; whatever changes something rings the doorbell that lets the leader act
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from cronflow.cancelling import Canceller
 from cronflow.domain.cluster import LeaderRecord, Member, node_name
-from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
+from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.run import Kind, Run, RunState
@@ -48,6 +49,7 @@ class Service:
         self._editor = Editor(backends, clock)
         self._explainer = Explainer(backends, clock)
         self._replayer = Replayer(backends, clock)
+        self._canceller = Canceller(backends, clock)
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
@@ -189,6 +191,25 @@ class Service:
         """What failed since then, by reason, the most frequent first; and whether there was more than is looked at."""
         return await self._replayer.report(since, job)
 
+    async def cancel(self, run_id: str, reason: str = "", *, by: str = "") -> Run:
+        """Cancel a run: at once if it has not started, else its worker stops it. Returns the run as it then is.
+
+        Cancelling it again is harmless. A run that ends by itself before it is stopped stays as it ended. Raises
+        NotFound, and Conflict when it has already ended.
+        """
+        run = await self.run(run_id)
+        if not run.is_open:
+            raise Conflict(f"run {run_id} has already ended: {run.state.value}")
+        (run,) = await self._canceller.cancel([run_id], reason, by)
+        await self._ring()
+        return run
+
+    async def cancel_all(self, ids: Collection[str], reason: str = "", *, by: str = "") -> list[Run]:
+        """The same for several; those that have ended are left as they are. Raises Conflict."""
+        runs = await self._canceller.cancel(ids, reason, by)
+        await self._ring()
+        return runs
+
     async def logs(self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """The lines of a run behind (fence, number), in order. Raises NotFound."""
         await self.run(run_id)
@@ -199,6 +220,30 @@ class Service:
     async def members(self) -> list[Member]:
         """The nodes that are up, by name."""
         return sorted(await self._backends.membership.members(), key=lambda member: member.report.name)
+
+    async def node(self, name: str) -> tuple[Member, Mapping[str, int]]:
+        """A node that is up, and the runs that it has taken, with their fences. Raises NotFound."""
+        found = [member for member in await self._backends.membership.members() if member.report.name == name]
+        if not found:
+            raise NotFound("node", name)
+        holdings = await self._backends.membership.holdings([found[0].id])
+        return found[0], holdings[found[0].id][1]
+
+    async def drain(self, name: str) -> Member:
+        """Have a node end what runs and take no more, also after a restart, until `undrain`. Raises NotFound."""
+        await self.node(name)
+        await self._backends.membership.drain(name, wanted=True)
+        # What the leader gave it a moment ago comes back; the leader should look.
+        await self._ring()
+        return (await self.node(name))[0]
+
+    async def undrain(self, name: str) -> Member | None:
+        """Let the node take work again. Returns it, or None when no node of this name is up now."""
+        await self._backends.membership.drain(name, wanted=False)
+        try:
+            return (await self.node(name))[0]
+        except NotFound:
+            return None
 
     async def status(self) -> ClusterStatus:
         """Who leads, since when, and who is up."""

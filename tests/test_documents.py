@@ -332,13 +332,9 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ({"labels": {"a\0": "b"}}, "labels.a\0: a key contains a NUL character"),
         (
             {"overlap": "queued"},
-            "overlap: expected forbid, queue or allow, got the text 'queued' (did you mean queue?)",
+            "overlap: expected forbid, queue, allow or replace, got the text 'queued' (did you mean queue?)",
         ),
-        ({"overlap": []}, "overlap: expected forbid, queue or allow, got a list"),
-        (
-            {"overlap": "replace"},
-            "overlap: replace is not supported by this version (use forbid, queue or allow)",
-        ),
+        ({"overlap": []}, "overlap: expected forbid, queue, allow or replace, got a list"),
         ({"misfire": []}, "misfire: expected fire_once, catch_up, skip, or a mapping with policy, got a list"),
         (
             {"misfire": {"late_after": "500ms"}},

@@ -195,7 +195,7 @@ def _covers(document: Mapping[str, Any] | None) -> Covers | None:
 
 _RUN_OPTIONAL = (
     "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "args", "reason", "result",
-    "error", "blocked_by", "replay_of",
+    "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
 )  # fmt: skip
 
 
@@ -220,6 +220,8 @@ def run_document(run: Run) -> Document:
             document[name] = value
     if run.is_open:
         document["open"] = True
+    if run.cancel_requested:
+        document["cancel_requested"] = True
     if run.covers is not None:
         document["covers"] = plain(run.covers)
     if run.outcome is not None:

@@ -206,7 +206,7 @@ _JOB: Mapping[str, Reader] = {
     "run": _run,
     "retry": _retry,
     "timeout": duration,
-    "overlap": choice(Overlap, later=("replace",)),
+    "overlap": choice(Overlap),
     "misfire": _misfire,
     "delivery": choice(Delivery),
     "start_guard": choice(StartGuard),

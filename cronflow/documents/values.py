@@ -8,7 +8,7 @@ at all, and a wrong one tells everything that is wrong. It converts nothing by g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from enum import Enum
@@ -142,8 +142,8 @@ def instant(value: object) -> datetime:
         raise InvalidInput(f"{read.isoformat()} lies outside the years 1 to 9999 in UTC") from None
 
 
-def choice(kind: type[Choice], later: Collection[str] = ()) -> Callable[[object], Choice]:
-    """One of the words of an enumeration. `later` are words that a coming version will know."""
+def choice(kind: type[Choice]) -> Callable[[object], Choice]:
+    """One of the words of an enumeration."""
     words: dict[object, Choice] = {member.value: member for member in kind}
     *most, last = (str(word) for word in words)
     expected = f"{', '.join(most)} or {last}"
@@ -152,8 +152,6 @@ def choice(kind: type[Choice], later: Collection[str] = ()) -> Callable[[object]
         found = words.get(value) if isinstance(value, str) else None
         if found is not None:
             return found
-        if value in later:
-            raise InvalidInput(Problem("", f"{value} is not supported by this version", f"use {expected}"))
         near = nearest(value, (str(word) for word in words)) if isinstance(value, str) else None
         remedy = f"did you mean {near}?" if near else ""
         raise InvalidInput(Problem("", f"expected {expected}, got {got(value)}", remedy))

@@ -1,20 +1,20 @@
 """The changes of a run: each function writes one row of `TRANSITIONS` as a `Change`.
 
-Worker: start, renew, finish, give back. Leader: dispatch again, postpone, end. Editor: cancel, keep. All are
-functions of values; whether a change takes effect is decided by the compare-and-set in the store.
+Worker: start, renew, finish, give back. Leader: dispatch again, postpone, end. Whoever cancels or edits: cancel, keep.
+All are functions of values; whether a change takes effect is decided by the compare-and-set in the store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import TRANSITIONS, Attempt, Change, Ending, Outcome, Run, RunState
+from cronflow.domain.run import TRANSITIONS, Attempt, Change, Ending, Outcome, Run, RunState, cancelled_text
 
 NOW = timedelta(0)
 
@@ -107,9 +107,10 @@ def finish(held: Held, ending: Ending, finish_id: str, started_at: datetime | No
         case Outcome.SKIPPED:
             return end(RunState.SKIPPED)
         case Outcome.CANCELLED:
+            ended |= {"error": None, "reason": ending.error}
             return end(RunState.CANCELLED)
         case Outcome.DEFERRED | Outcome.DECLINED:
-            return give_back(held, finish_id, ending)
+            return give_back(held, finish_id, ending, at)
         case Outcome.DRAINED if held.delivery is Delivery.AT_LEAST_ONCE:
             return again(NOW, counts=False)
         case Outcome.DRAINED | Outcome.INTERRUPTED if held.delivery is Delivery.AT_MOST_ONCE:
@@ -124,10 +125,14 @@ def finish(held: Held, ending: Ending, finish_id: str, started_at: datetime | No
             return end(RunState.FAILED)
 
 
-def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
+def give_back(held: Held, finish_id: str, ending: Ending, ended_at: datetime) -> Change:
     """Row 8: its handler never started, so no attempt was used. The start may have been marked all the same: the guard
-    marks it before the executor is asked.
+    marks it before the executor is asked. What a node declined or put off is kept beside the attempts, so that the
+    leader knows whom not to ask again.
     """
+    refused = None
+    if ending.outcome in (Outcome.DECLINED, Outcome.DEFERRED):
+        refused = Attempt(held.attempt, held.fence, held.node, None, ended_at, ending.outcome, ending.error)
     return Change(
         run=held.run,
         row=8,
@@ -142,6 +147,7 @@ def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
             "started_at": None,
             "start_id": None,
         },
+        attempt=refused,
         proof=("finish_id", finish_id),
     )
 
@@ -172,7 +178,9 @@ def dispatch(
     }
     if verdict.row == 12:
         sets["attempt"] = run.attempt + 1
-    return _seen(run, verdict.row, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
+    change = _seen(run, verdict.row, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
+    # A cancellation that was asked for since the run was read leaves the state and the fence as they were.
+    return replace(change, unless_cancelled=True)
 
 
 def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Change:
@@ -182,13 +190,12 @@ def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Cha
 
 
 def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:
-    """Row 11 or 14."""
-    sets: Mapping[str, object] = {
-        "ended_at": at,
-        "outcome": verdict.outcome,
-        "error": verdict.error,
-        "finish_id": finish_id,
-    }
+    """Row 11, 13, 14 or 19. A run that is skipped or cancelled keeps the error of its last attempt."""
+    sets: dict[str, object] = {"ended_at": at, "outcome": verdict.outcome, "finish_id": finish_id}
+    if verdict.error is not None:
+        sets["error"] = verdict.error
+    if verdict.reason is not None:
+        sets["reason"] = verdict.reason
     return _seen(run, verdict.row, verdict.target, sets, verdict.lost, ("finish_id", finish_id), None)
 
 
@@ -213,6 +220,38 @@ def _seen(
         sets=sets,
         attempt=attempt,
         proof=proof,
+    )
+
+
+def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Change:
+    """Row 15 for a run that has not started, row 16 for one that runs: its worker then stops it.
+
+    Compares the state alone: whoever holds it, under whatever fence, it is to end.
+    """
+    if run.state is RunState.RUNNING:
+        return Change(
+            run=run.id,
+            row=16,
+            sources=frozenset({RunState.RUNNING}),
+            target=RunState.RUNNING,
+            sets={"cancel_requested": True, "cancel_reason": reason, "cancel_by": by},
+            proof=("cancel_requested", True),
+        )
+    return Change(
+        run=run.id,
+        row=15,
+        sources=TRANSITIONS[15].sources,
+        target=RunState.CANCELLED,
+        sets={
+            "ended_at": at,
+            "outcome": Outcome.CANCELLED,
+            "reason": cancelled_text(reason, by),
+            "cancel_requested": True,
+            "cancel_reason": reason,
+            "cancel_by": by,
+            "finish_id": finish_id,
+        },
+        proof=("finish_id", finish_id),
     )
 
 

@@ -59,12 +59,26 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node as the cluster sees it: its last report, how old that is, what lies in its list and what it holds."""
+    """A node as the cluster sees it: its last report, how old that is, what lies in its list and what it holds.
+
+    `drain_asked` is what was asked of its name; the node itself may not have heard of it yet.
+    """
 
     report: NodeReport
     age: timedelta
     queued: int
     held: int
+    drain_asked: bool = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is to get no more work: it says so itself, or was asked to."""
+        return self.drain_asked or self.report.draining
+
+    @property
+    def drained(self) -> bool:
+        """Whether it knows that it is to be drained, and has nothing left."""
+        return self.report.draining and not self.queued and not self.held
 
     @property
     def id(self) -> str:

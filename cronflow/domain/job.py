@@ -45,6 +45,7 @@ class Overlap(StrEnum):
     FORBID = "forbid"
     QUEUE = "queue"
     ALLOW = "allow"
+    REPLACE = "replace"
 
 
 class Delivery(StrEnum):

@@ -88,7 +88,7 @@ def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelt
             return f"label {key} is {report.labels.get(key)!r}, not {value!r}"
     if member.age > stale_after:
         return f"last heartbeat {member.age.total_seconds():.0f} s ago"
-    if report.draining:
+    if member.draining:
         return "draining"
     if report.lag_s > LAG_LIMIT_S:
         return f"its event loop has been blocked for {report.lag_s:.0f} s"
@@ -115,16 +115,26 @@ class Fleet:
         able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
         self.room = sum(max(0, self._room(node)) for node in able)
 
-    def place(self, require: Mapping[str, str]) -> Placement | NoNode:
+    def able(self, require: Mapping[str, str]) -> set[str]:
+        """The nodes that have the labels, whatever else speaks against them now."""
+        return {
+            node
+            for node, member in self._members.items()
+            if all(member.report.labels.get(key) == value for key, value in require.items())
+        }
+
+    def place(self, require: Mapping[str, str], refused: Mapping[str, str] | None = None) -> Placement | NoNode:
         """Choose a node and count the run as its own. A lazy heap per requirement: an entry whose rank has changed is
-        pushed back.
+        pushed back. `refused` are nodes that will not take this run, with their reasons.
         """
+        if refused:
+            return self._place_elsewhere(require, refused)
         key = tuple(sorted(require.items()))
         heap = self._heaps.get(key)
         if heap is None:
-            refused = {node: ineligible(member, require, self._stale_after) for node, member in self._members.items()}
-            self._refused[key] = [(node, reason) for node, reason in refused.items() if reason is not None]
-            heap = self._heaps[key] = [(self._rank(node), node) for node, reason in refused.items() if reason is None]
+            why = {node: ineligible(member, require, self._stale_after) for node, member in self._members.items()}
+            self._refused[key] = [(node, reason) for node, reason in why.items() if reason is not None]
+            heap = self._heaps[key] = [(self._rank(node), node) for node, reason in why.items() if reason is None]
             heapq.heapify(heap)
         while heap:
             rank, node = heapq.heappop(heap)
@@ -158,6 +168,24 @@ class Fleet:
 
     def _standing(self, node: str) -> float | str:
         return "no free slot" if self._room(node) <= 0 else round(self._rank(node), 3)
+
+    def _place_elsewhere(self, require: Mapping[str, str], refused: Mapping[str, str]) -> Placement | NoNode:
+        """Rare, so it looks at every node."""
+        reasons = {
+            node: refused.get(node)
+            or ineligible(member, require, self._stale_after)
+            or ("no free slot" if self._room(node) <= 0 else None)
+            for node, member in self._members.items()
+        }
+        free = sorted((self._rank(node), node) for node, reason in reasons.items() if reason is None)
+        unable = [(node, reason) for node, reason in reasons.items() if reason is not None]
+        if not free:
+            return NoNode(dict(unable))
+        (rank, node), *rest = free
+        chosen = self._placement(node, rank, rest, unable)
+        self._placed[node] += 1
+        self.room -= 1
+        return chosen
 
     def _room(self, node: str) -> int:
         return self._members[node].room - self._placed[node]

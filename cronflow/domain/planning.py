@@ -42,9 +42,13 @@ class SkipFire:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again later; the cursor stays."""
+    """Look again later; the cursor stays. `blocked`: until a run of this job ends. `replaces`: its open runs are to be
+    cancelled meanwhile.
+    """
 
     reason: str
+    blocked: bool = False
+    replaces: bool = False
 
 
 Decision = Fire | SkipFire | Wait
@@ -86,11 +90,15 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or fire > now:
         return Wait("not due")
+    if job.overlap is Overlap.REPLACE and (newest := _older_than_newest(job, fire, now)):
+        return newest
     if open_since and job.overlap is not Overlap.ALLOW:
+        if job.overlap is Overlap.REPLACE:
+            return Wait("the run that it replaces has not ended yet", blocked=True, replaces=True)
         if job.overlap is Overlap.QUEUE:
-            return Wait("another run of this job is open")
+            return Wait("another run of this job is open", blocked=True)
         if all(since > fire for since in open_since):
-            return Wait("the run of an earlier fire, planned late, is open")
+            return Wait("the run of an earlier fire, planned late, is open", blocked=True)
         if now - fire <= job.misfire.late_after:
             return SkipFire(fire, next_after(job.schedule, fire), "overlap")
         return _skip_until(job.schedule, fire, now, "overlap")
@@ -105,6 +113,21 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
             return _skip_until(job.schedule, fire, now - late_after - timedelta(microseconds=1), "misfire")
         case MisfirePolicy.CATCH_UP:
             return _catch_up(job, fire, now)
+
+
+def _older_than_newest(job: Job, fire: datetime, now: datetime) -> SkipFire | None:
+    """Of several fires that are due, only the newest replaces what runs: those before it would be replaced at once.
+
+    Missed ones that shall become a single run, or none, are left to their own policy.
+    """
+    assert job.schedule is not None
+    missed = now - fire > job.misfire.late_after
+    if missed and job.misfire.policy is not MisfirePolicy.CATCH_UP:
+        return None
+    newest = latest(job.schedule, now, 1, not_before=fire)
+    if not newest or newest[0] <= fire:
+        return None
+    return _skip_until(job.schedule, fire, newest[0] - timedelta(seconds=1), "replaced")
 
 
 def _fire_once(job: Job, fire: datetime, now: datetime) -> Decision:

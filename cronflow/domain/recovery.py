@@ -7,17 +7,22 @@ knows of its worker, and from the job's delivery. The rule: each visit ends the 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from cronflow.domain.job import Delivery
+from cronflow.domain.job import Delivery, Job, MisfirePolicy, Overlap
 from cronflow.domain.planning import ACK_WITHIN
-from cronflow.domain.run import POISON_LIMIT, Attempt, Outcome, Run, RunState
+from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Outcome, Run, RunState, cancelled_text
 
 VETO_LIMIT = 6
 VETO_WHILE_RUNNING = timedelta(seconds=30)
 BEYOND_TIMEOUT = timedelta(seconds=60)
+WHILE_ANOTHER_RUNS = timedelta(seconds=1)
+DEFERRED_FOR = timedelta(seconds=30)
+DECLINE_LIMIT = 20
+DECLINE_PATIENCE = timedelta(seconds=10)
 
 
 class Holder(Enum):
@@ -47,20 +52,26 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """It ends here (row 11 or 14)."""
+    """It ends here (row 11, 13, 14 or 19)."""
 
     row: int
     target: RunState
-    outcome: Outcome
-    error: str
+    outcome: Outcome | None
+    error: str | None = None
     lost: Attempt | None = None
+    reason: str | None = None
 
 
 Verdict = Postpone | Dispatch | End
 
 
 def reconcile(run: Run, holder: Holder, delivery: Delivery, timeout: timedelta, now: datetime) -> Verdict:
-    """What the leader does with an open run that nobody has looked after in time."""
+    """What the leader does with an open run that nobody has looked after in time.
+
+    A run whose cancellation was asked for is never dispatched again: once nobody runs it, it has been cancelled.
+    """
+    if run.cancel_requested and run.state is not RunState.RUNNING:
+        return _cancelled(run)
     match run.state:
         case RunState.RETRYING:
             return Dispatch(12)
@@ -74,7 +85,10 @@ def reconcile(run: Run, holder: Holder, delivery: Delivery, timeout: timedelta, 
 
 
 def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: timedelta, now: datetime) -> Verdict:
-    if run.started_at is not None and now - run.started_at > timeout + BEYOND_TIMEOUT:
+    beyond = run.started_at is not None and now - run.started_at > timeout + BEYOND_TIMEOUT
+    if run.cancel_requested and (beyond or holder is not Holder.HAS_IT or run.vetoes):
+        return _cancelled(run, _lost(run, now))
+    if beyond:
         return End(14, RunState.FAILED, Outcome.TIMEOUT, "its worker did not end it at its timeout", _lost(run, now))
     if holder is Holder.HAS_IT and run.vetoes < 1:
         return Postpone(VETO_WHILE_RUNNING)
@@ -82,6 +96,72 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
     if delivery is Delivery.AT_MOST_ONCE:
         return End(11, RunState.LOST, Outcome.LOST, f"node {run.node} was lost while it ran", lost)
     return _poisoned(run, lost) or Dispatch(10, lost)
+
+
+def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -> Postpone | End | None:
+    """Why a run that has not started, or has to start again, is not dispatched now; None when it may be.
+
+    Asked at every dispatch, not only at the first (temporal #11281). `others` are the states of the other open runs of
+    its job. What was dispatched waits for what runs, and what waits for its retry for both, so no two of them wait for
+    each other.
+    """
+    if _missed(run, job, now):
+        return End(13, RunState.SKIPPED, None, reason="misfire")
+    if job.overlap is not Overlap.ALLOW:
+        ahead = {RunState.RUNNING}
+        if run.state is RunState.RETRYING:
+            ahead.add(RunState.DISPATCHED)
+        if ahead & set(others):
+            return Postpone(WHILE_ANOTHER_RUNS)
+    return None
+
+
+def _missed(run: Run, job: Job, now: datetime) -> bool:
+    """By the same limits as in planning, counted from the last instant that the run covers."""
+    if run.kind not in SCHEDULED:
+        return False
+    late = now - (run.fire_at if run.covers is None else run.covers.last)
+    if late <= job.misfire.late_after:
+        return False
+    match job.misfire.policy:
+        case MisfirePolicy.FIRE_ONCE:
+            return job.misfire.grace is not None and late > job.misfire.grace
+        case MisfirePolicy.SKIP:
+            # What has begun in time may be tried again.
+            return not any(attempt.started_at is not None for attempt in run.attempts)
+        case MisfirePolicy.CATCH_UP:
+            return False
+
+
+def refusals(run: Run, now: datetime) -> Mapping[str, str]:
+    """The nodes that the run is not offered again, with their reasons: declined is for good, deferred for a while."""
+    return {
+        attempt.node: attempt.error or attempt.outcome.value
+        for attempt in run.attempts
+        if attempt.outcome is Outcome.DECLINED
+        or (attempt.outcome is Outcome.DEFERRED and now - attempt.ended_at < DEFERRED_FOR)
+    }
+
+
+def declined_by_all(run: Run, able: Iterable[str], now: datetime) -> End | None:
+    """The end of a run that every node which could be chosen has declined. `able` are the nodes with the labels.
+
+    A node that could run it may just be starting again, so it is given some seconds to appear.
+    """
+    declined = [attempt for attempt in run.attempts if attempt.outcome is Outcome.DECLINED]
+    reasons = {attempt.node: attempt.error for attempt in declined}
+    nodes = set(able)
+    if not reasons or now - declined[0].ended_at < DECLINE_PATIENCE:
+        return None
+    if len(reasons) < DECLINE_LIMIT and (not nodes or nodes - reasons.keys()):
+        return None
+    told = "; ".join(f"{node}: {reason}" for node, reason in sorted(reasons.items()))
+    return End(14, RunState.FAILED, Outcome.PERMANENT, f"no node can run it: {told}")
+
+
+def _cancelled(run: Run, lost: Attempt | None = None) -> End:
+    reason = cancelled_text(run.cancel_reason, run.cancel_by)
+    return End(19, RunState.CANCELLED, Outcome.CANCELLED, lost=lost, reason=reason)
 
 
 def _lost(run: Run, now: datetime) -> Attempt:

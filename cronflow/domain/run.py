@@ -51,6 +51,10 @@ SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
 """The kinds that consume an instant of a schedule; the others stand beside it."""
 
 
+SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
+"""The kinds that consume an instant of a schedule; the others stand beside it."""
+
+
 class Outcome(StrEnum):
     """How an attempt ended."""
 
@@ -125,12 +129,12 @@ TRANSITIONS: Mapping[int, Transition] = {
         _row(12, "retrying", "dispatched", "leader", "its time to try again had come", only_when_due=True),
         _row(13, "dispatched retrying", "skipped", "leader", "it may no longer run, for a reason that is recorded"),
         _row(14, "dispatched retrying running", "failed", "leader", "poison, or far beyond its timeout"),
-        _row(15, "dispatched retrying", "cancelled", "editor", "cancelled before it started", fenced=False),
+        _row(15, "dispatched retrying", "cancelled", "editor leader", "cancelled before it started", fenced=False),
         _row(
             16,
             "running retrying",
             "running retrying",
-            "editor",
+            "editor leader",
             "cancellation asked for, or kept under an edited job",
             fenced=False,
         ),
@@ -141,6 +145,14 @@ TRANSITIONS: Mapping[int, Transition] = {
             "dispatched running retrying",
             "leader",
             "looked at, and left as it is for a while",
+            only_when_due=True,
+        ),
+        _row(
+            19,
+            "dispatched running retrying",
+            "cancelled",
+            "leader",
+            "its cancellation was asked for, and nobody runs it any more",
             only_when_due=True,
         ),
     )
@@ -220,6 +232,8 @@ class Run:
     redispatches: int = 0
     vetoes: int = 0
     cancel_requested: bool = False
+    cancel_reason: str | None = None
+    cancel_by: str | None = None
     attempts: Sequence[Attempt] = ()
     placement: Placement | None = None
     waiting: Waiting | None = None
@@ -274,15 +288,22 @@ def attempt_id(run: str, fence: int) -> str:
     return f"{run}#{fence}"
 
 
+def cancelled_text(reason: str | None, by: str | None) -> str:
+    """Who cancelled a run and why, in a line."""
+    if not by:
+        return reason or "cancelled"
+    return f"cancelled by {by}: {reason}" if reason else f"cancelled by {by}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A compare-and-set of one run.
 
     It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
-    `job_ver` (or is below `below_ver`) and its `check_at` has passed. It then sets `target` and `sets`, appends
-    `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended target removes it). `proof` is
-    the field and value that only this change writes: reading it back tells who won when a batch matched fewer than
-    it had, or when its answer was lost.
+    `job_ver` (or is below `below_ver`), its `check_at` has passed, and nobody has asked for its cancellation. It then
+    sets `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
+    target removes it). `proof` is the field and value that only this change writes: reading it back tells who won when
+    a batch matched fewer than it had, or when its answer was lost.
     """
 
     run: str
@@ -293,6 +314,7 @@ class Change:
     job_ver: int | None = None
     below_ver: int | None = None
     only_when_due: bool = False
+    unless_cancelled: bool = False
     check_in: timedelta | None = None
     sets: Mapping[str, object] = field(default_factory=dict)
     attempt: Attempt | None = None

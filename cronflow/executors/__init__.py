@@ -14,7 +14,7 @@ from typing import Self
 
 from cronflow.domain.job import Target
 from cronflow.domain.run import Ending, Outcome
-from cronflow.ports import Assignment, Executor, LineSink
+from cronflow.ports import Assignment, Choosy, Executor, LineSink
 
 
 class Executors:
@@ -36,6 +36,14 @@ class Executors:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._lifetimes.__aexit__(kind, error, trace)
+
+    async def declines(self, assignment: Assignment, node: str) -> str | None:
+        """See Choosy: no executor for its target, or what that one says."""
+        target = type(assignment.job.target)
+        executor = self._by_target.get(target)
+        if executor is None:
+            return f"the node {node} runs no {target.__name__}"
+        return await executor.declines(assignment, node) if isinstance(executor, Choosy) else None
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
         """Run it by the executor of its target; where this node has none, the attempt fails for good."""

@@ -54,13 +54,18 @@ class CommandExecutor:
         self._drain_s = drain_s
         self._environ = environ
 
+    async def declines(self, assignment: Assignment, node: str) -> str | None:
+        """See Choosy: commands are off on this node."""
+        if self._allowed:
+            return None
+        return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
+
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
         """See Executor. Exit code 0 is OK; a program that does not exist or may not be executed fails for good."""
         target = assignment.job.target
         assert isinstance(target, CommandTarget)
-        if not self._allowed:
-            error = f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
-            return Ending(Outcome.PERMANENT, error=error)
+        if (refused := await self.declines(assignment, node)) is not None:
+            return Ending(Outcome.PERMANENT, error=refused)
         output = _Output(log)
         try:
             return await self._run(assignment, target, output, log)
@@ -92,6 +97,9 @@ class CommandExecutor:
             limit = format_duration(assignment.job.timeout)
             return Ending(Outcome.TIMEOUT, error=f"it did not end within {limit} and was stopped")
         except asyncio.CancelledError:
+            if (ended := group.code()) is not None:
+                # It had ended before it could learn of that.
+                return _ended(target, ended, output.last_error)
             await group.stop(self._grace_s)
             raise
         else:
@@ -224,6 +232,10 @@ class _Group:
             loop.remove_reader(fd)
             os.close(fd)
         return self._process.wait()
+
+    def code(self) -> int | None:
+        """The exit code of the command if it has ended."""
+        return self._process.poll()
 
     async def quiet(self, seconds: float) -> bool:
         """Whether, within so many seconds, the group has ended and nobody holds the pipes."""

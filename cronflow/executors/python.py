@@ -113,13 +113,28 @@ class PythonExecutor:
         for handler in self._left_behind:
             handler.cancel()
 
+    async def declines(self, assignment: Assignment, node: str) -> str | None:
+        """See Choosy: the function may not be called here, or does not exist here."""
+        target = assignment.job.target
+        assert isinstance(target, PythonTarget)
+        if self._targets.known(target.ref) is not None:
+            return None
+        try:
+            await asyncio.to_thread(self._targets.resolve, target.ref)
+        except PermanentError as error:
+            return str(error)
+        except Exception:
+            # Its module is here and broken, which is told by the attempt, with its traceback.
+            return None
+        return None
+
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
         """See Executor. A function that may not be called, does not exist or does not take the arguments fails for
         good, and so does a result that is not JSON or too large: trying again would do the work again for nothing.
         """
         target = assignment.job.target
         assert isinstance(target, PythonTarget)
-        stopping = threading.Event()
+        stopping = _Stop()
         lines = _Lines(log)
         args = {**target.args, **assignment.args}
         context = Context(
@@ -131,7 +146,7 @@ class PythonExecutor:
             node=node,
             args=args,
             sink=lines,
-            cancelled=stopping.is_set,
+            cancelled=stopping.look,
             monotonic=asyncio.get_running_loop().time,
         )
         try:
@@ -164,7 +179,13 @@ class PythonExecutor:
         try:
             await asyncio.wait({handler}, timeout=deadline - loop.time())
         except asyncio.CancelledError:
+            if handler.done():
+                return handler.result()
             await self._settle(handler, call, context, log)
+            # A function that never saw `ctx.cancelled` and has returned has done its work.
+            unaware = not call.is_async and not call.stopping.was_seen
+            if unaware and handler.done() and handler.result().outcome is Outcome.OK:
+                return handler.result()
             raise
         if handler.done():
             return handler.result()
@@ -187,10 +208,26 @@ class PythonExecutor:
                 log("error", f"the handler still runs: it {what}{silent}; it is left behind")
 
 
+class _Stop:
+    """The wish that a handler stops, and whether the handler has looked and seen it."""
+
+    def __init__(self) -> None:
+        self._wished = threading.Event()
+        self.was_seen = False
+
+    def set(self) -> None:
+        self._wished.set()
+
+    def look(self) -> bool:
+        wished = self._wished.is_set()
+        self.was_seen = self.was_seen or wished
+        return wished
+
+
 class _Call:
     """One call of a handler. Whatever it raises becomes an Ending where it runs."""
 
-    def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: threading.Event) -> None:
+    def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: _Stop) -> None:
         self.is_async = inspect.iscoroutinefunction(function)
         self.stopping = stopping
         self._function = function

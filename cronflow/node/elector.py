@@ -57,7 +57,7 @@ log = structlog.get_logger("cronflow.node")
 
 class Elector:
     """The elector role. `on_change` is called whenever this node begins or ceases to lead; `unfit` says why it must
-    not.
+    not. One that is not `willing` gives the lead back and does not campaign.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Elector:
         self._free_since: float | None = None
         self._rung = False
         self._stopped = False
+        self.willing = True
         self._exclusive = asyncio.Lock()
         self.wake = Wake()
 
@@ -139,6 +140,9 @@ class Elector:
     # --------------------------------------------------------------------------------------------------- leading
 
     async def _renew_when_due(self) -> float:
+        if not self.willing:
+            await self._give_back("its node is drained")
+            return RING_JITTER_S
         now = self._clock.monotonic()
         if now >= self._renew_at or self._rung:
             self._rung = False
@@ -210,7 +214,7 @@ class Elector:
     # ------------------------------------------------------------------------------------------------- following
 
     async def _follow(self) -> float:
-        if self._stopped:
+        if self._stopped or not self.willing:
             return FOLLOWER_LOOK_S
         left = self._abstain_until - self._clock.monotonic()
         if left > 0:

@@ -32,7 +32,10 @@ class Measures(Protocol):
 
 
 class Heartbeat:
-    """The heartbeat role. `load` returns (runs in flight, runs ended so far)."""
+    """The heartbeat role. `load` returns (runs in flight, runs ended so far).
+
+    `draining`: it is about to stop; `asked`: somebody wants this node drained, which `on_asked` tells when it changes.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,9 @@ class Heartbeat:
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
         self._sent_at = -1e9
         self.draining = False
+        self.asked = False
+        self.memory = 0.0
+        self.on_asked: Callable[[], None] = lambda: None
         self.wake = Wake()
 
     @property
@@ -87,9 +93,14 @@ class Heartbeat:
     async def step(self) -> float:
         """Report once."""
         began = self._clock.monotonic()
-        await self._membership.report(self.report(), self._timings.node_ttl)
+        asked = await self._membership.report(self.report(), self._timings.node_ttl, asked=self.asked)
         self._sent_at = began
-        return self._timings.heartbeat
+        if asked == self.asked:
+            return self._timings.heartbeat
+        self.asked = asked
+        self.on_asked()
+        # The others should know at once that this node knows.
+        return 0.0
 
     async def leave(self) -> None:
         """Be gone at once rather than after the TTL."""
@@ -99,6 +110,7 @@ class Heartbeat:
     def report(self) -> NodeReport:
         """What this node says of itself now. The rate is a moving average of runs ended a second."""
         in_flight, ended = self._load()
+        self.memory = self._resources.memory()
         now = self._clock.monotonic()
         passed = now - self._ended_at
         if passed >= 1.0:
@@ -109,12 +121,12 @@ class Heartbeat:
             name=self._name,
             incarnation=self._incarnation,
             cpu=round(self._resources.cpu(), 3),
-            memory=round(self._resources.memory(), 3),
+            memory=round(self.memory, 3),
             slots=self._slots,
             in_flight=in_flight,
             rate=round(self._rate, 1),
             labels=self._labels,
-            draining=self.draining,
+            draining=self.draining or self.asked,
             lag_s=round(self._lag_s(), 1),
             version=self._version,
             pid=os.getpid(),

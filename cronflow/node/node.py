@@ -20,6 +20,7 @@ from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job
 from cronflow.node.dispatch import Dispatcher
+from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
 from cronflow.node.grace import SpoolGrace
 from cronflow.node.heartbeat import Heartbeat, Measures
@@ -163,6 +164,16 @@ class Node:
                 slots=self._slots,
                 group=group,
             )
+            drain = Draining(
+                self._backends,
+                self._heartbeat,
+                self.elector,
+                worker,
+                self._clock,
+                self._timings,
+                node=self.id,
+            )
+            self._heartbeat.on_asked = drain.wake.set
             roles = [
                 self._pulse.role,
                 Role("planner", self._planner.step, self._planner.wake),
@@ -170,6 +181,8 @@ class Node:
                 Role("reconciler", self._reconciler.step, self._reconciler.wake),
                 Role("caretaker", self._caretaker.step, self._caretaker.wake),
                 Role("worker", worker.step, worker.wake),
+                Role("cancellations", worker.look_for_cancellations, worker.cancellations),
+                Role("draining", drain.step, drain.wake),
                 self._recorder.replaying,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
@@ -202,18 +215,25 @@ class Node:
         await self._recorder.replay_all()
         try:
             await self._lifeline.call(self._heartbeat.leave)
+            # What a leader pushed before it saw that.
+            await worker.give_back()
         except BackendUnavailable as error:
             log.warning("could not leave", reason=str(error))
 
     def _bells(self, worker: Worker) -> dict[Bell, Callable[[], None]]:
         def jobs() -> None:
-            self._planner.wake.set()
+            self._planner.look()
             self._reconciler.wake.set()
+
+        def stop() -> None:
+            worker.cancellations.set()
+            self._heartbeat.wake.set()
 
         return {
             Bell.LEADER: self.elector.ring,
             Bell.ROOM: self._planner.room_freed,
             Bell.JOBS: jobs,
+            Bell.STOP: stop,
             Bell.NODE: worker.wake.set,
         }
 

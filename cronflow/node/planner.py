@@ -9,6 +9,7 @@ between leaves the note to the settler.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from cronflow.cancelling import Canceller
 from cronflow.domain.cluster import Tenure
-from cronflow.domain.errors import Deposed
+from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import JobRecord, Pend, PlanNote
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pend, wait_for
@@ -32,7 +34,10 @@ BATCH = 500
 MOST_AT_ONCE = 4 * BATCH
 LEAST_AT_ONCE = 100
 REMEMBERED_PENDS = 100_000
+REARMED_AT_ONCE = 100
+REARM_EVERY_S = 0.1
 IDLE_S = 5.0
+REPLACED = "replaced"
 
 log = structlog.get_logger("cronflow.node")
 
@@ -43,6 +48,15 @@ class Planned:
 
     record: JobRecord
     move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A job that cannot be planned now: why, whether a run of its own is in the way, and whether that run is to end."""
+
+    note: Waiting
+    blocked: bool = False
+    replaces: bool = False
 
 
 class Planner:
@@ -60,17 +74,29 @@ class Planner:
         self._limit = MOST_AT_ONCE
         self._short_of_room = False
         self._waited: dict[str, int] = {}
+        self._canceller = Canceller(backends, clock)
+        self._blocked: set[str] = set()
+        self._rearm: set[str] = set()
+        self._run_ended = False
+        self._rearmed_at = 0.0
         self._known = Remembered(REMEMBERED_PENDS)
         self._known_in_term = 0
         self.wake = Wake()
 
     def room_freed(self) -> None:
-        """The doorbell of the workers. Only a planner that ran out of room cares; else every release would cost a
-        round.
+        """The doorbell of the workers: a run has ended. Only a planner that ran out of room, or has jobs that wait for
+        a run of theirs to end, cares; else every release would cost a round.
         """
-        if self._short_of_room:
+        self._run_ended = True
+        waits = self._blocked and self._clock.monotonic() - self._rearmed_at >= REARM_EVERY_S
+        if self._short_of_room or waits:
             self._short_of_room = False
             self.wake.set()
+
+    def look(self) -> None:
+        """The doorbell of people: jobs or runs have changed."""
+        self._run_ended = True
+        self.wake.set()
 
     async def step(self) -> float:
         """One round. Returns the seconds until the next instant that is due, at most the safety poll."""
@@ -81,6 +107,8 @@ class Planner:
         if tenure.term != self._known_in_term:
             # What another term wrote meanwhile is not known here.
             self._known.clear()
+            self._waited.clear()
+            self._blocked.clear()
             self._known_in_term = tenure.term
         now = self._clock.now()
         poll = self._timings.safety_poll
@@ -88,6 +116,7 @@ class Planner:
         records = await self._backends.jobs.due(now + timedelta(seconds=poll), limit)
         coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
+        due += await self._rearmed(now, {record.name for record in due})
         if due:
             try:
                 coming += await self._plan(tenure, due, now)
@@ -100,6 +129,22 @@ class Planner:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
+    async def _rearmed(self, now: datetime, known: set[str]) -> list[JobRecord]:
+        """Jobs whose fire waits for a run of theirs to end, after some run has ended: before their back-off is over."""
+        if self._run_ended:
+            self._run_ended = False
+            self._rearmed_at = self._clock.monotonic()
+            self._rearm |= self._blocked
+        names = list(itertools.islice(self._rearm, REARMED_AT_ONCE))
+        self._rearm.difference_update(names)
+        self._blocked.difference_update(names)
+        found = await self._backends.jobs.get(names) if names else []
+        return [
+            record
+            for record in found
+            if record.active and record.name not in known and record.next_fire is not None and record.next_fire <= now
+        ]
+
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
         """Returns when the jobs that were moved are due again, which may be at once after an outage."""
         members, open_runs = await asyncio.gather(
@@ -110,6 +155,7 @@ class Planner:
         self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.room))
         planned: list[Planned] = []
         deferred: dict[str, Deferral] = {}
+        replaced: list[str] = []
         for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
             if fleet.room <= 0:
                 # Everybody is full: the rest stays at the front, and the first free slot rings.
@@ -119,13 +165,18 @@ class Planner:
             if isinstance(found, Planned):
                 planned.append(found)
                 self._waited.pop(record.name, None)
+                self._blocked.discard(record.name)
             else:
                 # Only this job cannot be placed: it steps aside, so that it never starves the others.
                 rounds = self._waited.get(record.name, 0)
                 self._waited[record.name] = rounds + 1
-                deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), found.still(record.waiting))
+                deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), found.note.still(record.waiting))
+                if found.blocked:
+                    self._blocked.add(record.name)
+                if found.replaces:
+                    replaced += [run.id for run in open_runs.get(record.name, ())]
                 if rounds == 0:
-                    log.info("job waits", job=record.name, reason=str(found))
+                    log.info("job waits", job=record.name, reason=str(found.note))
         if deferred:
             await self._backends.jobs.defer(deferred)
         batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
@@ -133,22 +184,35 @@ class Planner:
         results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
+        if replaced:
+            # Said again with each look: what was dispatched a moment ago may have started since.
+            await self._replace(replaced)
         return [plan.move.next_fire for plan in planned if plan.move.next_fire is not None]
+
+    async def _replace(self, runs: Sequence[str]) -> None:
+        try:
+            ended = [run for run in await self._canceller.cancel(runs, REPLACED) if not run.is_open]
+        except Conflict as error:
+            log.warning("not replaced yet", reason=str(error))
+            return
+        # What had not started has ended with that, and nobody will ring for it.
+        self._run_ended = self._run_ended or bool(ended)
 
     def _decide(
         self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_runs: Sequence[OpenRun]
-    ) -> Planned | Waiting:
+    ) -> Planned | Waits:
         placement: Placement | None = None
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
         decision = decide(record, now, [run.created_at for run in open_runs])
         match decision:
             case Wait():
                 fire = record.next_fire or now
-                return Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
+                note = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
+                return Waits(note, blocked=decision.blocked, replaces=decision.replaces)
             case Fire():
                 placed = fleet.place(record.job.require)
                 if isinstance(placed, NoNode):
-                    return placed.waiting(decision.fire, now)
+                    return Waits(placed.waiting(decision.fire, now))
                 state, placement = RunState.DISPATCHED, placed
             case SkipFire():
                 state, reason = RunState.SKIPPED, decision.reason

@@ -17,9 +17,18 @@ import structlog
 from cronflow.domain import changes
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Deposed
-from cronflow.domain.job import JobRecord
+from cronflow.domain.job import JobRecord, Overlap
 from cronflow.domain.placement import Fleet, NoNode
-from cronflow.domain.recovery import Dispatch, End, Holder, Postpone, reconcile
+from cronflow.domain.recovery import (
+    Dispatch,
+    End,
+    Holder,
+    Postpone,
+    declined_by_all,
+    held_back,
+    reconcile,
+    refusals,
+)
 from cronflow.domain.run import Change, Outcome, Run, RunState
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
@@ -82,21 +91,35 @@ class Reconciler:
             backends.membership.holdings(nodes),
         )
         jobs = {record.name: record for record in found}
+        others = await self._others(overdue, jobs)
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
         names_up = {member.report.name for member in members}
         now = self._clock.now()
         wanted: list[Change] = []
         placed: dict[str, tuple[str, Assignment]] = {}
         for run in overdue:
-            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, names_up, now)
+            ahead = [state for other, state in others.get(run.job, {}).items() if other != run.id]
+            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, names_up, now, ahead)
             wanted.append(change)
             if where is not None:
                 placed[run.id] = where
+                # The next run of this job in this batch comes after it.
+                others.get(run.job, {})[run.id] = RunState.DISPATCHED
         applied = await backends.runs.apply(wanted)
         for change in wanted:
             if change.run in applied and change.row not in (12, 17):
                 log.info("run reconciled", run=change.run, row=change.row, state=change.target, term=tenure.term)
         await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
+
+    async def _others(self, overdue: list[Run], jobs: dict[str, JobRecord]) -> dict[str, dict[str, RunState]]:
+        """The open runs of those jobs whose runs exclude each other, by id."""
+        excluding = {
+            run.job
+            for run in overdue
+            if run.state is not RunState.RUNNING and run.job in jobs and jobs[run.job].job.overlap is not Overlap.ALLOW
+        }
+        found = await self._backends.runs.open_of(excluding) if excluding else {}
+        return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
 
     def _visit(
         self,
@@ -107,6 +130,7 @@ class Reconciler:
         fleet: Fleet,
         names_up: Collection[str],
         now: datetime,
+        others: Collection[RunState],
     ) -> tuple[Change, tuple[str, Assignment] | None]:
         finish_id = secrets.token_hex(12)
         if record is None:
@@ -122,7 +146,13 @@ class Reconciler:
             case End():
                 return changes.end(run, verdict, finish_id, now), None
             case Dispatch():
-                placed = fleet.place(job.require)
+                waits = held_back(run, job, now, others) if verdict.row != 10 else None
+                waits = waits or declined_by_all(run, fleet.able(job.require), now)
+                if isinstance(waits, Postpone):
+                    return changes.postpone(run, waits), None
+                if waits is not None:
+                    return changes.end(run, waits, finish_id, now), None
+                placed = fleet.place(job.require, refusals(run, now))
                 if isinstance(placed, NoNode):
                     waiting = placed.waiting(run.fire_at, now).still(run.waiting)
                     return changes.postpone(run, Postpone(NO_NODE_PAUSE), waiting), None

@@ -1,7 +1,9 @@
 """The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
 
 The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
-most once; a run whose fence is lost is stopped; a slot is free only after the outcome is in MongoDB or in the spool.
+most once; a run whose fence is lost or whose cancellation was asked for is stopped; a slot is free only after the
+outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting, and what it cannot run it
+declines.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -16,16 +19,19 @@ import structlog
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Overlap, StartGuard
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.placement import MEMORY_LIMIT
+from cronflow.domain.run import Ending, Outcome, cancelled_text
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.leases import STOP_TAKES_S, Lease
 from cronflow.node.loop import Wake
 from cronflow.node.recorder import Finish, Recorder
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Clock, Executor, Hold, LateResult, LogLine
+from cronflow.ports import Assignment, Backends, Bell, Choosy, Clock, Executor, Hold, LateResult, LogLine
 
 PUT_BACK_POLL_S = 0.1
+CANCEL_POLL_S = 2.0
 REMEMBERED_TAKES = 100_000
 MOST_LINES_A_RUN = 10_000
 
@@ -44,10 +50,14 @@ class Active:
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
-    stopped: Ending | None = None
+    stop: Ending | None = None
     handler: asyncio.Future[Ending] | None = None
     lines: int = 0
     last_line: asyncio.Future[None] | None = field(default=None, repr=False)
+
+    def told(self) -> Ending | None:
+        """What it is to end with, once it was told to stop."""
+        return self.stop
 
 
 class Worker:
@@ -78,11 +88,15 @@ class Worker:
         self._active: dict[tuple[str, int], Active] = {}
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
+        self.paused = False
+        self._taking = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop = asyncio.get_running_loop()
         self.ended = 0
         self.wake = Wake()
+        self.cancellations = Wake()
+        self._obeyed_at = clock.monotonic()
 
     @property
     def in_flight(self) -> int:
@@ -90,13 +104,26 @@ class Worker:
         return len(self._active)
 
     async def step(self) -> float:
-        """Take what the free slots allow."""
+        """Take what the free slots allow; one that takes no more gives back what lies in its list."""
+        async with self._taking:
+            return await self._take()
+
+    async def _take(self) -> float:
+        if not self._takes_work():
+            await self.give_back()
+            return self._timings.take_poll
         free = self._slots - len(self._active)
-        if self._stopping or free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
+        if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
             return self._timings.take_poll
         taken = await self._backends.queue.take(self._node, free)
         if taken.dropped:
             log.info("items dropped", count=taken.dropped)
+        if not self._takes_work():
+            # It was told so while the answer was on its way.
+            await self._hand_back(taken.assignments)
+            for assignment in taken.assignments:
+                await self._recorder.release(_hold(assignment))
+            return 0.0
         for assignment in taken.assignments:
             self._accept(assignment)
         if len(taken.assignments) == free:
@@ -110,17 +137,77 @@ class Worker:
             for active in list(self._active.values())
         ]
 
+    def _takes_work(self) -> bool:
+        return not (self._stopping or self.paused)
+
     def lost(self, lease: Lease) -> None:
         """The fence of a run is somebody else's: stop it. May be called from any thread."""
         self._loop.call_soon_threadsafe(self._stop_if_held, lease)
 
+    async def look_for_cancellations(self) -> float:
+        """A mark in Redis is a hint, and may be lost: as often as leases are renewed the documents are asked too."""
+        runs = {active.held.run for active in self._active.values() if active.stop is None}
+        now = self._clock.monotonic()
+        if now - self._obeyed_at >= self._timings.run_lease / 3:
+            self._obeyed_at = now
+            await self._obey(runs)
+        elif runs:
+            await self._obey(await self._backends.queue.cancelled(runs))
+        return CANCEL_POLL_S
+
+    async def _obey(self, runs: Collection[str]) -> None:
+        """Stop those that their documents say are to be cancelled, or have been."""
+        for run in await self._backends.runs.get(runs) if runs else ():
+            for active in [active for active in self._active.values() if active.held.run == run.id]:
+                if not run.is_open:
+                    self._supersede(active)
+                elif run.cancel_requested and run.fence == active.held.fence:
+                    text = cancelled_text(run.cancel_reason, run.cancel_by)
+                    self._tell_to_stop(active, Ending(Outcome.CANCELLED, error=text))
+
+    async def give_back(self) -> None:
+        """What lies in the list was never started: the leader places it elsewhere, at once."""
+        await self._hand_back(await self._backends.queue.give_back(self._node))
+
+    async def _hand_back(self, assignments: Sequence[Assignment]) -> None:
+        if not assignments:
+            return
+        ending = Ending(Outcome.DRAINED, error="its node takes no more work")
+        now = self._clock.now()
+        finishes = []
+        for assignment in assignments:
+            held, finish_id = self._held(assignment), secrets.token_hex(12)
+            late = LateResult(
+                run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id
+            )
+            finishes.append(Finish(changes.give_back(held, finish_id, ending, now), late))
+        log.info("given back", count=len(finishes))
+        await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
+        await self._ring_leader()
+
+    async def _ring_leader(self) -> None:
+        try:
+            await self._backends.bus.ring(Bell.JOBS)
+        except BackendUnavailable:
+            # A lost ring costs one poll of the leader.
+            return
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing until further notice, and give back what waits; what runs goes on."""
+        self.paused = paused
+        self.wake.set()
+
     async def drain(self, seconds: float) -> None:
         """Take nothing more; wait for what runs, then stop it and hand it on."""
         self._stopping = True
+        self.wake.set()
+        async with self._taking:
+            # An answer that was on its way has been given back by now.
+            pass
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
             for active in list(self._active.values()):
-                _stop(active, Ending(Outcome.DRAINED, error="its node was shut down"))
+                self._tell_to_stop(active, Ending(Outcome.DRAINED, error="its node was shut down"))
             await self._idle.wait()
 
     # ------------------------------------------------------------------------------------------------ one attempt
@@ -132,25 +219,12 @@ class Worker:
         self._taken[key] = None
         if len(self._taken) > REMEMBERED_TAKES:
             self._taken.popitem(last=False)
-        job = assignment.job
         active = Active(
             assignment=assignment,
-            held=Held(
-                run=assignment.run,
-                fence=assignment.fence,
-                node=self._node,
-                attempt=assignment.attempt,
-                retry=job.retry,
-                delivery=job.delivery,
-            ),
-            hold=Hold(
-                job=job.name,
-                slot=assignment.run if job.overlap is Overlap.ALLOW else "",
-                run=assignment.run,
-                fence=assignment.fence,
-            ),
+            held=self._held(assignment),
+            hold=_hold(assignment),
             start_id=secrets.token_hex(12),
-            until=self._clock.monotonic() + job.timeout.total_seconds() + STOP_TAKES_S,
+            until=self._clock.monotonic() + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
         )
         self._active[key] = active
         self._idle.clear()
@@ -158,7 +232,11 @@ class Worker:
 
     async def _attempt(self, active: Active) -> None:
         try:
-            if active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
+            refusal = await self._refusal(active.assignment)
+            if refusal is not None:
+                await self._record(active, refusal)
+                await self._ring_leader()
+            elif active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
                 await self._run_and_record(active)
             else:
                 log.warning("start refused", run=active.held.run, fence=active.held.fence)
@@ -169,6 +247,16 @@ class Worker:
             if not self._active:
                 self._idle.set()
             self.wake.set()
+
+    async def _refusal(self, assignment: Assignment) -> Ending | None:
+        """Why it is not begun here: not now, or not on this node at all. Neither uses up an attempt."""
+        if self._heartbeat.memory >= MEMORY_LIMIT:
+            return Ending(Outcome.DEFERRED, error=f"memory at {self._heartbeat.memory:.0%}")
+        if isinstance(self._executor, Choosy):
+            reason = await self._executor.declines(assignment, self._node)
+            if reason is not None:
+                return Ending(Outcome.DECLINED, error=reason)
+        return None
 
     async def _run_and_record(self, active: Active) -> None:
         active.started_at = active.started_at or self._clock.now()
@@ -188,8 +276,8 @@ class Worker:
         def sink(level: str, text: str) -> None:
             self._log_line(active, level, text)
 
-        if active.stopped is not None:
-            return active.stopped
+        if (stop := active.told()) is not None:
+            return stop
         active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, sink))
         try:
             await asyncio.wait({active.handler})
@@ -198,9 +286,21 @@ class Worker:
             active.handler.cancel()
             await asyncio.wait({active.handler})
             raise
+        stop = active.told()
         if active.handler.cancelled():
-            return active.stopped or Ending(Outcome.INTERRUPTED, error="the handler was cancelled")
-        return active.handler.result()
+            return stop or Ending(Outcome.INTERRUPTED, error="the handler was cancelled")
+        ending = active.handler.result()
+        # What ended well before it learnt of its cancellation has; what failed meanwhile is not tried again.
+        failed = ending.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
+        return stop if stop is not None and failed and stop.outcome is Outcome.CANCELLED else ending
+
+    def _tell_to_stop(self, active: Active, ending: Ending) -> None:
+        """Stop the handler, and it alone: what is being recorded is recorded to its end. The first reason counts."""
+        if active.stop is not None:
+            return
+        active.stop = ending
+        if active.handler is not None:
+            active.handler.cancel()
 
     async def _mark_later(self, active: Active) -> None:
         await self._clock.sleep(self._timings.start_mark)
@@ -235,7 +335,17 @@ class Worker:
 
     def _supersede(self, active: Active) -> None:
         active.superseded = True
-        _stop(active, Ending(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
+        self._tell_to_stop(active, Ending(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
+
+    def _held(self, assignment: Assignment) -> Held:
+        return Held(
+            run=assignment.run,
+            fence=assignment.fence,
+            node=self._node,
+            attempt=assignment.attempt,
+            retry=assignment.job.retry,
+            delivery=assignment.job.delivery,
+        )
 
     def _log_line(self, active: Active, level: str, text: str) -> None:
         if active.lines > MOST_LINES_A_RUN:
@@ -259,11 +369,13 @@ class Worker:
         active.last_line = future or active.last_line
 
 
-def _stop(active: Active, ending: Ending) -> None:
-    """Stop the handler, and it alone: what is being recorded is recorded to its end. The first reason counts."""
-    active.stopped = active.stopped or ending
-    if active.handler is not None:
-        active.handler.cancel()
+def _hold(assignment: Assignment) -> Hold:
+    return Hold(
+        job=assignment.job.name,
+        slot=assignment.run if assignment.job.overlap is Overlap.ALLOW else "",
+        run=assignment.run,
+        fence=assignment.fence,
+    )
 
 
 def _key(assignment: Assignment) -> tuple[str, int]:

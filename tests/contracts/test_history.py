@@ -11,7 +11,7 @@ from cronflow.domain import changes
 from cronflow.domain.changes import Held
 from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
 from cronflow.domain.placement import Waiting
-from cronflow.domain.recovery import Dispatch
+from cronflow.domain.recovery import Dispatch, End
 from cronflow.domain.run import Covers, Ending, Outcome, Run, RunState
 from cronflow.ports import Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -317,6 +317,65 @@ async def test_an_edit_cancels_what_waits_and_keeps_what_runs(history: History) 
     cancelled, kept = await only_run(history, waiting.id), await only_run(history, running.id)
     assert (cancelled.state, cancelled.reason) == (RunState.CANCELLED, "edited")
     assert (kept.state, kept.job_ver) == (RunState.RUNNING, 2)
+
+
+async def test_what_has_not_started_is_cancelled_and_what_runs_is_asked_to_end(history: History) -> None:
+    waiting, running = a_run("waiting"), a_run("running", state=RunState.RUNNING)
+    await history.runs.insert([waiting, running])
+    asked = [changes.cancel(run, "too slow", "ada", f"f-{run.job}", T0) for run in (waiting, running)]
+    assert await history.runs.apply(asked) == {waiting.id, running.id}
+    assert await history.runs.apply(asked) == {waiting.id, running.id}  # twice is once
+    ended, goes_on = await only_run(history, waiting.id), await only_run(history, running.id)
+    assert (ended.state, ended.reason, ended.check_at) == (RunState.CANCELLED, "cancelled by ada: too slow", None)
+    assert (goes_on.state, goes_on.cancel_requested) == (RunState.RUNNING, True)
+    assert (goes_on.cancel_reason, goes_on.cancel_by) == ("too slow", "ada")
+
+
+async def test_a_finish_and_a_cancellation_never_both_win(history: History) -> None:
+    first, second = a_run("first", state=RunState.RUNNING), a_run("second")
+    await history.runs.insert([first, second])
+    held = {run.id: replace(HELD, run=run.id) for run in (first, second)}
+    # The finish comes first: the request finds an ended run and changes nothing.
+    assert await history.runs.apply([changes.finish(held[first.id], Ending(Outcome.OK), "f1", T0, T0)])
+    assert await history.runs.apply([changes.cancel(first, "", "", "c1", T0)]) == set()
+    done = await only_run(history, first.id)
+    assert (done.state, done.cancel_requested) == (RunState.SUCCEEDED, False)
+    # The cancellation comes first: the finish is late.
+    assert await history.runs.apply([changes.cancel(second, "", "", "c2", T0)])
+    assert await history.runs.apply([changes.finish(held[second.id], Ending(Outcome.OK), "f2", T0, T0)]) == set()
+    assert (await only_run(history, second.id)).state is RunState.CANCELLED
+
+
+async def test_a_run_whose_cancellation_was_asked_for_since_it_was_read_is_not_dispatched_again(
+    history: History,
+) -> None:
+    run = a_run(state=RunState.RUNNING, fire=T0 - timedelta(days=1))
+    await history.runs.insert([run])
+    await history.runs.apply([changes.cancel(run, "", "", "c1", T0)])
+    again = changes.dispatch(run, Dispatch(10), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
+    assert await history.runs.apply([again]) == set()
+    verdict = End(19, RunState.CANCELLED, Outcome.CANCELLED, reason="by hand")
+    assert await history.runs.apply([changes.end(run, verdict, "f1", T0)]) == {run.id}
+    ended = await only_run(history, run.id)
+    assert (ended.state, ended.outcome, ended.reason) == (RunState.CANCELLED, Outcome.CANCELLED, "by hand")
+    assert ended.check_at is None
+
+
+async def test_a_declined_run_waits_for_another_node_and_keeps_who_declined_it(history: History) -> None:
+    await history.runs.insert([a_run()])
+    declined = changes.finish(HELD, Ending(Outcome.DECLINED, error="no shell here"), "f1", None, T0)
+    assert await history.runs.apply([declined]) == {HELD.run}
+    run = await only_run(history)
+    assert (run.state, run.attempt) == (RunState.RETRYING, 0)
+    (kept,) = run.attempts
+    assert (kept.outcome, kept.node, kept.error, kept.started_at) == (Outcome.DECLINED, "n1#a", "no shell here", None)
+    assert [found.id for found in await history.runs.overdue(5)] == [run.id]
+
+
+async def test_a_cancelled_run_comes_back_as_it_was_inserted(history: History) -> None:
+    run = a_run(state=RunState.RUNNING, cancel_requested=True, cancel_reason="r", cancel_by="b")
+    await history.runs.insert([run])
+    assert await only_run(history) == run
 
 
 async def test_runs_are_listed_newest_first_by_job_state_and_page(history: History) -> None:

@@ -132,6 +132,49 @@ async def test_what_a_node_holds_is_known_although_it_is_dead(motion: Motion) ->
     assert (await motion.membership.holdings([N1]))[N1][0]
 
 
+async def test_a_node_that_is_to_be_drained_is_told_so_until_it_no_longer_is(motion: Motion) -> None:
+    assert not await motion.membership.report(a_report("n1", "a"), 5)
+    await motion.membership.report(a_report("n2", "b"), 5)
+    await motion.membership.drain("n1", wanted=True)
+    found = {member.report.name: member for member in await motion.membership.members()}
+    assert (found["n1"].draining, found["n2"].draining) == (True, False)
+    assert not found["n1"].drained  # it has not heard of it yet
+    assert await motion.membership.report(a_report("n1", "a", draining=True), 5)
+    assert not await motion.membership.report(a_report("n2", "b"), 5)
+    (told,) = [member for member in await motion.membership.members() if member.report.name == "n1"]
+    assert told.drained
+    await motion.membership.drain("n1", wanted=False)
+    assert not await motion.membership.report(a_report("n1", "a"), 5, asked=True)
+    assert not any(member.draining for member in await motion.membership.members())
+
+
+async def test_draining_survives_a_restart_of_the_node_under_a_new_incarnation(motion: Motion) -> None:
+    await motion.membership.report(a_report("n1", "a"), 5)
+    await motion.membership.drain("n1", wanted=True)
+    await motion.membership.leave(a_report("n1", "a"))
+    assert await motion.membership.report(a_report("n1", "b"), 5)
+
+
+async def test_a_redis_that_forgot_the_draining_is_told_by_the_node(motion: Motion) -> None:
+    assert await motion.membership.report(a_report("n1", "a"), 5, asked=True)
+    assert await motion.membership.report(a_report("n1", "a"), 5)
+
+
+async def test_draining_rings_the_nodes(motion: Motion) -> None:
+    rung: list[str] = []
+    listening = asyncio.create_task(motion.bus.listen(N1, {Bell.STOP: lambda: rung.append("stop")}))
+    try:
+        await eventually(lambda: rung == ["stop"], what="it looks once connected")
+        await motion.membership.drain("n1", wanted=True)
+        await eventually(lambda: rung == ["stop"] * 2)
+        await motion.queue.cancel(["report@1"])
+        await eventually(lambda: rung == ["stop"] * 3)
+    finally:
+        listening.cancel()
+        with suppress(asyncio.CancelledError):
+            await listening
+
+
 # -------------------------------------------------------------------------------------------------------------- queue
 
 
@@ -180,6 +223,32 @@ async def test_an_item_of_an_older_term_is_dropped(motion: Motion) -> None:
     await leading(motion, OTHER, term=2)
     taken = await motion.queue.take(N1, 5)
     assert (taken.assignments, taken.dropped) == ([], 1)
+
+
+async def test_a_cancelled_run_is_not_taken(motion: Motion) -> None:
+    await leading(motion)
+    other = an_assignment("other@1", 101, job=a_job("other"))
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(), other]})
+    await motion.queue.cancel(["report@1"])
+    taken = await motion.queue.take(N1, 5)
+    assert ([assignment.run for assignment in taken.assignments], taken.dropped) == (["other@1"], 1)
+
+
+async def test_which_runs_were_cancelled_is_told_among_those_asked_for(motion: Motion) -> None:
+    await motion.queue.cancel(["report@1", "report@2"])
+    await motion.queue.cancel(["report@1"])
+    assert await motion.queue.cancelled(["report@1", "report@3"]) == {"report@1"}
+    assert await motion.queue.cancelled([]) == set()
+
+
+async def test_a_list_that_is_given_back_is_empty_and_its_items_are_known(motion: Motion) -> None:
+    await leading(motion)
+    sent = [an_assignment(f"job-{k}@1", job=a_job(f"job-{k}")) for k in range(3)]
+    await motion.queue.dispatch(1, "boot", {N1: sent[:2], N2: sent[2:]})
+    assert await motion.queue.give_back(N1) == sent[:2]
+    assert await motion.queue.give_back(N1) == []
+    assert (await motion.queue.take(N1, 5)).assignments == []
+    assert list((await motion.queue.take(N2, 5)).assignments) == sent[2:]
 
 
 async def test_two_runs_of_one_job_exclude_each_other(motion: Motion) -> None:

@@ -9,10 +9,19 @@ import pytest
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
-from cronflow.domain.job import Delivery, Retry
-from cronflow.domain.recovery import Dispatch, End, Holder, Postpone, reconcile
-from cronflow.domain.run import ENDED, OPEN, TRANSITIONS, Attempt, Change, Ending, Outcome, Run, RunState
-from tests.contracts.builders import T0, a_run
+from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, Retry
+from cronflow.domain.recovery import (
+    Dispatch,
+    End,
+    Holder,
+    Postpone,
+    declined_by_all,
+    held_back,
+    reconcile,
+    refusals,
+)
+from cronflow.domain.run import ENDED, OPEN, TRANSITIONS, Attempt, Change, Covers, Ending, Kind, Outcome, Run, RunState
+from tests.contracts.builders import T0, a_job, a_run
 
 SECOND = timedelta(seconds=1)
 HELD = Held(run="r@1", fence=100, node="n#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
@@ -179,3 +188,144 @@ def test_a_waiting_run_is_dispatched_as_its_next_attempt_with_a_new_fence() -> N
     assert verdict(run, Holder.DEAD) == Dispatch(12)
     change = changes.dispatch(run, Dispatch(12), fence=200, term=2, node="m#b", job_ver=1, at=T0)
     assert (change.sets["attempt"], change.sets["fence"], change.fence) == (2, 200, 100)
+
+
+# -------------------------------------------------------------------------------------------------------- cancellation
+
+CANCELLED = replace(RUNNING, cancel_requested=True, cancel_reason="too slow", cancel_by="ada")
+
+
+def test_cancelling_ends_what_waits_and_asks_what_runs() -> None:
+    rows = {
+        state: changes.cancel(a_run(state=state), "", "", "f1", T0).row
+        for state in (RunState.DISPATCHED, RunState.RETRYING, RunState.RUNNING)
+    }
+    assert rows == {RunState.DISPATCHED: 15, RunState.RETRYING: 15, RunState.RUNNING: 16}
+
+
+def test_an_attempt_that_was_cancelled_says_why_in_the_reason_of_the_run() -> None:
+    change = finished(Outcome.CANCELLED, error="cancelled by ada")
+    assert (change.target, change.sets["reason"], change.sets["error"]) == (
+        RunState.CANCELLED,
+        "cancelled by ada",
+        None,
+    )
+
+
+@pytest.mark.parametrize("delivery", list(Delivery))
+def test_a_run_whose_worker_is_lost_ends_as_cancelled_if_that_was_asked_for(delivery: Delivery) -> None:
+    found = verdict(CANCELLED, Holder.DEAD, delivery)
+    assert isinstance(found, End)
+    assert (found.row, found.target, found.reason) == (19, RunState.CANCELLED, "cancelled by ada: too slow")
+    assert found.lost is not None
+
+
+def test_a_live_worker_gets_its_usual_respite_to_end_what_is_cancelled() -> None:
+    assert verdict(CANCELLED, Holder.HAS_IT) == Postpone(30 * SECOND)
+    found = verdict(replace(CANCELLED, vetoes=1), Holder.HAS_IT)
+    assert isinstance(found, End)
+    assert found.target is RunState.CANCELLED
+
+
+def test_a_run_that_is_to_be_cancelled_is_not_tried_again() -> None:
+    found = verdict(replace(CANCELLED, state=RunState.RETRYING), Holder.DEAD)
+    assert isinstance(found, End)
+    assert (found.row, found.lost) == (19, None)
+
+
+def test_a_dispatch_compares_that_nobody_asked_for_the_cancellation() -> None:
+    for row, run in ((9, a_run()), (10, RUNNING), (12, a_run(state=RunState.RETRYING))):
+        change = changes.dispatch(run, Dispatch(row), fence=200, term=2, node="m#b", job_ver=1, at=T0)
+        assert change.unless_cancelled
+
+
+# ------------------------------------------------------------------------------------------ held back at a dispatch
+
+WAITING = a_run(state=RunState.RETRYING)
+HOUR = timedelta(hours=1)
+
+
+def checked(run: Run, job: Job, late: timedelta, *others: RunState) -> object:
+    return held_back(run, job, T0 + late, others)
+
+
+def test_temporal_11281_deadline_on_retry() -> None:
+    job = a_job(misfire=Misfire(grace=HOUR))
+    assert checked(WAITING, job, HOUR) is None
+    found = checked(WAITING, job, HOUR + SECOND)
+    assert isinstance(found, End)
+    assert (found.row, found.target, found.reason, found.outcome) == (13, RunState.SKIPPED, "misfire", None)
+    tried = replace(WAITING, attempt=2, attempts=(Attempt(1, 1, "n", T0, T0, Outcome.ERROR, "no"),))
+    assert isinstance(checked(tried, job, HOUR + SECOND), End)
+    assert isinstance(checked(a_run(), job, HOUR + SECOND), End)
+
+
+def test_the_grace_of_a_run_that_covers_a_range_counts_from_its_end() -> None:
+    job = a_job(misfire=Misfire(grace=HOUR))
+    ranged = replace(WAITING, covers=Covers(T0, T0 + HOUR, 60))
+    assert checked(ranged, job, 2 * HOUR) is None
+    assert isinstance(checked(ranged, job, 2 * HOUR + SECOND), End)
+
+
+def test_what_skips_missed_fires_may_try_again_what_began_in_time() -> None:
+    job = a_job(misfire=Misfire(policy=MisfirePolicy.SKIP))
+    assert checked(WAITING, job, 60 * SECOND) is None
+    assert isinstance(checked(WAITING, job, 61 * SECOND), End)
+    began = replace(WAITING, attempts=(Attempt(1, 1, "n", T0, T0, Outcome.ERROR, "no"),))
+    assert checked(began, job, 61 * SECOND) is None
+
+
+def test_what_catches_up_and_what_was_asked_for_by_hand_is_never_too_late() -> None:
+    policy = Misfire(policy=MisfirePolicy.CATCH_UP, grace=SECOND)
+    assert checked(WAITING, a_job(misfire=policy), 24 * HOUR) is None
+    by_hand = replace(WAITING, kind=Kind.MANUAL)
+    assert checked(by_hand, a_job(misfire=Misfire(grace=SECOND)), 24 * HOUR) is None
+
+
+@pytest.mark.parametrize("overlap", [Overlap.FORBID, Overlap.QUEUE, Overlap.REPLACE])
+def test_what_waits_comes_after_what_runs_and_what_was_dispatched(overlap: Overlap) -> None:
+    job = a_job(overlap=overlap)
+    for ahead in (RunState.RUNNING, RunState.DISPATCHED):
+        assert checked(WAITING, job, SECOND, ahead) == Postpone(SECOND)
+    assert checked(WAITING, job, SECOND, RunState.RETRYING) is None
+    # What was dispatched waits for what runs alone: two that were dispatched do not wait for each other for ever.
+    assert checked(a_run(), job, SECOND, RunState.RUNNING) == Postpone(SECOND)
+    assert checked(a_run(), job, SECOND, RunState.DISPATCHED, RunState.RETRYING) is None
+
+
+def test_runs_that_may_overlap_do_not_wait_for_each_other() -> None:
+    assert checked(WAITING, a_job(overlap=Overlap.ALLOW), SECOND, RunState.RUNNING) is None
+
+
+# ----------------------------------------------------------------------------------------------------------- declined
+
+
+def declining(*refusing: tuple[str, Outcome, float]) -> Run:
+    attempts = tuple(Attempt(1, 1, node, None, T0 + at * SECOND, how, f"not {node}") for node, how, at in refusing)
+    return replace(WAITING, attempts=attempts)
+
+
+def test_a_node_that_declined_is_not_asked_again_and_one_that_deferred_not_for_a_while() -> None:
+    run = declining(("a#1", Outcome.DECLINED, 0), ("b#1", Outcome.DEFERRED, 0), ("c#1", Outcome.ERROR, 0))
+    assert refusals(run, T0 + 5 * SECOND) == {"a#1": "not a#1", "b#1": "not b#1"}
+    assert refusals(run, T0 + 31 * SECOND) == {"a#1": "not a#1"}
+
+
+def test_a_run_that_every_node_declined_fails_with_their_reasons_after_some_patience() -> None:
+    run = declining(("a#1", Outcome.DECLINED, 0), ("b#1", Outcome.DECLINED, 1))
+    assert declined_by_all(run, {"a#1", "b#1"}, T0 + 9 * SECOND) is None
+    assert declined_by_all(run, {"a#1", "b#1", "c#1"}, T0 + 60 * SECOND) is None
+    assert declined_by_all(run, set(), T0 + 60 * SECOND) is None  # nobody is up
+    found = declined_by_all(run, {"a#1", "b#1"}, T0 + 10 * SECOND)
+    assert isinstance(found, End)
+    assert (found.target, found.outcome) == (RunState.FAILED, Outcome.PERMANENT)
+    assert found.error == "no node can run it: a#1: not a#1; b#1: not b#1"
+
+
+def test_deferring_is_no_reason_to_fail() -> None:
+    assert declined_by_all(declining(("a#1", Outcome.DEFERRED, 0)), {"a#1"}, T0 + 60 * SECOND) is None
+
+
+def test_a_run_is_not_offered_to_more_and_more_nodes_for_ever() -> None:
+    run = declining(*((f"n{k}#1", Outcome.DECLINED, 0) for k in range(20)))
+    assert isinstance(declined_by_all(run, {"fresh#1"}, T0 + 60 * SECOND), End)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given
@@ -17,8 +18,8 @@ def a_member(name: str = "a", age_s: float = 0.0, queued: int = 0, held: int = 0
     return Member(a_report(name, "x", **fields), timedelta(seconds=age_s), queued, held)
 
 
-def chosen_by(fleet: Fleet, require: Mapping[str, str] | None = None) -> str:
-    answer = fleet.place(require or {})
+def chosen_by(fleet: Fleet, require: Mapping[str, str] | None = None, refused: Mapping[str, str] | None = None) -> str:
+    answer = fleet.place(require or {}, refused)
     assert isinstance(answer, Placement)
     return answer.node
 
@@ -102,6 +103,29 @@ def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> 
     answer = fleet.place({"gpu": "yes"})
     assert isinstance(answer, NoNode)
     assert answer.reasons == {"idle#x": "label gpu is None, not 'yes'", "gpu#x": "no free slot"}
+
+
+def test_a_node_that_refused_is_passed_over_and_still_counted() -> None:
+    fleet = Fleet([a_member("idle"), a_member("busy", held=2), a_member("full", held=4)])
+    assert chosen_by(fleet, refused={"idle#x": "no shell here"}) == "busy#x"
+    assert chosen_by(fleet, refused={"idle#x": "no shell here"}) == "busy#x"
+    answer = fleet.place({}, {"idle#x": "no shell here"})
+    assert isinstance(answer, NoNode)
+    assert answer.reasons == {"idle#x": "no shell here", "busy#x": "no free slot", "full#x": "no free slot"}
+    assert fleet.room == 4
+    assert chosen_by(fleet) == "idle#x"
+
+
+def test_a_node_that_was_asked_to_drain_gets_nothing_although_it_has_not_heard_of_it() -> None:
+    asked = replace(a_member("a"), drain_asked=True)
+    assert ineligible(asked, {}) == "draining"
+    assert chosen_by(Fleet([asked, a_member("b", held=3)])) == "b#x"
+
+
+def test_able_are_those_with_the_labels_whatever_else_is_wrong_with_them() -> None:
+    fleet = Fleet([a_member("a", labels={"gpu": "yes"}, memory=0.99), a_member("b")])
+    assert fleet.able({"gpu": "yes"}) == {"a#x"}
+    assert fleet.able({}) == {"a#x", "b#x"}
 
 
 def test_an_empty_cluster_says_so() -> None:

@@ -146,3 +146,40 @@ def test_a_job_by_hand_is_never_due() -> None:
     )
     assert not record.active
     assert isinstance(decide(record, T0, []), Wait)
+
+
+# -------------------------------------------------------------------------------------------------------------- replace
+
+
+def test_a_fire_that_replaces_waits_for_what_runs_to_end() -> None:
+    record = a_minutely(overlap=Overlap.REPLACE)
+    found = decide(record, T0 + SECOND, [T0 - MINUTE])
+    assert isinstance(found, Wait)
+    assert (found.replaces, found.blocked) == (True, True)
+    assert decide(record, T0 + SECOND, []) == Fire(T0, T0 + MINUTE)
+
+
+def test_of_several_fires_that_are_due_only_the_newest_replaces() -> None:
+    record = replace(a_record(), job=a_job(schedule=Every("10s"), overlap=Overlap.REPLACE))
+    now = T0 + 25 * SECOND
+    skipped = SkipFire(T0, T0 + 20 * SECOND, "replaced", Covers(T0, T0 + 10 * SECOND, 2))
+    assert decide(record, now, []) == skipped
+    assert decide(record, now, [T0 - MINUTE]) == skipped
+    assert decide(replace(record, next_fire=T0 + 20 * SECOND), now, []) == Fire(T0 + 20 * SECOND, T0 + 30 * SECOND)
+
+
+def test_missed_fires_of_a_job_that_replaces_keep_their_policy() -> None:
+    now = T0 + 10 * MINUTE + SECOND
+    assert decide(a_minutely(overlap=Overlap.REPLACE), now, []) == Fire(
+        T0, T0 + 11 * MINUTE, Covers(T0, T0 + 10 * MINUTE, 11)
+    )
+    catch_up = Misfire(policy=MisfirePolicy.CATCH_UP)
+    found = decide(a_minutely(catch_up, overlap=Overlap.REPLACE), now, [])
+    assert found == SkipFire(T0, T0 + 10 * MINUTE, "replaced", Covers(T0, T0 + 9 * MINUTE, 10))
+
+
+def test_only_waits_that_the_end_of_a_run_can_end_are_blocked() -> None:
+    queue = decide(a_minutely(overlap=Overlap.QUEUE), T0 + SECOND, [T0 - MINUTE])
+    assert isinstance(queue, Wait)
+    assert (queue.blocked, queue.replaces) == (True, False)
+    assert decide(a_minutely(), T0 - SECOND, []) == Wait("not due")

@@ -76,7 +76,7 @@ async def test_outcomes_are_recorded_in_the_order_in_which_they_came(tmp_path: P
         # One by one, by stopping each handler: the ends are seconds apart.
         for active in list(worker._active.values()):
             assert active.handler is not None
-            active.stopped = Ending(Outcome.OK)
+            active.stop = Ending(Outcome.OK)
             active.handler.cancel()
             order.append(active.held.run)
             await cluster.elapse(0.5)

@@ -166,6 +166,7 @@ class MemoryRunStore:
             and (change.fence is None or run.fence == change.fence)
             and (change.job_ver is None or run.job_ver == change.job_ver)
             and (change.below_ver is None or run.job_ver < change.below_ver)
+            and not (change.unless_cancelled and run.cancel_requested)
             and (not change.only_when_due or (run.check_at is not None and run.check_at <= self._clock.now()))
         )
 

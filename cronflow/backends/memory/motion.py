@@ -13,6 +13,7 @@ from cronflow.domain.errors import Conflict, Deposed
 from cronflow.ports import Assignment, Bell, Clock, Hold, Taken
 
 REDIS = "Redis"
+CANCEL_S = 3600.0
 
 
 class Memory:
@@ -33,6 +34,8 @@ class Memory:
         self.lists: dict[str, list[tuple[float, Assignment]]] = {}
         self.held: dict[str, dict[str, int]] = {}
         self.locks: dict[tuple[str, str], tuple[Hold, str, float]] = {}
+        self.cancels: dict[str, float] = {}
+        self.drains: dict[str, bool] = {}
 
     def ring(self, channel: str) -> None:
         """Call all that listen."""
@@ -49,6 +52,10 @@ class Memory:
         """Whether the node's heartbeat has not expired."""
         entry = self.reports.get(node)
         return entry is not None and entry[1] > self.clock.monotonic()
+
+    def is_cancelled(self, run: str) -> bool:
+        """Whether the run was cancelled within the hour."""
+        return self.cancels.get(run, 0.0) > self.clock.monotonic()
 
     def lock(self, key: tuple[str, str]) -> tuple[Hold, str] | None:
         """Who has a lock, unless it has expired."""
@@ -138,7 +145,7 @@ class MemoryMembership:
         self.faults, self._memory = faults, memory
 
     @verb(REDIS, "membership.report")
-    def report(self, report: NodeReport, ttl_s: float) -> None:
+    def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
         """As report.lua."""
         for node in self._memory.reports:
             if node != report.id and node_name(node) == report.name and self._memory.alive(node):
@@ -147,6 +154,9 @@ class MemoryMembership:
                 )
         now = self._memory.clock.monotonic()
         self._memory.reports[report.id] = (report, now + ttl_s, now)
+        if asked:
+            self._memory.drains.setdefault(report.name, True)
+        return self._memory.drains.get(report.name, False)
 
     @verb(REDIS, "membership.members")
     def members(self) -> list[Member]:
@@ -158,6 +168,7 @@ class MemoryMembership:
                 timedelta(seconds=memory.clock.monotonic() - seen),
                 len(memory.lists.get(node, ())),
                 len(memory.held.get(node, ())),
+                memory.drains.get(report.name, False),
             )
             for node, (report, _, seen) in memory.reports.items()
             if memory.alive(node)
@@ -173,6 +184,12 @@ class MemoryMembership:
     def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
         """Look up."""
         return {node: (self._memory.alive(node), dict(self._memory.held.get(node, {}))) for node in nodes}
+
+    @verb(REDIS, "membership.drain")
+    def drain(self, name: str, *, wanted: bool) -> None:
+        """Remember, and ring."""
+        self._memory.drains[name] = wanted
+        self._memory.ring(Bell.STOP)
 
 
 class MemoryQueue:
@@ -205,7 +222,7 @@ class MemoryQueue:
         taken: list[Assignment] = []
         put_back = dropped = 0
         for start_by, assignment in batch:
-            if now > start_by or assignment.term < memory.term:
+            if now > start_by or assignment.term < memory.term or memory.is_cancelled(assignment.run):
                 dropped += 1
                 continue
             hold = Hold(assignment.job.name, slot(assignment), assignment.run, assignment.fence)
@@ -247,6 +264,23 @@ class MemoryQueue:
             if mine.get(hold.run) == hold.fence:
                 del mine[hold.run]
         memory.ring(Bell.ROOM)
+
+    @verb(REDIS, "queue.give_back")
+    def give_back(self, node: str) -> list[Assignment]:
+        """As give_back.lua."""
+        return [assignment for _, assignment in self._memory.lists.pop(node, [])]
+
+    @verb(REDIS, "queue.cancel")
+    def cancel(self, runs: Collection[str]) -> None:
+        """Remember for an hour, and ring."""
+        until = self._memory.clock.monotonic() + CANCEL_S
+        self._memory.cancels.update(dict.fromkeys(runs, until))
+        self._memory.ring(Bell.STOP)
+
+    @verb(REDIS, "queue.cancelled")
+    def cancelled(self, runs: Collection[str]) -> set[str]:
+        """Look up."""
+        return {run for run in runs if self._memory.is_cancelled(run)}
 
     @verb(REDIS, "queue.ping")
     def ping(self) -> float:

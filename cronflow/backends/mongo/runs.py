@@ -117,6 +117,8 @@ def _update(change: Change) -> UpdateOne:
         match["job_ver"] = change.job_ver
     if change.below_ver is not None:
         match["job_ver"] = {"$lt": change.below_ver}
+    if change.unless_cancelled:
+        match["cancel_requested"] = {"$ne": True}
     if change.only_when_due:
         match["$expr"] = HAS_PASSED
     fields: dict[str, Any] = {name: {"$literal": codec.plain(value)} for name, value in change.sets.items()}

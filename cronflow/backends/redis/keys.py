@@ -73,6 +73,14 @@ class Keys:
         prefix = self.queue("")
         return key.removeprefix(prefix) if key.startswith(prefix) else None
 
+    def drain(self, name: str) -> str:
+        """String: `1` while the nodes of this name are to be drained; `0`, for an hour, once they no longer are."""
+        return f"{self.prefix}drain:{node_name(name)}"
+
+    def cancel(self, run: str) -> str:
+        """String with a TTL: this run was cancelled."""
+        return f"{self.prefix}cancel:{run}"
+
     def bell(self, name: str) -> str:
         """Channel of a doorbell."""
         return f"{self.prefix}ch:{name}"

@@ -10,6 +10,8 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.cluster import Member, NodeReport
 from cronflow.domain.errors import Conflict
 
+DRAIN_ENDED_MS = 3_600_000
+
 
 class RedisMembership:
     """The Membership port."""
@@ -18,22 +20,28 @@ class RedisMembership:
         self._redis = connection
         self._keys = connection.keys
 
-    async def report(self, report: NodeReport, ttl_s: float) -> None:
+    async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
         """See report.lua."""
-        keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id)]
-        ttl_ms = round(ttl_s * 1000)
-        owner: bytes = await self._redis.call("report", keys, report.id, codec.report_json(report), ttl_ms)
+        keys = [
+            self._keys.node(report.id),
+            self._keys.nodes,
+            self._keys.name(report.id),
+            self._keys.drain(report.name),
+        ]
+        words = (report.id, codec.report_json(report), round(ttl_s * 1000), int(asked))
+        owner, drain = await self._redis.call("report", keys, *words)
         if owner:
             raise Conflict(
                 f"a live node is already called {report.name!r} (it is {owner.decode()}); choose another NODE_NAME"
             )
+        return bool(drain)
 
     async def members(self) -> list[Member]:
         """See members.lua."""
         rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix)
         return [
-            Member(codec.report_from_json(raw), timedelta(milliseconds=int(age_ms)), int(queued), int(held))
-            for raw, age_ms, queued, held in rows
+            Member(codec.report_from_json(raw), timedelta(milliseconds=age_ms), queued, held, bool(drain))
+            for raw, age_ms, queued, held, drain in rows
         ]
 
     async def leave(self, report: NodeReport) -> None:
@@ -52,3 +60,10 @@ class RedisMembership:
             node: (bool(answers[2 * k]), {run.decode(): int(fence) for run, fence in answers[2 * k + 1].items()})
             for k, node in enumerate(order)
         }
+
+    async def drain(self, name: str, *, wanted: bool) -> None:
+        """SET, then PUBLISH. The `0` tells a node that drains from a Redis that has only forgotten it."""
+        said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
+        await self._redis.pipeline(
+            [("SET", self._keys.drain(name), *said), ("PUBLISH", self._keys.bell("stop"), "drain")]
+        )

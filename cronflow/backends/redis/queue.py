@@ -4,7 +4,7 @@ lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from cronflow.backends import codec
 from cronflow.backends.redis.connection import RedisConnection
@@ -12,6 +12,7 @@ from cronflow.domain.errors import Deposed, InvalidInput
 from cronflow.ports import Assignment, Hold, Taken
 
 START_BY_S = 5.0
+CANCEL_MS = 3_600_000
 
 
 class RedisQueue:
@@ -41,14 +42,8 @@ class RedisQueue:
         """See take.lua."""
         keys = [self._keys.queue(node), self._keys.held(node), self._keys.term]
         items, put_back, dropped = await self._redis.call("take", keys, self._keys.prefix, node, most, self._lock_ms)
-        taken, broken = [], 0
-        for item in items:
-            try:
-                taken.append(codec.assignment(item))
-            except (ValueError, KeyError, InvalidInput):
-                # Written by another version: `check_at` brings the run back, perhaps to a node that can read it.
-                broken += 1
-        return Taken(taken, int(put_back), int(dropped) + broken)
+        taken = _readable(items)
+        return Taken(taken, int(put_back), int(dropped) + len(items) - len(taken))
 
     async def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:
         """See renew_locks.lua."""
@@ -60,9 +55,37 @@ class RedisQueue:
         keys = [self._keys.held(node), self._keys.bell("room")]
         await self._redis.call("release", keys, self._keys.prefix, *_words(holds))
 
+    async def give_back(self, node: str) -> list[Assignment]:
+        """See give_back.lua."""
+        return _readable(await self._redis.call("give_back", [self._keys.queue(node)]))
+
+    async def cancel(self, runs: Collection[str]) -> None:
+        """SET with a TTL for each, then PUBLISH, in one round trip."""
+        marks = [("SET", self._keys.cancel(run), "1", "PX", CANCEL_MS) for run in runs]
+        await self._redis.pipeline([*marks, ("PUBLISH", self._keys.bell("stop"), "cancel")])
+
+    async def cancelled(self, runs: Collection[str]) -> set[str]:
+        """MGET: all keys of a namespace share their slot."""
+        order = list(runs)
+        if not order:
+            return set()
+        marks = await self._redis.command("MGET", *map(self._keys.cancel, order))
+        return {run for run, mark in zip(order, marks, strict=True) if mark is not None}
+
     async def ping(self) -> float:
         """PING."""
         return await self._redis.ping()
+
+
+def _readable(items: Sequence[bytes]) -> list[Assignment]:
+    found = []
+    for item in items:
+        try:
+            found.append(codec.assignment(item))
+        except (ValueError, KeyError, InvalidInput):
+            # Written by another version: `check_at` brings the run back, perhaps to a node that can read it.
+            continue
+    return found
 
 
 def _words(holds: Sequence[Hold]) -> list[object]:

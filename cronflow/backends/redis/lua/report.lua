@@ -1,9 +1,16 @@
--- REPORT   a heartbeat. A live incarnation keeps its name to itself.
--- KEYS node:<id> nodes name:<name>   ARGV id json ttl_ms   Returns '' | the id of the live incarnation that has the name
+-- REPORT   a heartbeat. A live incarnation keeps its name to itself. Whether to drain is told; what was forgotten of it is set anew.
+-- KEYS node:<id> nodes name:<name> drain:<name>   ARGV id json ttl_ms asked (1: it was asked to drain before)
+-- Returns {'' | the id of the live incarnation that has the name, 1 when it is to drain}
 local owner = redis.call('GET', KEYS[3])
-if owner and owner ~= ARGV[1] then return owner end
+if owner and owner ~= ARGV[1] then return {owner, 0} end
 local now = redis.call('TIME')
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[3])
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('ZADD', KEYS[2], now[1] * 1000 + math.floor(now[2] / 1000), ARGV[1])
-return ''
+local drain = redis.call('GET', KEYS[4])
+if not drain and ARGV[4] == '1' then
+  redis.call('SET', KEYS[4], '1')
+  drain = '1'
+end
+if drain == '1' then return {'', 1} end
+return {'', 0}

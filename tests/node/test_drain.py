@@ -1,0 +1,255 @@
+"""Nodes that take no more work, on virtual time: given back, declined, drained."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from cronflow.domain.cluster import node_name
+from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.domain.schedule import Every
+from cronflow.ports import Assignment
+from tests.node.cluster import Cluster, Recording, Steady, a_cluster
+
+SECOND = timedelta(seconds=1)
+
+
+@dataclass
+class Choosing(Recording):
+    """An executor that some nodes do not have."""
+
+    refusing: set[str] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
+
+    async def declines(self, assignment: Assignment, node: str) -> str | None:
+        """Those that refuse say so."""
+        self.asked.append(node_name(node))
+        return f"no shell on {node_name(node)}" if node_name(node) in self.refusing else None
+
+
+def a_job(name: str = "long", **fields: object) -> Job:
+    return Job(name=name, target=PythonTarget("jobs:long"), **fields)  # type: ignore[arg-type]
+
+
+def named(cluster: Cluster, name: str) -> object:
+    return next(node for node in cluster.nodes if node_name(node.id) == name)
+
+
+def declined(run: Run) -> list[str]:
+    return [node_name(attempt.node) for attempt in run.attempts if attempt.outcome is Outcome.DECLINED]
+
+
+# ------------------------------------------------------------------------------------------------------- given back
+
+
+async def test_asynq_1144_orphan_active() -> None:
+    """What lies in the list of a node that stops is placed elsewhere within a second, not at its check_at."""
+    async with a_cluster("a") as cluster:
+        stall = cluster.backends.faults.stall("queue.take")
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        asked = [await cluster.service.trigger("long") for _ in range(3)]
+        await cluster.elapse(1.5)
+        assert {run.state for run in cluster.runs} == {RunState.DISPATCHED}
+        stopping = cluster.nodes[0]
+        cluster.start("b")
+        await cluster.elapse(0.5)
+        stopping.stop()
+        # It was just asking for work; the answer comes when it has already been told to stop.
+        await cluster.clock.advance(0.01)
+        cluster.backends.faults.heal()
+        assert stall.reached.is_set()
+        await cluster.elapse(1.25)
+        assert sorted(cluster.executor.runs_started) == sorted(asked)
+        assert {node_name(where) for _, _, where, _ in cluster.executor.starts} == {"b"}
+        assert {(run.attempt, run.redispatches) for run in cluster.runs} == {(1, 0)}
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+
+
+async def test_what_is_given_back_frees_its_lock_and_at_most_once_runs_once() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.backends.faults.stall("queue.take", acted=True)
+        job = a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
+        await cluster.service.apply([job])
+        run_id = await cluster.service.trigger("long")
+        await cluster.elapse(1.5)
+        assert cluster.backends.memory.locks
+        cluster.start("b")
+        await cluster.elapse(0.5)
+        cluster.nodes[0].stop()
+        await cluster.clock.advance(0.01)
+        cluster.backends.faults.heal()
+        await cluster.elapse(2)
+        assert cluster.executor.runs_started == [run_id]
+        assert (await cluster.service.run(run_id)).state is RunState.SUCCEEDED
+        assert cluster.backends.memory.locks == {}
+
+
+async def test_what_is_pushed_to_a_node_after_it_stopped_taking_comes_back() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.service.trigger("long")
+        await cluster.elapse(1)
+        stopping = next(node for node in cluster.nodes if node.id == cluster.runs[0].node)
+        stopping.stop()
+        await cluster.elapse(1)
+        late = Assignment(
+            run="x@1", fence=9_000_000_000_000_000, term=99, attempt=1, fire_at=cluster.clock.now(), job=a_job()
+        )
+        cluster.backends.memory.lists[stopping.id] = [(1e9, late)]
+        await cluster.elapse(1.25)
+        assert not cluster.backends.memory.lists.get(stopping.id)
+        assert "x@1" not in cluster.executor.runs_started
+
+
+# ---------------------------------------------------------------------------------------------------------- declined
+
+
+async def test_a_node_that_cannot_run_it_declines_and_another_one_does() -> None:
+    async with a_cluster() as cluster:
+        executor = cluster.executor = Choosing(cluster.clock, refusing={"a", "b"})
+        for name in "abc":
+            cluster.start(name)
+        await cluster.elapse(1)
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW, retry=Retry(max=0))])
+        for _ in range(6):
+            await cluster.service.trigger("long")
+        await cluster.elapse(6)
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        assert {node_name(where) for _, _, where, _ in executor.starts} == {"c"}
+        for run in cluster.runs:
+            assert run.attempt == 1
+            assert len(declined(run)) == len(set(declined(run)))
+        assert any(declined(run) for run in cluster.runs)
+
+
+async def test_a_run_that_every_node_declines_fails_with_each_nodes_reason() -> None:
+    async with a_cluster() as cluster:
+        cluster.executor = Choosing(cluster.clock, refusing={"a", "b"})
+        for name in "ab":
+            cluster.start(name)
+        await cluster.elapse(1)
+        await cluster.service.apply([a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))])
+        run_id = await cluster.service.trigger("long")
+        await cluster.elapse(20)
+        run = await cluster.service.run(run_id)
+        assert (run.state, run.outcome) == (RunState.FAILED, Outcome.PERMANENT)
+        assert run.error is not None
+        assert "no shell on a" in run.error
+        assert "no shell on b" in run.error
+        assert sorted(declined(run)) == ["a", "b"]
+        assert cluster.executor.starts == []
+
+
+async def test_a_node_short_of_memory_defers_and_the_run_goes_elsewhere() -> None:
+    class Full(Steady):
+        def memory(self) -> float:
+            return 0.97
+
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        for node in cluster.nodes:
+            if node_name(node.id) == "a":
+                # Its leader believes the report before; the node itself knows better.
+                node._heartbeat.memory = 0.97
+        for _ in range(4):
+            await cluster.service.trigger("long")
+        await cluster.elapse(3)
+        assert {node_name(where) for _, _, where, _ in cluster.executor.starts} == {"b"}
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        outcomes = {attempt.outcome for run in cluster.runs for attempt in run.attempts}
+        assert outcomes == {Outcome.OK, Outcome.DEFERRED}
+
+
+# ----------------------------------------------------------------------------------------------------------- drained
+
+
+async def test_a_drained_node_ends_what_runs_takes_no_more_and_comes_back() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        first = await cluster.service.trigger("long")
+        await cluster.elapse(1)
+        name = node_name((await cluster.service.run(first)).node or "")
+        other = "b" if name == "a" else "a"
+        member = await cluster.service.drain(name)
+        assert member.draining
+        await cluster.elapse(0.25)
+        for _ in range(3):
+            await cluster.service.trigger("long")
+        await cluster.elapse(20)
+        member, holds = await cluster.service.node(name)
+        assert (member.report.draining, member.drained, set(holds)) == (True, False, {first})
+        assert [node_name(where) for _, _, where, _ in cluster.executor.starts] == [name, other, other, other]
+        cluster.executor.release.set()
+        await cluster.elapse(1)
+        assert (await cluster.service.node(name))[0].drained
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        await cluster.service.undrain(name)
+        await cluster.service.drain(other)
+        await cluster.elapse(1)
+        await cluster.service.trigger("long")
+        await cluster.elapse(2)
+        assert node_name(cluster.executor.starts[-1][2]) == name
+
+
+async def test_a_node_that_is_drained_gives_the_lead_to_another_and_does_not_take_it_back() -> None:
+    async with a_cluster("a", "b") as cluster:
+        (leader,) = cluster.leaders
+        await cluster.service.drain(node_name(leader.id))
+        await cluster.elapse(1.5)
+        (successor,) = cluster.leaders
+        assert successor is not leader
+        await cluster.service.stepdown()
+        await cluster.elapse(60)
+        assert cluster.leaders == [successor]
+
+
+async def test_a_node_that_is_drained_and_alone_leads_on_until_another_one_can() -> None:
+    async with a_cluster("a") as cluster:
+        (leader,) = cluster.leaders
+        await cluster.service.drain("a")
+        await cluster.elapse(40)
+        assert cluster.leaders == [leader]
+        cluster.start("b")
+        await cluster.elapse(3)
+        assert [node_name(node.id) for node in cluster.leaders] == ["b"]
+
+
+async def test_draining_lasts_over_a_restart_and_a_flushed_redis() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.drain("a")
+        await cluster.elapse(1)
+        first = next(node for node in cluster.nodes if node_name(node.id) == "a")
+        first.stop()
+        await cluster.elapse(2)
+        await cluster.kill(first)
+        again = cluster.start("a")
+        await cluster.elapse(2)
+        cluster.backends.memory.flush()
+        await cluster.elapse(12)
+        assert (await cluster.service.node("a"))[0].draining
+        await cluster.service.apply([a_job("tick", schedule=Every("5s"), overlap=Overlap.ALLOW)])
+        await cluster.elapse(21)
+        assert {node_name(where) for _, _, where, _ in cluster.executor.starts} == {"b"}
+        assert not again.leads
+
+
+async def test_what_lies_in_the_list_of_a_drained_node_runs_elsewhere_within_a_second() -> None:
+    async with a_cluster("leader") as cluster:
+        cluster.start("a", work="yes")
+        await cluster.elapse(0.5)
+        cluster.backends.faults.stall("queue.take")
+        await cluster.service.apply([a_job(require={"work": "yes"})])
+        await cluster.service.trigger("long")
+        await cluster.elapse(1.5)
+        cluster.start("b", work="yes")
+        await cluster.elapse(0.5)
+        await cluster.service.drain("a")
+        await cluster.clock.advance(0.05)
+        cluster.backends.faults.heal()
+        await cluster.elapse(1.25)
+        ((_, _, where, _),) = cluster.executor.starts
+        assert node_name(where) == "b"
