@@ -25,6 +25,7 @@ from cronflow.ports import Assignment, Backends, Clock, LineSink
 
 BATCH = 1000
 PAUSE_S = 0.1
+MOST_ANCHORS = 100_000
 SILENT_FOR = timedelta(hours=1)
 
 
@@ -54,19 +55,25 @@ class Cleanup:
 
     async def _runs(self, before: datetime, deleted: Counter[str]) -> None:
         after: tuple[datetime, str] | None = None
+        anchors: dict[str, datetime | None] = {}
         while page := await self._backends.archive.expired(before, after=after, limit=BATCH):
             assert page[-1].ended_at is not None
             after = page[-1].ended_at, page[-1].id
-            going = await self._out_of_reach(page, before)
+            going = await self._out_of_reach(page, before, anchors)
             if going:
                 deleted["runs"] += await self._backends.archive.delete_runs(going, before)
                 await self._clock.sleep(PAUSE_S)
 
-    async def _out_of_reach(self, page: Sequence[RunRow], before: datetime) -> list[str]:
+    async def _out_of_reach(
+        self, page: Sequence[RunRow], before: datetime, anchors: dict[str, datetime | None]
+    ) -> list[str]:
         names = {row.job for row in page}
         jobs = {record.name: record for record in await self._backends.jobs.get(names)}
-        scheduled = {row.job for row in page if row.scheduled and row.job in jobs}
-        anchors = await self._backends.archive.anchors(scheduled, before)
+        # What was created before a fixed time does not change, and an anchor is not deleted: each is read once.
+        if len(anchors) > MOST_ANCHORS:
+            anchors.clear()
+        unknown = {row.job for row in page if row.scheduled and row.job in jobs} - anchors.keys()
+        anchors |= dict.fromkeys(unknown) | await self._backends.archive.anchors(unknown, before)
         return [row.id for row in page if _out_of_reach(row, jobs.get(row.job), anchors.get(row.job), before)]
 
     async def _tombstones(self, before: datetime, deleted: Counter[str]) -> None:

@@ -1,0 +1,50 @@
+"""The sweep and the clean-up on node processes and real servers, in the middle of their work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cronflow.domain.run import Run, RunState
+from cronflow.domain.system import CLEANUP, SWEEP
+from tests.processes.conftest import Processes, process_cluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.chaos
+
+
+async def asked_for(cluster: Processes, job: str) -> Run:
+    """A run by hand, when it has ended."""
+    name = await cluster.service.trigger(job)
+
+    async def ended() -> Run | None:
+        run = await cluster.service.run(name)
+        return None if run.is_open else run
+
+    run = await eventually(ended, 60, f"{job} has ended")
+    assert run is not None
+    return run
+
+
+async def test_no_false_alarms_before_and_after_a_worker_was_killed(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        leader = await cluster.up("a", "b")
+
+        async def defined() -> bool:
+            return {record.name for record in await cluster.service.jobs()} >= {SWEEP, CLEANUP}
+
+        await eventually(defined, 20, "the leader has defined the system's jobs")
+        since = await cluster.apply(*(cluster.job(f"job-{k}", seconds=0.3) for k in range(5)))
+        await eventually(lambda: len(cluster.noted("end")) >= 10, 30, "the cluster is at work")
+        cluster.kill("a" if leader == "b" else "b")
+        for job in (SWEEP, CLEANUP, SWEEP):
+            run = await asked_for(cluster, job)
+            assert run.state is RunState.SUCCEEDED, run.error
+        report = await cluster.service.last_sweep()
+        assert report is not None
+        assert [f"{one.kind} {one.where}" for one in report.findings] == []
+        assert report.checked["runs"] >= 10
+        assert (await cluster.proof(since)).holds
