@@ -1,7 +1,8 @@
 """Editing a job: the one way in which a person changes, pauses, resumes or deletes it.
 
-The steps, each a single-document write: read the job; if its cursor will jump over instants that have already fallen
-due, write a plan note; make sure that the run of the present `pend` exists; compare `rev` and write the change, and
+The steps, each a single-document write: read the job; keep its present version in the history; if its cursor will jump
+over instants that have already fallen due, write a plan note; make sure that the run of the present `pend` exists;
+compare `rev` and write the change, and
 with a jump a `pend` that is one skipped run over what is jumped; insert that run; remove the note; then cancel what
 is open under an older version and has not started, and keep what runs. Only then is the edit acknowledged: no
 attempt starts under an older version afterwards. If the editor dies in between, nothing was acknowledged and the
@@ -18,9 +19,10 @@ from datetime import datetime
 from cronflow.domain import changes
 from cronflow.domain.errors import Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
-from cronflow.domain.planning import covers_until, first_fire, run_of_pend
+from cronflow.domain.planning import covers_until, first_fire, kind_of, run_of_pend
 from cronflow.domain.run import Change, Run, RunState, run_id
 from cronflow.domain.schedule import last_before
+from cronflow.domain.version import version_of
 from cronflow.ports import Backends, Clock
 
 TRIES = 5
@@ -37,7 +39,7 @@ class Editor:
         self._backends = backends
         self._clock = clock
 
-    async def define(self, job: Job) -> str:
+    async def define(self, job: Job, *, by: str = "") -> str:
         """Create or change a job. Returns "created", "changed" or "unchanged"; raises Conflict after losing several
         times.
         """
@@ -45,7 +47,9 @@ class Editor:
         found = await self._backends.jobs.get([job.name])
         if not found:
             fire = first_fire(job, now)
-            record = JobRecord(job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now)
+            record = JobRecord(
+                job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now, since=fire, edited_by=by
+            )
             if await self._backends.jobs.create(record):
                 return "created"
         elif found[0].deleted_at is None and found[0].job == job:
@@ -58,14 +62,18 @@ class Editor:
             return replace(record, job=job, deleted_at=None, paused=False, next_fire=fire, due_at=fire)
 
         reborn = bool(found) and found[0].deleted_at is not None
-        await self._edit(job.name, change, "edited", keep_waiting=True)
+        try:
+            await self._edit(job.name, change, "edited", by, keep_waiting=True)
+        except NotFound:
+            # The clean-up has taken its tombstone away meanwhile.
+            return await self.define(job, by=by)
         return "created" if reborn else "changed"
 
-    async def pause(self, name: str) -> JobRecord:
+    async def pause(self, name: str, *, by: str = "") -> JobRecord:
         """Plan no more of its fires until it is resumed."""
-        return await self._edit(name, lambda record, now: replace(record, paused=True), "paused")
+        return await self._edit(name, lambda record, now: replace(record, paused=True), "paused", by)
 
-    async def resume(self, name: str) -> JobRecord:
+    async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
@@ -74,22 +82,26 @@ class Editor:
             fire = first_fire(record.job, now, consumed(record, now))
             return replace(record, paused=False, next_fire=fire, due_at=fire)
 
-        return await self._edit(name, change, "paused", keep_waiting=True)
+        return await self._edit(name, change, "paused", by, keep_waiting=True)
 
-    async def delete(self, name: str) -> JobRecord:
+    async def delete(self, name: str, *, by: str = "") -> JobRecord:
         """Remove it; its history stays, and so does a tombstone."""
         return await self._edit(
-            name, lambda record, now: replace(record, deleted_at=now, next_fire=None, due_at=None), "deleted"
+            name, lambda record, now: replace(record, deleted_at=now, next_fire=None, due_at=None), "deleted", by
         )
 
-    async def _edit(self, name: str, edit: Edit, reason: str, *, keep_waiting: bool = False) -> JobRecord:
+    async def _edit(self, name: str, edit: Edit, reason: str, by: str, *, keep_waiting: bool = False) -> JobRecord:
         for _ in range(TRIES):
             record = await self._read(name)
             now = self._clock.now()
             changed = edit(record, now)
             if changed is record:
                 return record
-            changed = replace(changed, ver=record.ver + 1, updated_at=now)
+            changed = replace(
+                changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None
+            )
+            # Before the change, as a pend is ensured before it is replaced: no version can be overwritten unkept.
+            await self._backends.versions.keep([version_of(record)])
             changed, skipped = self._jump(record, changed, reason, now)
             note = None
             if skipped is not None:
@@ -118,8 +130,7 @@ class Editor:
         left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
         if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
             return changed, None
-        if record.paused or not record.job.enabled:
-            reason = "paused"
+        reason = version_of(record).held or reason
         skipped = Pend(
             fire=fire,
             state=RunState.SKIPPED,
@@ -128,6 +139,7 @@ class Editor:
             at=now,
             covers=covers_until(schedule, fire, now),
             reason=reason,
+            kind=kind_of(schedule),
         )
         return replace(changed, pend=skipped), skipped
 

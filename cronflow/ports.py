@@ -1,8 +1,9 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, LogStore and Control; Redis behind Election, Membership, Queue
-and Bus. The memory backend implements all of them, and one contract suite per port runs on every backend. Every verb
-may raise BackendUnavailable; then it is unknown whether it took effect, and each says what repeating it means.
+MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive and Upkeep; Redis behind Election,
+Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per port
+runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
+says what repeating it means.
 Cancelling a verb never leaves a connection half used.
 """
 
@@ -17,7 +18,10 @@ from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Member, NodeReport, Renewal, Term
 from cronflow.domain.job import Job, JobRecord, Pend, PlanNote
-from cronflow.domain.run import Change, Ending, Run, RunState
+from cronflow.domain.placement import Waiting
+from cronflow.domain.run import Change, Ending, Kind, Resolution, Run, RunState
+from cronflow.domain.sweep import JobRow, RunRow, SweepReport
+from cronflow.domain.version import Version
 
 
 class Clock(Protocol):
@@ -36,6 +40,13 @@ class Clock(Protocol):
         """Until the event is set, at most that long. Returns whether it was set."""
 
 
+class Timepiece(Protocol):
+    """A server's clock."""
+
+    async def now(self) -> datetime:
+        """What it shows, in UTC."""
+
+
 # ---------------------------------------------------------------------------------------------------- MongoDB: history
 
 
@@ -49,6 +60,14 @@ class Move:
     rev: int
     next_fire: datetime | None
     pend: Pend
+
+
+class Deferral(NamedTuple):
+    """Look at a job again at `due_at`, if its `rev` is still this one; `waiting` says why it waits."""
+
+    rev: int
+    due_at: datetime
+    waiting: Waiting | None = None
 
 
 class JobStore(Protocol):
@@ -68,8 +87,10 @@ class JobStore(Protocol):
         the same names.
         """
 
-    async def defer(self, jobs: Mapping[str, tuple[int, datetime]]) -> None:
-        """Set `due_at` of each job whose `rev` is the given one; the cursor and `rev` stay."""
+    async def defer(self, jobs: Mapping[str, Deferral]) -> None:
+        """Set `due_at` and `waiting` of each job whose `rev` is the given one; the cursor and `rev` stay. A move takes
+        `waiting` away again.
+        """
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
         """Write the term into each job that has no newer one, so that every move computed before fails. Returns them as
@@ -98,10 +119,14 @@ class PlanStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before."""
+    """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before;
+    `dead` leaves only dead letters that nobody has settled.
+    """
 
     job: str | None = None
     states: Collection[RunState] = ()
+    kinds: Collection[Kind] = ()
+    dead: bool = False
     since: datetime | None = None
     before: tuple[datetime, str] | None = None
     limit: int = 100
@@ -157,6 +182,37 @@ class RunStore(Protocol):
         """Store fenced-out outcomes; repeating it is harmless."""
 
 
+class VersionStore(Protocol):
+    """The earlier versions of the jobs. The present one stands in the job's own document; an edit keeps it here before
+    it replaces it.
+    """
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        """Insert those that are new; repeating it is harmless, because a version never changes."""
+
+    async def of(self, job: str, limit: int = 1000) -> list[Version]:
+        """The newest of a job, the oldest of them first."""
+
+
+class LateStore(Protocol):
+    """Outcomes that came too late, for people. `RunStore.keep_late` writes them."""
+
+    async def of(self, run: str) -> list[LateResult]:
+        """Those of a run, by their instants."""
+
+
+class DeadLetters(Protocol):
+    """What people did with runs that had ended. It changes `resolution` alone: never a state, a fence or an outcome."""
+
+    async def settle(self, runs: Collection[str], resolution: Resolution) -> set[str]:
+        """Write the resolution. An acknowledgement reaches only what is a dead letter still; a replay every run that
+        has ended. Returns the ids where this call wrote.
+        """
+
+    async def count(self, job: str | None = None) -> int:
+        """How many dead letters nobody has settled, at the cost of those alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     """One line that a run wrote. `fence` and `n` order the lines of a run: a later attempt has a higher fence."""
@@ -195,6 +251,62 @@ class Control(Protocol):
 
     async def ping(self) -> float:
         """Round trip in seconds; raises BackendUnavailable when no majority can be written."""
+
+
+class Archive(Protocol):
+    """Reading in bulk and deleting, for the sweep and the clean-up: page by page in the order of a key, so that nobody
+    ever holds a whole collection.
+    """
+
+    async def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
+        """By id, those behind `after`."""
+
+    async def rows(self, ids: Collection[str]) -> list[RunRow]:
+        """Those that exist, in no order."""
+
+    async def jobs(self, *, after: str = "", limit: int = 500, deleted_before: datetime | None = None) -> list[JobRow]:
+        """By name, those behind `after`, tombstones included; with `deleted_before` only tombstones from before it."""
+
+    async def expired(
+        self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
+    ) -> list[RunRow]:
+        """Runs that ended before, the oldest end first, those behind the (ended_at, id) of the last one."""
+
+    async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
+        """For each job that has one: the newest fire of which a scheduled run was created before."""
+
+    async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
+        """Delete those that ended before, and their late results. Returns how many runs; repeating it is harmless."""
+
+    async def delete_job(self, name: str, rev: int) -> bool:
+        """Delete a tombstone that has this `rev` and no run. False when it is not so."""
+
+    async def mark(self, ids: Collection[str]) -> None:
+        """Make their marks agree with their states: an open run stands in the indexes of the open ones and has a
+        `check_at`, now if it had none; an ended one has neither.
+        """
+
+
+class Upkeep(Protocol):
+    """What the store needs to stay sound: its time, its indexes, the age of log lines, and the report of the sweep."""
+
+    async def time(self) -> datetime:
+        """The store's own clock, by which every `check_at` is written."""
+
+    async def missing_indexes(self) -> list[str]:
+        """The indexes that should be there and are not, as `collection.name`."""
+
+    async def make_indexes(self) -> None:
+        """Make those that are missing."""
+
+    async def keep_lines(self, retention: timedelta) -> None:
+        """Delete log lines when they are older than this, from now on; repeating it is harmless."""
+
+    async def write_report(self, report: SweepReport) -> None:
+        """Keep the report in place of the one before."""
+
+    async def report(self) -> SweepReport | None:
+        """The report of the last sweep."""
 
 
 # ------------------------------------------------------------------------------------------------------- Redis: motion
@@ -320,6 +432,29 @@ class Bus(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Endless:
+    """A key that should expire by itself and does not. `node` is set for the list of a node without a heartbeat."""
+
+    key: str
+    node: str | None = None
+
+
+class Housekeeping(Protocol):
+    """What should go away by itself in Redis, and does not."""
+
+    async def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:
+        """A page: locks, heartbeats and the like without a time limit, and such lists of nodes that are gone. Begin
+        with cursor 0, go on with the one that comes back, until it is 0 again; pages may be empty.
+        """
+
+    async def let_expire(self, keys: Collection[str], seconds: float) -> int:
+        """Give those that still have no time limit this one. Returns how many; who needs a key renews it in time."""
+
+    async def forget_nodes(self, silent_for: timedelta) -> int:
+        """Forget what is left of nodes that have been silent for so long. Returns how many."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
     """All ports, as the composition root hands them out."""
@@ -327,12 +462,19 @@ class Backends:
     jobs: JobStore
     plans: PlanStore
     runs: RunStore
+    versions: VersionStore
+    late: LateStore
+    letters: DeadLetters
     logs: LogStore
     control: Control
+    archive: Archive
+    upkeep: Upkeep
     election: Election
     membership: Membership
     queue: Queue
     bus: Bus
+    housekeeping: Housekeeping
+    timepieces: Mapping[str, Timepiece] = field(default_factory=dict)
 
 
 # ----------------------------------------------------------------------------------------------------------- executors

@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cronflow.domain.cluster import LeaderRecord, Member, node_name
-from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
+from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule import next_after
+from cronflow.domain.sweep import SweepReport
+from cronflow.domain.system import SWEEP
+from cronflow.domain.version import Version
+from cronflow.domain.why import Why
 from cronflow.editing import Editor
-from cronflow.ports import Backends, Bell, Clock, LogLine, RunQuery
+from cronflow.explaining import Explainer
+from cronflow.ports import Backends, Bell, Clock, LateResult, LogLine, RunQuery
+from cronflow.replaying import Replayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class ClusterStatus:
     lease_left_s: float | None
     record: LeaderRecord | None
     members: Sequence[Member]
+    sweep: SweepReport | None = None
 
 
 class Service:
@@ -38,11 +46,14 @@ class Service:
         self._backends = backends
         self._clock = clock
         self._editor = Editor(backends, clock)
+        self._explainer = Explainer(backends, clock)
+        self._replayer = Replayer(backends, clock)
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
-    async def apply(self, jobs: Sequence[Job]) -> list[tuple[str, str]]:
-        """Create or change jobs. Returns (name, "created" | "changed" | "unchanged") for each.
+    async def apply(self, jobs: Sequence[Job], *, by: str = "") -> list[tuple[str, str]]:
+        """Create or change jobs. Returns (name, "created" | "changed" | "unchanged") for each. `by` is kept with the
+        version that this makes, here and in the other edits.
 
         Raises InvalidInput, before anything is changed, when two have one name or a name is reserved; Conflict when
         others keep changing a job meanwhile: those before it stand, and applying again is harmless.
@@ -53,7 +64,7 @@ class Service:
             raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
         if any(name.startswith(SYSTEM_PREFIX) for name in names):
             raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are the system's own")
-        results = [(job.name, await self._editor.define(job)) for job in jobs]
+        results = [(job.name, await self._editor.define(job, by=by)) for job in jobs]
         await self._ring()
         return results
 
@@ -68,20 +79,26 @@ class Service:
             raise NotFound("job", name)
         return found[0]
 
-    async def pause(self, name: str) -> JobRecord:
-        """Raises NotFound, Conflict."""
-        await self.job(name)
-        return await self._then_ring(await self._editor.pause(name))
+    async def pause(self, name: str, *, by: str = "") -> JobRecord:
+        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+        await self._own(name)
+        return await self._then_ring(await self._editor.pause(name, by=by))
 
-    async def resume(self, name: str) -> JobRecord:
-        """Raises NotFound, Conflict."""
-        await self.job(name)
-        return await self._then_ring(await self._editor.resume(name))
+    async def resume(self, name: str, *, by: str = "") -> JobRecord:
+        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+        await self._own(name)
+        return await self._then_ring(await self._editor.resume(name, by=by))
 
-    async def delete(self, name: str) -> JobRecord:
-        """Raises NotFound, Conflict."""
+    async def delete(self, name: str, *, by: str = "") -> JobRecord:
+        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+        await self._own(name)
+        return await self._then_ring(await self._editor.delete(name, by=by))
+
+    async def _own(self, name: str) -> None:
         await self.job(name)
-        return await self._then_ring(await self._editor.delete(name))
+        if name.startswith(SYSTEM_PREFIX):
+            what = f"{name} is the system's own job and cannot be paused, resumed or deleted"
+            raise InvalidInput(Problem("", what, "SWEEP_AT and CLEANUP_AT say when such jobs run"))
 
     async def next_fires(self, name: str, count: int) -> list[datetime]:
         """The next instants, beginning with the cursor; none for a job without a schedule. Raises NotFound."""
@@ -92,6 +109,16 @@ class Service:
             fires.append(fire)
             fire = next_after(record.job.schedule, fire)
         return fires
+
+    async def versions(self, name: str) -> list[Version]:
+        """The history of a job, also of a deleted one, the oldest first. Raises NotFound."""
+        return await self._explainer.versions(name)
+
+    async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> Why:
+        """Why the instant ran, did not run or waits; the latest that fell due, when none is given. Not `exact`: the
+        last one until then. Raises NotFound.
+        """
+        return await self._explainer.why(name, at, exact=exact)
 
     async def trigger(self, name: str, args: Mapping[str, object] | None = None, key: str | None = None) -> str:
         """Run a job now, beside its schedule. Returns the run's id; one `key`, one run. Raises NotFound."""
@@ -130,6 +157,38 @@ class Service:
             raise NotFound("run", run_id)
         return found[0]
 
+    async def late(self, run_id: str) -> list[LateResult]:
+        """Outcomes of the run that came too late and were not accepted."""
+        return await self._backends.late.of(run_id)
+
+    async def dead_letters(self, job: str | None = None) -> int:
+        """How many runs failed or were lost and are neither replayed nor acknowledged."""
+        return await self._backends.letters.count(job)
+
+    async def replay(
+        self,
+        run_id: str,
+        args: Mapping[str, object] | None = None,
+        *,
+        by: str = "",
+        note: str = "",
+        only_dead: bool = False,
+    ) -> str:
+        """Run it again, for the same instant, under the job as it is now. Returns the replay's id. Raises NotFound;
+        Conflict while the run is open, and with `only_dead` when it is no dead letter (any more).
+        """
+        replay = await self._replayer.replay(run_id, args, by=by, note=note, only_dead=only_dead)
+        await self._ring()
+        return replay
+
+    async def acknowledge(self, run_ids: Sequence[str], *, by: str = "", note: str = "") -> set[str]:
+        """Nothing more is to be done about these. Returns those that were dead letters until now."""
+        return await self._replayer.acknowledge(run_ids, by=by, note=note)
+
+    async def report(self, since: datetime, job: str | None = None) -> tuple[Sequence[Failure], bool]:
+        """What failed since then, by reason, the most frequent first; and whether there was more than is looked at."""
+        return await self._replayer.report(since, job)
+
     async def logs(self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """The lines of a run behind (fence, number), in order. Raises NotFound."""
         await self.run(run_id)
@@ -151,7 +210,16 @@ class Service:
             lease_left_s=None if held is None else held[1],
             record=record,
             members=await self.members(),
+            sweep=await self.last_sweep(),
         )
+
+    async def sweep(self) -> str:
+        """Sweep now. Returns the run's id; raises NotFound when nobody has led this cluster yet."""
+        return await self.trigger(SWEEP)
+
+    async def last_sweep(self) -> SweepReport | None:
+        """What the last sweep found; None before the first."""
+        return await self._backends.upkeep.report()
 
     async def stepdown(self) -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""

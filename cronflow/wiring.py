@@ -15,26 +15,34 @@ from typing import TYPE_CHECKING
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
-from cronflow.backends.mongo.control import MongoControl
+from cronflow.backends.mongo.archive import MongoArchive
+from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.election import RedisElection, RedisTimepiece
+from cronflow.backends.redis.housekeeping import RedisHousekeeping
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit import Circuit
 from cronflow.config import Settings
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget
+from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
+from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
+from cronflow.executors.system import SystemExecutor
+from cronflow.node.cleanup import Cleanup
 from cronflow.node.node import Connected, Node
 from cronflow.node.spool import Spool
+from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
@@ -71,12 +79,19 @@ def connect(
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
         runs=MongoRunStore(mongo),
+        versions=MongoVersionStore(mongo),
+        late=MongoLateStore(mongo),
+        letters=MongoDeadLetters(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
+        archive=MongoArchive(mongo),
+        upkeep=MongoUpkeep(mongo),
         election=RedisElection(redis),
         membership=RedisMembership(redis),
         queue=RedisQueue(redis, lock_s=lock_s),
         bus=RedisBus(redis),
+        housekeeping=RedisHousekeeping(redis),
+        timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
     return Connected(backends, _both(redis, mongo))
 
@@ -108,10 +123,12 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
         yield Service(backends, SystemClock())
 
 
-def executors(settings: Settings, apps: Sequence[App], *, threads: int) -> Executors:
+def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock) -> Executors:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
+    cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     return Executors(
         {
+            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
@@ -138,7 +155,9 @@ async def run_node(
             open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
         )
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        executor = await stack.enter_async_context(executors(settings, apps, threads=slots or settings.slots))
+        executor = await stack.enter_async_context(
+            executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
+        )
         node = Node(
             backends,
             executor,
@@ -149,6 +168,8 @@ async def run_node(
             labels=labels,
             version=VERSION,
             lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
+            system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+            log_retention=settings.log_retention,
             spool=spool,
         )
         loop = asyncio.get_running_loop()
@@ -168,9 +189,20 @@ async def memory_cluster(
     server = _api_server(service, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    async with executors(settings, apps, threads=settings.slots) as executor, asyncio.TaskGroup() as group:
+    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
+    async with by_target as executor, asyncio.TaskGroup() as group:
         members = [
-            Node(backends, executor, clock, limits, name=f"node-{k}", slots=settings.slots, version=VERSION)
+            Node(
+                backends,
+                executor,
+                clock,
+                limits,
+                name=f"node-{k}",
+                slots=settings.slots,
+                version=VERSION,
+                system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+                log_retention=settings.log_retention,
+            )
             for k in range(1, nodes + 1)
         ]
         for member in members:

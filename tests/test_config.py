@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,8 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "RUN_LEASE": "45s",
         "LOCK_BUFFER": "5s",
         "SLOTS": "16",
+        "SWEEP_AT": "00:00",
+        "CLEANUP_AT": "03:00",
         "RETRY_MAX": "3",
         "RETRY_INITIAL": "30s",
         "RETRY_MULTIPLIER": "2.0",
@@ -232,7 +234,8 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "REDIS_URL",
             "http://u:secret@h",
             (
-                "expected an address that begins with redis://, rediss:// or unix://, got http://"
+                "expected an address that begins with redis://, "
+                "rediss://, unix://, redis+sentinel:// or redis+cluster://, got http://"
                 " (write it like redis://host:6379/0)"
             ),
         ),
@@ -240,7 +243,8 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "REDIS_URL",
             "u:secret@h",
             (
-                "expected an address that begins with redis://, rediss:// or unix://, got something else"
+                "expected an address that begins with redis://, "
+                "rediss://, unix://, redis+sentinel:// or redis+cluster://, got something else"
                 " (write it like redis://host:6379/0)"
             ),
         ),
@@ -282,6 +286,8 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
         ("LEADER_TTL", "-5", "-5.0 is a negative duration; it must be zero or more"),
         ("NODE_TTL", "999ms", "999ms is too short; it must be at least 1s"),
         ("RUN_RETENTION", "23h", "23h is too short; it must be at least 24h"),
+        ("SWEEP_AT", "24:00", "expected a time of day, got the text '24:00' (write it like \"03:00\", in UTC)"),
+        ("CLEANUP_AT", "3am", "expected a time of day, got the text '3am' (write it like \"03:00\", in UTC)"),
         ("SLOTS", "2.5", "expected a whole number from 1 to 10000, got the text '2.5'"),
         ("RETRY_MAX", "101", "expected a whole number from 0 to 100, got the text '101'"),
         ("RETRY_MULTIPLIER", "nan", "expected a number from 1 to 100, got the text 'nan'"),
@@ -313,7 +319,8 @@ def test_a_wrong_value_is_refused_at_its_variable(tmp_path: Path, name: str, val
         (
             "redis_url = 5",
             (
-                "redis_url: expected an address that begins with redis://, rediss:// or unix://, got the number 5"
+                "redis_url: expected an address that begins with redis://, "
+                "rediss://, unix://, redis+sentinel:// or redis+cluster://, got the number 5"
                 " (write it like redis://host:6379/0)"
             ),
         ),
@@ -380,6 +387,14 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(tmp_path: Pat
 def test_what_a_job_finds_in_its_environment_is_no_setting(tmp_path: Path) -> None:
     settings = load(tmp_path, CRONFLOW_RUN_ID="a@b", CRONFLOW_JOB="a", CRONFLOW_FENCE="1", CRONFLOW_ATTEMPT="1")
     assert settings.notes == ()
+
+
+def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
+    (tmp_path / "cronflow.toml").write_text("cleanup_at = 04:30:00\n")
+    settings = load(tmp_path, CRONFLOW_SWEEP_AT=" 23:59 ")
+    assert (settings.sweep_at, settings.cleanup_at) == (time(23, 59), time(4, 30))
+    (tmp_path / "cronflow.toml").write_text("cleanup_at = 04:30:01\n")
+    assert "expected a time of day" in problems_of(tmp_path)[0]
 
 
 def test_a_setting_of_a_coming_version_is_noted(tmp_path: Path) -> None:

@@ -151,7 +151,15 @@ def test_the_readme_shows_every_group_of_commands() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["job list", "jobs lst", "jobs list --all", "runs list --state bad", "dev --for", "jobs show", "dev --port many"],
+    [
+        "job list",
+        "jobs lst",
+        "jobs list --everything",
+        "runs list --state bad",
+        "dev --for",
+        "jobs show",
+        "dev --port many",
+    ],
 )
 def test_a_command_that_cannot_be_given_would_be_noticed(words: str) -> None:
     [command] = shown(f"```sh\ncronflow {words}  # and why\n```\n", "cronflow")

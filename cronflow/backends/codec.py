@@ -18,8 +18,10 @@ import orjson
 from cronflow.documents import job_document, parse_job
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
-from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState
-from cronflow.ports import Assignment, LogLine
+from cronflow.domain.placement import Placement, Waiting
+from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.version import Version
+from cronflow.ports import Assignment, LateResult, LogLine
 
 Document = dict[str, Any]
 JOBS_REMEMBERED = 20_000
@@ -36,6 +38,11 @@ def plain(value: Any) -> Any:
             return attempt_document(value)
         case Covers():
             return {"first": value.first, "last": value.last, "count": value.count}
+        case Placement():
+            others = [list(other) for other in value.others]
+            return {"node": value.node, "rank": value.rank, "others": others, "more": value.more}
+        case Waiting() | Resolution():
+            return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
         case tuple() | list():
             return [plain(item) for item in value]
         case _:
@@ -61,7 +68,11 @@ def record_document(record: JobRecord) -> Document:
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "definition": definition(record.job),
+        "since": record.since,
+        "edited_by": record.edited_by,
     }
+    if record.waiting is not None:
+        document["waiting"] = plain(record.waiting)
     return document
 
 
@@ -80,6 +91,10 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         deleted_at=document["deleted_at"],
         created_at=document["created_at"],
         updated_at=document["updated_at"],
+        # What an older release wrote does not say where its version began: from its cursor on, it is known.
+        since=document.get("since", document["next_fire"]),
+        edited_by=document.get("edited_by", ""),
+        waiting=_waiting(document.get("waiting")),
     )
 
 
@@ -100,7 +115,7 @@ def definition(job: Job) -> str:
 
 def pend_document(pend: Pend) -> Document:
     """`pend` inside a job's document."""
-    return {
+    document = {
         "fire": pend.fire,
         "state": pend.state.value,
         "fence": pend.fence,
@@ -110,6 +125,13 @@ def pend_document(pend: Pend) -> Document:
         "covers": plain(pend.covers),
         "reason": pend.reason,
     }
+    if pend.placement is not None:
+        document["placement"] = plain(pend.placement)
+    if pend.blocked_by is not None:
+        document["blocked_by"] = pend.blocked_by
+    if pend.kind is not None:
+        document["kind"] = pend.kind.value
+    return document
 
 
 def _pend(document: Mapping[str, Any]) -> Pend:
@@ -122,7 +144,47 @@ def _pend(document: Mapping[str, Any]) -> Pend:
         node=document["node"],
         covers=_covers(document["covers"]),
         reason=document["reason"],
+        kind=None if (kind := document.get("kind")) is None else Kind(kind),
+        placement=_placement(document.get("placement")),
+        blocked_by=document.get("blocked_by"),
     )
+
+
+def _placement(document: Mapping[str, Any] | None) -> Placement | None:
+    if document is None:
+        return None
+    others = tuple((node, standing) for node, standing in document["others"])
+    return Placement(document["node"], document["rank"], others, document["more"])
+
+
+def _waiting(document: Mapping[str, Any] | None) -> Waiting | None:
+    if document is None:
+        return None
+    return Waiting(**{**document, "nodes": tuple((node, reason) for node, reason in document["nodes"])})
+
+
+def _resolution(document: Mapping[str, Any] | None) -> Resolution | None:
+    return None if document is None else Resolution(**{**document, "how": Settled(document["how"])})
+
+
+def version_document(version: Version) -> Document:
+    """A version of a job. The number is padded, so that the order of the ids is that of the versions."""
+    return {
+        "_id": f"{version.job.name}#{version.ver:010d}",
+        "ver": version.ver,
+        "at": version.at,
+        "since": version.since,
+        "paused": version.paused,
+        "deleted": version.deleted,
+        "by": version.by,
+        "definition": definition(version.job),
+    }
+
+
+def version(document: Mapping[str, Any]) -> Version:
+    """The version in a document."""
+    fields = {name: document[name] for name in ("ver", "at", "since", "paused", "deleted", "by")}
+    return Version(job=_job(document["definition"]), **fields)
 
 
 def _covers(document: Mapping[str, Any] | None) -> Covers | None:
@@ -133,7 +195,7 @@ def _covers(document: Mapping[str, Any] | None) -> Covers | None:
 
 _RUN_OPTIONAL = (
     "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "args", "reason", "result",
-    "error",
+    "error", "blocked_by", "replay_of",
 )  # fmt: skip
 
 
@@ -164,6 +226,12 @@ def run_document(run: Run) -> Document:
         document["outcome"] = run.outcome.value
     if run.attempts:
         document["attempts"] = [attempt_document(attempt) for attempt in run.attempts]
+    for name in ("placement", "waiting", "resolution"):
+        if getattr(run, name) is not None:
+            document[name] = plain(getattr(run, name))
+    # As `open` is for those that somebody will look at: what is dead has an index of its own.
+    if run.is_dead:
+        document["dead"] = True
     return document
 
 
@@ -188,6 +256,9 @@ def run(document: Mapping[str, Any]) -> Run:
         vetoes=document.get("vetoes", 0),
         cancel_requested=document.get("cancel_requested", False),
         attempts=tuple(_attempt(attempt) for attempt in document.get("attempts", ())),
+        placement=_placement(document.get("placement")),
+        waiting=_waiting(document.get("waiting")),
+        resolution=_resolution(document.get("resolution")),
         **{name: document.get(name) for name in _RUN_OPTIONAL},
     )
 
@@ -215,6 +286,13 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
         Outcome(document["outcome"]),
         document["error"],
     )
+
+
+def late(document: Mapping[str, Any]) -> LateResult:
+    """The late outcome in a document."""
+    ending = Ending(Outcome(document["outcome"]), document["result"], document["error"])
+    fields = {name: document[name] for name in ("run", "fence", "node", "at")}
+    return LateResult(ending=ending, finish_id=document["_id"], **fields)
 
 
 # --------------------------------------------------------------------------------------------------------------- logs

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from cronflow.app import load_app
 from cronflow.cli import connect, jobview, times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.shapes import Shape, job_state
 from cronflow.cli.tables import Column, table
@@ -99,7 +100,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
 
 async def _apply(service: Service, wanted: Sequence[Job]) -> list[Applied]:
     try:
-        results = await service.apply(wanted)
+        results = await service.apply(wanted, by=who())
     except Conflict as error:
         error.add_note("the jobs before it are applied; applying all of them again is harmless")
         raise

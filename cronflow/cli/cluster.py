@@ -13,6 +13,7 @@ from cronflow.cli.connect import call, settings
 from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.shapes import cluster_shape, node_shape, node_state, queue_shape
+from cronflow.cli.sweep import sweep, sweep_words
 from cronflow.cli.tables import Column, facts, table
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ NOBODY = "No node is up. Start one: cronflow node"
 
 cluster = new_group("Who leads, and how full the cluster is.")
 nodes = new_group("The nodes that are up.")
+cluster.command()(sweep)
 
 
 @nodes.command("list")
@@ -91,6 +93,7 @@ def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, n
                     f"room for {queue['room']} more ({queue['slots']} slots)"
                 ),
             ),
+            ("sweep", None if status.sweep is None else sweep_words(status.sweep)),
         ]
     )
     console().print()

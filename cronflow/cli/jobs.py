@@ -14,12 +14,15 @@ from rich.text import Text
 
 from cronflow.cli import jobview, times
 from cronflow.cli.apply import apply
+from cronflow.cli.bulk import who
 from cronflow.cli.connect import all_jobs, call
 from cronflow.cli.firetable import fire_table
 from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.shapes import job_shape, job_state
 from cronflow.cli.trigger import run
+from cronflow.cli.why import TIMES_LIKE_OPTIONS, history, why
+from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.domain.job import JobRecord
@@ -34,9 +37,12 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or more
 
 
 @jobs.command("list")
-def list_jobs(output: Output = Format.TABLE) -> None:
+def list_jobs(
+    everything: Annotated[bool, typer.Option("--all", help="The system's own jobs, too.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
     """All jobs, by name: when they run, when next, and whether they are active."""
-    found = call(all_jobs)
+    found = [record for record in call(all_jobs) if everything or not record.name.startswith(SYSTEM_PREFIX)]
 
     def view() -> None:
         if not found:
@@ -90,22 +96,26 @@ def next_fires(
         note(f"{name} is paused: none of these will run until cronflow jobs resume {name}")
 
 
+jobs.command(context_settings=TIMES_LIKE_OPTIONS)(why)
+jobs.command()(history)
+
+
 @jobs.command()
 def pause(names: Names, output: Output = Format.TABLE) -> None:
     """Plan no more fires of these jobs, until they are resumed. What runs goes on."""
-    _change(names, lambda service, name: service.pause(name), output)
+    _change(names, lambda service, name: service.pause(name, by=who()), output)
 
 
 @jobs.command()
 def resume(names: Names, output: Output = Format.TABLE) -> None:
     """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
-    _change(names, lambda service, name: service.resume(name), output)
+    _change(names, lambda service, name: service.resume(name, by=who()), output)
 
 
 @jobs.command()
 def delete(names: Names, output: Output = Format.TABLE) -> None:
-    """Remove jobs. Their runs and logs stay."""
-    changed = _all(names, lambda service, name: service.delete(name))
+    """Remove jobs. Their runs and logs stay until their time is over."""
+    changed = _all(names, lambda service, name: service.delete(name, by=who()))
 
     def view() -> None:
         for record in changed:

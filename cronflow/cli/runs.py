@@ -13,12 +13,13 @@ from rich.text import Text
 from cronflow.cli import runview, times, words
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.lazy import new_group
+from cronflow.cli.letters import ack, report, retry
 from cronflow.cli.output import Format, Output, console, note, show, write_json, yaml_text
-from cronflow.cli.shapes import log_shape, run_shape
+from cronflow.cli.shapes import late_shape, log_shape, run_shape
 from cronflow.domain.run import Run, RunState
 
 if TYPE_CHECKING:
-    from cronflow.ports import LogLine
+    from cronflow.ports import LateResult, LogLine
     from cronflow.service import Service
 
 LINES = 1000
@@ -39,16 +40,21 @@ def list_runs(
         str | None,
         typer.Option(metavar="1h|INSTANT", help="Due in this last time, or from this instant on.", show_default=False),
     ] = None,
+    dead: Annotated[
+        bool, typer.Option("--dead", help="Failed or lost, and neither replayed nor acknowledged.")
+    ] = False,
     limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="At most so many.")] = 20,
     output: Output = Format.TABLE,
 ) -> None:
     """Runs, those that fell due last first."""
     from_instant = None if since is None else times.instant_or_ago(since, "--since")
-    found, more = call(lambda service: _find(service, job, state or (), from_instant, limit))
+    found, more = call(lambda service: _find(service, job, state or (), from_instant, limit, dead=dead))
 
     def view() -> None:
         if found:
             runview.run_table(found, times.now())
+        elif dead:
+            console().print("There is no dead letter: whatever failed has been replayed or acknowledged.")
         elif job or state or since:
             console().print("No run matches. Leave out --job, --state or --since to see more.")
         else:
@@ -62,7 +68,13 @@ def list_runs(
 
 
 async def _find(
-    service: Service, job: str | None, states: Sequence[RunState], since: datetime | None, limit: int
+    service: Service,
+    job: str | None,
+    states: Sequence[RunState],
+    since: datetime | None,
+    limit: int,
+    *,
+    dead: bool = False,
 ) -> tuple[list[Run], bool]:
     """The newest, and whether there are more."""
     from cronflow.ports import RunQuery
@@ -74,7 +86,7 @@ async def _find(
     while len(found) <= limit:
         before = (found[-1].fire_at, found[-1].id) if found else None
         asked = min(limit + 1 - len(found), PAGE)
-        page = await service.runs(RunQuery(job=job, states=states, since=since, before=before, limit=asked))
+        page = await service.runs(RunQuery(job=job, states=states, since=since, dead=dead, before=before, limit=asked))
         found += page
         if len(page) < asked:
             break
@@ -83,9 +95,19 @@ async def _find(
 
 @runs.command("show")
 def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
-    """A run: when, where, how it went, its result or error, and every attempt."""
-    run = call(lambda service: service.run(run_id))
-    show(output, run_shape(run), [run.id], lambda: runview.run_page(run, times.now()))
+    """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
+
+    async def read(service: Service) -> tuple[Run, list[LateResult]]:
+        return await service.run(run_id), await service.late(run_id)
+
+    run, late = call(read)
+    shape = {**run_shape(run), "late": [late_shape(result) for result in late]}
+    show(output, shape, [run.id], lambda: runview.run_page(run, times.now(), late))
+
+
+runs.command()(report)
+runs.command()(retry)
+runs.command()(ack)
 
 
 class LogFormat(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -12,7 +13,10 @@ from cronflow.cli.output import console, yaml_text
 from cronflow.cli.shapes import attempt_length
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.cluster import node_name
-from cronflow.domain.run import Run, RunState
+from cronflow.domain.run import SCHEDULED, Resolution, Run, RunState
+
+if TYPE_CHECKING:
+    from cronflow.ports import LateResult
 
 
 def run_table(runs: Sequence[Run], now: datetime, *, of_one_job: bool = False) -> None:
@@ -46,8 +50,8 @@ def run_table(runs: Sequence[Run], now: datetime, *, of_one_job: bool = False) -
     )
 
 
-def run_page(run: Run, now: datetime) -> None:
-    """Everything about a run."""
+def run_page(run: Run, now: datetime, late: Sequence[LateResult] = ()) -> None:
+    """Everything about a run. `late` are outcomes that were not accepted."""
     out = console()
     out.print(Text.assemble(words.run_state(run.state), "  ", (run.id, "bold")))
     out.print()
@@ -65,6 +69,10 @@ def run_page(run: Run, now: datetime) -> None:
             ("fence", f"{run.fence}  term {run.term}" if run.fence else None),
             ("outcome", None if run.outcome is None else words.outcome(run.outcome)),
             ("reason", None if not run.reason else words.clean(run.reason)),
+            ("blocked by", run.blocked_by),
+            ("replay of", run.replay_of),
+            ("dead", "nobody has replayed or acknowledged it" if run.is_dead else None),
+            ("settled", None if run.resolution is None else resolution_words(run.resolution)),
             ("args", None if not run.args else _document(dict(run.args))),
             ("result", None if run.result is None else _document(run.result)),
             ("error", None if not run.error else Text(words.clean(run.error), style=words.RED)),
@@ -73,7 +81,16 @@ def run_page(run: Run, now: datetime) -> None:
     if run.attempts:
         out.print()
         _attempts(run, now)
+    if late:
+        out.print()
+        out.print(Text("Came too late: another attempt had a higher fence, so these were kept aside", style="bold"))
+        _late(late, now)
     out.print()
+    if run.is_dead:
+        told = f"run it again: cronflow runs retry {run.id}    leave it: cronflow runs ack {run.id}"
+        out.print(Text(told, style="dim"))
+    if run.kind in SCHEDULED:
+        out.print(Text(f"how it came about: cronflow jobs why {run.job} {times.iso(run.fire_at)}", style="dim"))
     out.print(Text(f"its log: cronflow runs logs {run.id}{' -f' if run.is_open else ''}", style="dim"))
 
 
@@ -106,12 +123,47 @@ def _attempts(run: Run, now: datetime) -> None:
     )
 
 
+def _late(late: Sequence[LateResult], now: datetime) -> None:
+    rows: list[Sequence[Cell]] = [
+        [
+            words.outcome(result.ending.outcome),
+            times.absolute(result.at),
+            times.relative(result.at, now),
+            words.clean(result.node),
+            str(result.fence),
+            words.gist(result.ending.error),
+        ]
+        for result in late
+    ]
+    table(
+        [
+            Column("OUTCOME"),
+            Column("AT (UTC)", drop=2),
+            Column("AGO", drop=4),
+            Column("NODE", drop=1),
+            Column("FENCE", drop=5, style="dim"),
+            Column("ERROR", drop=3, least=20),
+        ],
+        rows,
+    )
+
+
 def _took(run: Run, now: datetime) -> Cell:
     if run.duration is not None:
         return times.span(run.duration)
     if run.state is RunState.RUNNING and run.started_at is not None:
         return Text(f"{times.span(now - run.started_at)}…", style=words.BLUE)
     return ""
+
+
+def resolution_words(resolution: Resolution) -> str:
+    """What somebody did about a run."""
+    text = f"{resolution.how} {times.absolute(resolution.at)}"
+    if resolution.by:
+        text += f" by {words.one_line(resolution.by)}"
+    if resolution.run:
+        text += f" as {resolution.run}"
+    return f"{text}: {words.one_line(resolution.note)}" if resolution.note else text
 
 
 def _when(instant: datetime, now: datetime) -> str:

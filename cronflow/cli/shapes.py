@@ -14,8 +14,10 @@ from cronflow.cli.times import iso, milliseconds, optional_iso
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member
     from cronflow.domain.job import JobRecord, Pend
-    from cronflow.domain.run import Attempt, Covers, Run
-    from cronflow.ports import LogLine
+    from cronflow.domain.placement import Placement
+    from cronflow.domain.run import Attempt, Covers, Resolution, Run
+    from cronflow.domain.sweep import SweepReport
+    from cronflow.ports import LateResult, LogLine
     from cronflow.service import ClusterStatus
 
 Shape = dict[str, object]
@@ -90,6 +92,41 @@ def run_shape(run: Run) -> Shape:
         "args": None if run.args is None else dict(run.args),
         "attempts": [_attempt(attempt) for attempt in run.attempts],
         "covers": _covers(run.covers),
+        "placement": None if run.placement is None else _placement(run.placement),
+        "blocked_by": run.blocked_by,
+        "replay_of": run.replay_of,
+        "dead": run.is_dead,
+        "resolution": None if run.resolution is None else _resolution(run.resolution),
+    }
+
+
+def _placement(placement: Placement) -> Shape:
+    others = [
+        {"node": node, "reason" if isinstance(standing, str) else "rank": standing}
+        for node, standing in placement.others
+    ]
+    return {"node": placement.node, "rank": placement.rank, "others": others, "more": placement.more}
+
+
+def _resolution(resolution: Resolution) -> Shape:
+    return {
+        "how": resolution.how.value,
+        "at": iso(resolution.at),
+        "by": resolution.by or None,
+        "note": resolution.note or None,
+        "run": resolution.run,
+    }
+
+
+def late_shape(late: LateResult) -> Shape:
+    """An outcome that came too late."""
+    return {
+        "at": iso(late.at),
+        "node": late.node,
+        "fence": late.fence,
+        "outcome": late.ending.outcome.value,
+        "result": late.ending.result,
+        "error": late.ending.error,
     }
 
 
@@ -170,6 +207,22 @@ def cluster_shape(namespace: str, status: ClusterStatus, heartbeat: timedelta) -
         "elected_at": None if status.record is None or status.leader is None else iso(status.record.elected_at),
         "nodes": [node_shape(member, status.leader, heartbeat) for member in status.members],
         "queue": queue_shape(status),
+        "sweep": None if status.sweep is None else sweep_shape(status.sweep),
+    }
+
+
+def sweep_shape(report: SweepReport) -> Shape:
+    """A sweep. `found` counts all findings, of which `findings` has the first hundred."""
+    return {
+        "at": iso(report.at),
+        "run": report.run,
+        "took_ms": report.took_ms,
+        "checked": dict(report.checked),
+        "found": report.found,
+        "findings": [
+            {"kind": one.kind.value, "where": one.where, "what": one.what, "repaired": one.repaired}
+            for one in report.findings
+        ],
     }
 
 

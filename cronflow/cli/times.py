@@ -80,6 +80,25 @@ def _coarse(seconds: int) -> str:
     return "0s"
 
 
+def instant_of(text: str, place: str) -> tuple[datetime, bool]:
+    """An instant, `now`, or `-2h`; and whether exactly this one is meant. Raises InvalidInput, also without a zone."""
+    text = text.strip()
+    if text == "now":
+        return now(), False
+    remedy = "write 2026-11-21T02:00:00Z, 2026-11-21T03:00:00+01:00, now, or -2h"
+    try:
+        if text.startswith("-"):
+            return now() - parse_duration(text[1:]), False
+        instant = datetime.fromisoformat(text)
+    except (InvalidInput, ValueError):
+        what = f"{text!r} is neither an instant nor a time ago"
+        raise InvalidInput(Problem(place, what, remedy)) from None
+    if instant.utcoffset() is None:
+        what = f"{text!r} has no zone, so it means another instant everywhere"
+        raise InvalidInput(Problem(place, what, "add Z for UTC, or an offset such as +01:00"))
+    return instant.astimezone(UTC), True
+
+
 def instant_or_ago(text: str, flag: str) -> datetime:
     """`1h` (that long ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
     try:

@@ -51,7 +51,7 @@ def run(
             console().print(Text.assemble(("asked for ", "dim"), run.id))
 
     show(output, run_shape(run), [run.id], view)
-    if wait and not _well(run):
+    if wait and not well(run):
         raise typer.Exit(RUN_FAILED)
 
 
@@ -66,6 +66,11 @@ async def _run(service: Service, name: str, args: Mapping[str, object], *, wait:
     if not wait:
         note(f"look at it: cronflow runs show {run.id}")
         return run
+    return await until_ended(service, run)
+
+
+async def until_ended(service: Service, run: Run) -> Run:
+    """Wait for the end of a run that was asked for, and tell where it is meanwhile."""
     note(f"asked for {run.id}; it goes on when this stops waiting")
     told = None
     while run.is_open:
@@ -90,8 +95,8 @@ def _tell(run: Run) -> None:
     diagnostics().print(Text.assemble(words.run_state(run.state), where))
 
 
-def _well(run: Run) -> bool:
-    """A job that says itself that there was nothing to do has not failed."""
+def well(run: Run) -> bool:
+    """Whether a run did not fail; a job that says itself that there was nothing to do has not."""
     return run.state is RunState.SUCCEEDED or (run.state is RunState.SKIPPED and run.outcome is Outcome.SKIPPED)
 
 

@@ -14,7 +14,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,9 @@ class Settings:
     """
 
     redis_url: str | None = _setting(
-        None, values.url("redis", "rediss", "unix", example="redis://host:6379/0"), shown=False
+        None,
+        values.url("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", example="redis://host:6379/0"),
+        shown=False,
     )
     mongo_url: str | None = _setting(
         None, values.url("mongodb", "mongodb+srv", example="mongodb://host:27017/?replicaSet=rs0"), shown=False
@@ -66,6 +68,10 @@ class Settings:
     run_lease: timedelta = _setting("45s", values.duration("1s"))
     lock_buffer: timedelta = _setting("5s", values.duration("0s"))
     slots: int = _setting(16, values.number(int, 1, 10_000))
+    sweep_at: time = _setting("00:00", values.time_of_day)
+    cleanup_at: time = _setting("03:00", values.time_of_day)
+    run_retention: timedelta = _setting("30d", values.duration("24h"))
+    log_retention: timedelta = _setting("7d", values.duration("1h"))
     retry_max: int = _setting(3, values.number(int, 0, 100))
     retry_initial: timedelta = _setting("30s", values.duration("0s"))
     retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))
@@ -74,8 +80,6 @@ class Settings:
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
-    run_retention: timedelta = _setting("30d", values.duration("24h"))
-    log_retention: timedelta = _setting("7d", values.duration("1h"))
     log_level: str = _setting("info", values.level)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
@@ -102,6 +106,8 @@ def _shown(value: object) -> str:
             return "true" if value else "false"
         case timedelta():
             return format_duration(value)
+        case time():
+            return f"{value:%H:%M}"
         case tuple():
             return ", ".join(value) or "none"
         case str() if "://" in value:

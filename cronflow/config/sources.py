@@ -52,13 +52,11 @@ _LATER = frozenset(
         "ADMIN_PASSWORD_FILE",
         "ADMIN_PASSWORD_HASH",
         "ADMIN_USER",
-        "CLEANUP_AT",
         "JWT_SECRET",
         "LOOK_AHEAD",
         "METRICS_PORT",
         "MIN_NODES",
         "SECRETS_KEY",
-        "SWEEP_AT",
     }
 )
 """Named in the interface and not built: noted, because the nodes of a cluster share an environment across versions."""

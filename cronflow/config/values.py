@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,15 @@ def duration(least: str) -> Reader:
         return length
 
     return read
+
+
+def time_of_day(value: object) -> time:
+    """`HH:MM`, UTC."""
+    if isinstance(value, str) and re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", value.strip()):
+        return time.fromisoformat(value.strip())
+    if isinstance(value, time) and not value.second and not value.microsecond:
+        return value.replace(tzinfo=None)
+    raise InvalidInput(Problem("", f"expected a time of day, got {got(value)}", 'write it like "03:00", in UTC'))
 
 
 def number(kind: type[int] | type[float], low: int, high: int) -> Reader:
@@ -132,6 +141,9 @@ def level(value: object) -> str:
     return word
 
 
+_OF_SEVERAL_HOSTS = {"mongodb", "redis+sentinel", "redis+cluster"}
+
+
 def url(*schemes: str, example: str) -> Reader:
     """An address. Its errors never show the value, which may hold a password."""
     *most, last = (f"{scheme}://" for scheme in schemes)
@@ -148,7 +160,7 @@ def url(*schemes: str, example: str) -> Reader:
             sound = rest.startswith("/")
         else:
             host = authority.rpartition("@")[2]
-            several = host.split(",") if scheme == "mongodb" else [host]
+            several = host.split(",") if scheme in _OF_SEVERAL_HOSTS else [host]
             sound = all(_HOST.fullmatch(one) for one in several)
         if not sound:
             what = f"the {scheme}:// address has no host, or one that cannot be read"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from cronflow.documents.values import json_mapping, under
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.job import CommandTarget, HttpTarget, Job, Misfire, PythonTarget, Retry, Target
+from cronflow.domain.job import CommandTarget, HttpTarget, Job, Misfire, PythonTarget, Retry, SystemTarget, Target
 from cronflow.domain.schedule import Cron, Every, Once, Schedule
 
 
@@ -70,6 +70,8 @@ def _run(target: Target) -> dict[str, object]:
         case HttpTarget():
             request: dict[str, object] = {"method": target.method, "url": target.url, "headers": dict(target.headers)}
             return {"http": {**request, "body": target.body, "expect": list(target.expect)}}
+        case SystemTarget():
+            return {"system": target.name}
 
 
 def _arguments(args: Mapping[str, object]) -> dict[str, object]:

@@ -10,7 +10,7 @@ Run          One fire of a job, or a range of missed fires (`covers`). Its id is
 Attempt      One try of a run.
 Outcome      How an attempt ended.
 Node         A process of the cluster. Its incarnation is one start of it; `<node>#<incarnation>` is its node id.
-Role         What a node does: elector, planner, settler, reconciler, heartbeat, worker.
+Role         What a node does: elector, planner, settler, reconciler, caretaker, heartbeat, worker.
 Cursor       `next_fire` of a job: the first instant that nothing covers yet.
 Pend         The run that the last move of a job's cursor created.
 Plan note    The write-ahead document of a batch of cursor moves.
@@ -18,5 +18,8 @@ Term         One tenure of a leader.
 Fence        A run's fencing token.
 Lease        A time-boxed right.
 Doorbell     A pub/sub message that says "look"; it never carries the only copy of work.
+System job   A job that is CronFlow itself; its name begins with `_sys:`.
+Sweep        The daily audit of all records against the invariants. A finding is something that must not be.
+Clean-up     The daily deletion of what has outlived its retention. A tombstone is what stays of a deleted job.
 Event        Something that happened, in the past tense.
 """

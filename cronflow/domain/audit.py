@@ -13,16 +13,17 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from cronflow.domain.oracle import fires_between
-from cronflow.domain.run import Kind, Run
+from cronflow.domain.run import SCHEDULED, Run
 from cronflow.domain.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """From when on a job's schedule counts: its cursor then."""
+    """From when on a schedule of a job counts, its cursor then, and until when: from the edit on, another one does."""
 
     schedule: Schedule
     since: datetime
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +43,21 @@ class Audit:
         return not self.lost and not self.doubled
 
 
-def audit(expected: Mapping[str, Expectation], runs: Iterable[Run], until: datetime) -> Audit:
+def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Iterable[Run], until: datetime) -> Audit:
     """Check the instants before `until`. `runs` are all runs of the expected jobs from their `since` on, and perhaps
-    others.
+    others. A job that was edited has an expectation for each version (see `version.expectations`).
     """
     found = list(runs)
     ranges: dict[str, list[tuple[datetime, datetime]]] = {}
     for run in found:
-        if run.kind is not Kind.MANUAL:
+        if run.kind in SCHEDULED:
             span = (run.fire_at, run.fire_at) if run.covers is None else (run.covers.first, run.covers.last)
             ranges.setdefault(run.job, []).append(span)
     lost, doubled, due = [], [], 0
-    for job, expectation in expected.items():
+    for job, versions in expected.items():
         single = Counter(first for first, last in ranges.get(job, ()) if first == last)
         wide = [(first, last) for first, last in ranges.get(job, ()) if first != last]
-        for fire in fires_between(expectation.schedule, expectation.since, until):
+        for fire in _fires(versions, until):
             due += 1
             covering = single[fire] + sum(first <= fire <= last for first, last in wide)
             if covering == 0:
@@ -80,6 +81,11 @@ def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None
     return values[max(0, ceil(fraction * len(values)) - 1)]
 
 
+def _fires(versions: Expectation | Sequence[Expectation], until: datetime) -> Iterable[datetime]:
+    for version in (versions,) if isinstance(versions, Expectation) else versions:
+        yield from fires_between(version.schedule, version.since, min(until, version.until or until))
+
+
 def _lateness(run: Run) -> timedelta | None:
     # A run that stands for missed fires is late by definition, and one by hand has no instant to be late for.
-    return None if run.kind is Kind.MANUAL or run.covers is not None else run.lateness
+    return None if run.kind not in SCHEDULED or run.covers is not None else run.lateness

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.job import Delivery, Retry
+from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import TRANSITIONS, Attempt, Change, Ending, Outcome, Run, RunState
@@ -145,12 +146,24 @@ def give_back(held: Held, finish_id: str, ending: Ending) -> Change:
     )
 
 
-def dispatch(run: Run, verdict: Dispatch, *, fence: int, term: int, node: str, job_ver: int, at: datetime) -> Change:
+def dispatch(
+    run: Run,
+    verdict: Dispatch,
+    *,
+    fence: int,
+    term: int,
+    node: str,
+    job_ver: int,
+    at: datetime,
+    placement: Placement | None = None,
+) -> Change:
     """Row 9, 10 or 12: a new fence on a new node, compared with the run as it was read."""
     sets: dict[str, object] = {
         "fence": fence,
         "term": term,
         "node": node,
+        "placement": placement,
+        "waiting": None,
         "job_ver": job_ver,
         "dispatched_at": at,
         "redispatches": run.redispatches + (verdict.row != 12),
@@ -162,9 +175,10 @@ def dispatch(run: Run, verdict: Dispatch, *, fence: int, term: int, node: str, j
     return _seen(run, verdict.row, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
 
 
-def postpone(run: Run, verdict: Postpone) -> Change:
-    """Row 17."""
-    return _seen(run, 17, run.state, {"vetoes": run.vetoes + verdict.counts}, None, None, verdict.check_in)
+def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Change:
+    """Row 17. `waiting` says why, when it is not its worker that has it."""
+    sets: Mapping[str, object] = {"vetoes": run.vetoes + verdict.counts, "waiting": waiting}
+    return _seen(run, 17, run.state, sets, None, None, verdict.check_in)
 
 
 def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:

@@ -20,7 +20,8 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule import Schedule
 
 if TYPE_CHECKING:
-    from cronflow.domain.run import Covers, RunState
+    from cronflow.domain.placement import Placement, Waiting
+    from cronflow.domain.run import Covers, Kind, RunState
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 SYSTEM_PREFIX = "_sys:"
@@ -196,7 +197,14 @@ class HttpTarget:
             raise InvalidInput(f"http.expect is {list(self.expect)}; each must be an HTTP status from 100 to 599")
 
 
-Target = PythonTarget | CommandTarget | HttpTarget
+@dataclass(frozen=True, slots=True)
+class SystemTarget:
+    """Run a piece of CronFlow itself, by its name. Only the system's own jobs have it (see `system`)."""
+
+    name: str
+
+
+Target = PythonTarget | CommandTarget | HttpTarget | SystemTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +228,10 @@ class Job:
 
     def __post_init__(self) -> None:
         check_name(self.name.removeprefix(SYSTEM_PREFIX) if self.name.startswith(SYSTEM_PREFIX) else self.name)
+        if isinstance(self.target, SystemTarget) and not self.name.startswith(SYSTEM_PREFIX):
+            raise InvalidInput(
+                f"only the system's own jobs, whose names begin with {SYSTEM_PREFIX}, run CronFlow itself"
+            )
         if not NO_SHORTER_TIMEOUT <= self.timeout <= LONGEST:
             raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
         if not 0 <= self.priority <= 9:
@@ -232,7 +244,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pend:
-    """The run that the last move of a cursor created: everything that its document is made from."""
+    """The run that the last move of a cursor created: everything that its document is made from.
+
+    `kind` is given where the job's own schedule would not tell it: an edit leaves instants of the schedule before.
+    """
 
     fire: datetime
     state: RunState
@@ -242,6 +257,9 @@ class Pend:
     node: str | None = None
     covers: Covers | None = None
     reason: str | None = None
+    kind: Kind | None = None
+    placement: Placement | None = None
+    blocked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +267,9 @@ class JobRecord:
     """A job's document.
 
     `rev` counts every write of `ver`, `next_fire`, `pend` or `term`; each write compares it. `ver` counts the edits.
-    `next_fire` is the cursor and the identity of the next run, and only grows; `due_at` says when to look.
+    `next_fire` is the cursor and the identity of the next run, and only grows; `due_at` says when to look. `since` is
+    where the cursor stood when this version began, `edited_by` whose edit that was; `waiting` says why the fire at the
+    cursor could not be planned when it was looked at last.
     """
 
     job: Job
@@ -263,6 +283,9 @@ class JobRecord:
     deleted_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
+    since: datetime | None = None
+    edited_by: str = ""
+    waiting: Waiting | None = None
 
     @property
     def name(self) -> str:

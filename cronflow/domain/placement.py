@@ -2,21 +2,59 @@
 
 The rule: the least loaded eligible node, by `in_flight/slots + 0.5 cpu + 0.3 memory`. `Fleet` is what a leader
 believes during one batch; it counts what it has just placed, so that a herd spreads although the next heartbeat is
-seconds away. It forgets everything afterwards.
+seconds away. It forgets everything afterwards; what is to be remembered of a choice is a `Placement`, and of a wait a
+`Waiting`: both of bounded size, because they lie in the documents of runs and jobs.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from cronflow.domain.cluster import Member
 
 STALE_AFTER = timedelta(seconds=10)
 MEMORY_LIMIT = 0.95
 LAG_LIMIT_S = 2.0
+OTHERS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Why this node: its rank when it was chosen (lower is better), the rank of some others or their reason, and how
+    many nodes more there were.
+    """
+
+    node: str
+    rank: float
+    others: tuple[tuple[str, float | str], ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Why the fire or retry of `fire` waits, and since when: for a run (`blocked_by`), or because no node took it, each
+    for its reason.
+    """
+
+    fire: datetime
+    since: datetime
+    reason: str
+    blocked_by: str | None = None
+    nodes: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+
+    def __str__(self) -> str:
+        told = "; ".join(f"{node}: {reason}" for node, reason in self.nodes)
+        return f"{self.reason} ({told})" if told else self.reason
+
+    def still(self, before: Waiting | None) -> Waiting:
+        """The same wait as before, when it is for the same instant, goes on since then."""
+        if before is None or before.fire != self.fire:
+            return self
+        return replace(self, since=before.since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +67,17 @@ class NoNode:
         if not self.reasons:
             return "no node is up"
         return "; ".join(f"{node}: {reason}" for node, reason in sorted(self.reasons.items()))
+
+    def waiting(self, fire: datetime, since: datetime) -> Waiting:
+        """What is remembered of it."""
+        told = sorted(self.reasons.items())
+        return Waiting(
+            fire=fire,
+            since=since,
+            reason="no node can take it" if told else "no node is up",
+            nodes=tuple(told[:OTHERS_KEPT]),
+            more=max(0, len(told) - OTHERS_KEPT),
+        )
 
 
 def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelta = STALE_AFTER) -> str | None:
@@ -62,39 +111,53 @@ class Fleet:
         self._placed = dict.fromkeys(self._members, 0)
         self._stale_after = stale_after
         self._heaps: dict[tuple[tuple[str, str], ...], list[tuple[float, str]]] = {}
+        self._refused: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
         able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
         self.room = sum(max(0, self._room(node)) for node in able)
 
-    def place(self, require: Mapping[str, str]) -> str | NoNode:
+    def place(self, require: Mapping[str, str]) -> Placement | NoNode:
         """Choose a node and count the run as its own. A lazy heap per requirement: an entry whose rank has changed is
         pushed back.
         """
         key = tuple(sorted(require.items()))
         heap = self._heaps.get(key)
         if heap is None:
-            heap = self._heaps[key] = [
-                (self._rank(node), node)
-                for node, member in self._members.items()
-                if ineligible(member, require, self._stale_after) is None
-            ]
+            refused = {node: ineligible(member, require, self._stale_after) for node, member in self._members.items()}
+            self._refused[key] = [(node, reason) for node, reason in refused.items() if reason is not None]
+            heap = self._heaps[key] = [(self._rank(node), node) for node, reason in refused.items() if reason is None]
             heapq.heapify(heap)
         while heap:
             rank, node = heapq.heappop(heap)
             if self._room(node) <= 0:
+                self._refused[key].append((node, "no free slot"))
                 continue
             if rank != self._rank(node):
                 heapq.heappush(heap, (self._rank(node), node))
                 continue
+            chosen = self._placement(node, rank, heap, self._refused[key])
             self._placed[node] += 1
             self.room -= 1
             heapq.heappush(heap, (self._rank(node), node))
-            return node
+            return chosen
         return NoNode(
             {
                 node: ineligible(member, require, self._stale_after) or "no free slot"
                 for node, member in self._members.items()
             }
         )
+
+    def _placement(
+        self, node: str, rank: float, heap: Sequence[tuple[float, str]], refused: Sequence[tuple[str, str]]
+    ) -> Placement:
+        """The first entries of a heap are among its lowest; that is near enough for people, and costs no sorting."""
+        # Half of the places at least are for those that were refused, so that ranks do not crowd out reasons.
+        told = min(len(refused), max(OTHERS_KEPT // 2, OTHERS_KEPT - len(heap)))
+        ranked = ((other, self._standing(other)) for _, other in heap[: OTHERS_KEPT - told])
+        others: tuple[tuple[str, float | str], ...] = (*ranked, *refused[:told])
+        return Placement(node, round(rank, 3), others, len(self._members) - 1 - len(others))
+
+    def _standing(self, node: str) -> float | str:
+        return "no free slot" if self._room(node) <= 0 else round(self._rank(node), 3)
 
     def _room(self, node: str) -> int:
         return self._members[node].room - self._placed[node]

@@ -144,7 +144,7 @@ def run_of_pend(record: JobRecord, pend: Pend, term: int, now: datetime, *, chec
         id=run_id(record.name, pend.fire),
         job=record.name,
         fire_at=pend.fire,
-        kind=kind_of(record.job.schedule),
+        kind=pend.kind or kind_of(record.job.schedule),
         state=pend.state,
         fence=pend.fence,
         term=term,
@@ -159,6 +159,8 @@ def run_of_pend(record: JobRecord, pend: Pend, term: int, now: datetime, *, chec
         covers=pend.covers,
         reason=pend.reason,
         outcome=None,
+        placement=pend.placement,
+        blocked_by=pend.blocked_by,
     )
 
 

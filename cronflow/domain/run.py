@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from cronflow.domain.placement import Placement, Waiting
+
 MAX_ATTEMPTS_KEPT = 25
 POISON_LIMIT = 3
 
@@ -31,6 +33,8 @@ class RunState(StrEnum):
 
 OPEN = frozenset({RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING})
 ENDED = frozenset(RunState) - OPEN
+DEAD = frozenset({RunState.FAILED, RunState.LOST})
+"""What ends in one of these is a dead letter until somebody replays or acknowledges it."""
 
 
 class Kind(StrEnum):
@@ -40,6 +44,11 @@ class Kind(StrEnum):
     INTERVAL = "interval"
     ONCE = "once"
     MANUAL = "manual"
+    REPLAY = "replay"
+
+
+SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
+"""The kinds that consume an instant of a schedule; the others stand beside it."""
 
 
 class Outcome(StrEnum):
@@ -160,6 +169,24 @@ class Attempt:
     error: str | None = None
 
 
+class Settled(StrEnum):
+    """What somebody did with a run that had ended."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REPLAYED = "replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Who settled a run, when and how. `run` is the newest replay."""
+
+    how: Settled
+    at: datetime
+    by: str = ""
+    note: str = ""
+    run: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run's document. `lateness` and `duration` are derived; open runs have `check_at`, ended ones `ended_at` and
@@ -194,6 +221,16 @@ class Run:
     vetoes: int = 0
     cancel_requested: bool = False
     attempts: Sequence[Attempt] = ()
+    placement: Placement | None = None
+    waiting: Waiting | None = None
+    blocked_by: str | None = None
+    replay_of: str | None = None
+    resolution: Resolution | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it failed or was lost, and nobody has settled it yet."""
+        return self.state in DEAD and self.resolution is None
 
     @property
     def is_open(self) -> bool:
@@ -202,7 +239,11 @@ class Run:
 
     @property
     def lateness(self) -> timedelta | None:
-        """From the instant it was due to the start of its first attempt (of those that are kept)."""
+        """From the instant it was due to the start of its first attempt (of those that are kept). A replay is not late:
+        nobody had asked for it before.
+        """
+        if self.kind is Kind.REPLAY:
+            return None
         first = next((a.started_at for a in self.attempts if a.started_at is not None), self.started_at)
         return None if first is None else first - self.fire_at
 
@@ -215,6 +256,17 @@ class Run:
 def run_id(job: str, fire: datetime) -> str:
     """The deterministic id of a scheduled run: creating it twice is harmless, because the store refuses the second."""
     return f"{job}@{fire:%Y%m%dT%H%M%SZ}"
+
+
+def replay_id(run: str, number: int) -> str:
+    """The id of the n-th replay. Replays of a replay count on with those of the run that all of them repeat."""
+    return f"{original_id(run)}~r{number}"
+
+
+def original_id(run: str) -> str:
+    """The run that a replay repeats; every other id is its own."""
+    head, mark, number = run.rpartition("~r")
+    return head if mark and number.isdecimal() else run
 
 
 def attempt_id(run: str, fence: int) -> str:

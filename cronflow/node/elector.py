@@ -17,10 +17,10 @@ the key may already be gone (kubernetes #125761 and cilium #42920 are what happe
 when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
 every fifth of the interval until the belief ends.
 
-How it stops. At a lost key, a newer term, the end of the belief, a planning loop that has not turned for ten seconds,
-a MongoDB that has been away for fifteen, the wish of an operator, or the end of the process. After MongoDB was away
-nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others had the
-time to take it and did not.
+How it stops. At a lost key, a newer term, the end of the belief, a planning loop that does not turn, a clock that is
+off, a MongoDB that has been away for fifteen seconds, the wish of an operator, or the end of the process. After MongoDB
+was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
+had the time to take it and did not.
 A graceful end gives the key back, so that a follower leads within 50 ms and a round trip.
 
 Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
@@ -50,14 +50,15 @@ PTTL_JITTER_S = 0.25
 RING_JITTER_S = 0.05
 ABSTAIN_S = 3.0
 ABSTAIN_LOOK_S = 0.5
-PROGRESS_LOOK_S = 2.0
-STALLED_AFTER_S = 10.0
+FITNESS_LOOK_S = 2.0
 
 log = structlog.get_logger("cronflow.node")
 
 
 class Elector:
-    """The elector role. `on_change` is called whenever this node begins or ceases to lead."""
+    """The elector role. `on_change` is called whenever this node begins or ceases to lead; `unfit` says why it must
+    not.
+    """
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Elector:
         clock: Clock,
         timings: Timings,
         on_change: Callable[[], None] = lambda: None,
-        lag_s: Callable[[], float] = lambda: 0.0,
+        unfit: Callable[[], str | None] = lambda: None,
         mongo_away_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._node = node
@@ -76,7 +77,7 @@ class Elector:
         self._clock = clock
         self._timings = timings
         self._on_change = on_change
-        self._lag_s = lag_s
+        self._unfit = unfit
         self._mongo_away_s = mongo_away_s
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
@@ -110,12 +111,12 @@ class Elector:
     async def step(self) -> float:
         """Renew, or look whether the key is free. Returns the seconds until the next look."""
         async with self._exclusive:
-            stalled = self._lag_s() > STALLED_AFTER_S
-            if self.tenure is not None and stalled:
-                await self._give_back("the loop that plans does not turn")
+            reason = self._unfit()
+            if self.tenure is not None and reason is not None:
+                await self._give_back(reason)
             if self.tenure is not None:
                 return await self._renew_when_due()
-            return PROGRESS_LOOK_S if stalled else await self._follow()
+            return FITNESS_LOOK_S if reason is not None else await self._follow()
 
     async def renew_now(self) -> Tenure | None:
         """Renew out of turn, because Redis seems to have forgotten. Returns the tenure if it still holds."""
@@ -156,7 +157,7 @@ class Elector:
         if self._tenure is None:
             return RING_JITTER_S
         now = self._clock.monotonic()
-        return max(0.0, min(self._renew_at - now, self._valid_until - now, PROGRESS_LOOK_S))
+        return max(0.0, min(self._renew_at - now, self._valid_until - now, FITNESS_LOOK_S))
 
     async def _renew(self) -> None:
         tenure = self._tenure

@@ -12,11 +12,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
 from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.job import Job
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.grace import SpoolGrace
@@ -29,9 +31,13 @@ from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
 from cronflow.node.spool import Spool
+from cronflow.node.systemjobs import Caretaker
+from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
 from cronflow.node.worker import Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
+
+STALLED_AFTER_S = 10.0
 
 log = structlog.get_logger("cronflow.node")
 
@@ -60,11 +66,17 @@ class Node:
         version: str = "",
         resources: Measures | None = None,
         lifeline: Connected | None = None,
+        system_jobs: Sequence[Job] = (),
+        log_retention: timedelta | None = None,
         spool: Spool | None = None,
     ) -> None:
+        vital = lifeline.backends if lifeline is not None else backends
+        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
+        # Every role of this node asks the cluster's time; only the timekeeper asks the machine's.
+        clock = self._timekeeper
         self._backends = backends
         self._executor = executor
-        self._clock = clock
+        self._clock: Clock = clock
         self._timings = timings
         self._slots = slots
         self._stop = asyncio.Event()
@@ -74,7 +86,6 @@ class Node:
         self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
-        vital = lifeline.backends if lifeline is not None else backends
         self.elector = Elector(
             self.id,
             vital.election,
@@ -82,7 +93,7 @@ class Node:
             clock,
             timings,
             on_change=self._leadership_changed,
-            lag_s=lambda: self._pulse.lag_s,
+            unfit=self._unfit,
             mongo_away_s=lambda: self._outages.away_s("MongoDB"),
         )
         self._heartbeat = Heartbeat(
@@ -103,6 +114,7 @@ class Node:
         )
         self._lifeline = Lifeline(
             [
+                Role("timekeeper", self._timekeeper.step, self._timekeeper.wake),
                 Role("elector", self.elector.step, self.elector.wake),
                 Role("heartbeat", self._heartbeat.step, self._heartbeat.wake),
                 *leases.roles,
@@ -115,6 +127,7 @@ class Node:
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
         self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
         self._settler = Settler(backends, self.elector, clock, timings)
+        self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
         self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool)
         grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
         self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace)
@@ -136,6 +149,7 @@ class Node:
         Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start.
         """
         async with self._lifeline as lifeline, asyncio.TaskGroup() as group:
+            await lifeline.call(self._timekeeper.step)
             await lifeline.call(self._heartbeat.announce)
             log.info("node up", node=self.id, slots=self._slots)
             worker = self._worker = Worker(
@@ -154,6 +168,7 @@ class Node:
                 Role("planner", self._planner.step, self._planner.wake),
                 Role("settler", self._settler.step, self._settler.wake),
                 Role("reconciler", self._reconciler.step, self._reconciler.wake),
+                Role("caretaker", self._caretaker.step, self._caretaker.wake),
                 Role("worker", worker.step, worker.wake),
                 self._recorder.replaying,
             ]
@@ -205,6 +220,11 @@ class Node:
     def _load(self) -> tuple[int, int]:
         return (0, 0) if self._worker is None else (self._worker.in_flight, self._worker.ended)
 
+    def _unfit(self) -> str | None:
+        if self._pulse.lag_s > STALLED_AFTER_S:
+            return "the loop that plans does not turn"
+        return self._timekeeper.complaint
+
     def _leases(self) -> Sequence[Lease]:
         return () if self._worker is None else self._worker.leases()
 
@@ -213,5 +233,5 @@ class Node:
             self._worker.lost(lease)
 
     def _leadership_changed(self) -> None:
-        for role in (self._planner, self._settler, self._reconciler):
+        for role in (self._planner, self._settler, self._reconciler, self._caretaker):
             role.wake.set()

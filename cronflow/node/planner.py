@@ -19,14 +19,14 @@ import structlog
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Deposed
 from cronflow.domain.job import JobRecord, Pend, PlanNote
-from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pend, wait_for
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Clock, Move
+from cronflow.ports import Assignment, Backends, Clock, Deferral, Move, OpenRun
 
 BATCH = 500
 MOST_AT_ONCE = 4 * BATCH
@@ -86,22 +86,22 @@ class Planner:
         poll = self._timings.safety_poll
         limit = self._limit
         records = await self._backends.jobs.due(now + timedelta(seconds=poll), limit)
+        coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
         if due:
             try:
-                more = await self._plan(tenure, due, now)
+                coming += await self._plan(tenure, due, now)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
-            if more or (len(records) == limit and not self._short_of_room):
+            if len(records) == limit and not self._short_of_room:
                 return 0.0
-        coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         if not coming:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
-    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> bool:
-        """Returns whether a job that was moved is due again: after an outage each catches up without a pause."""
+    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
+        """Returns when the jobs that were moved are due again, which may be at once after an outage."""
         members, open_runs = await asyncio.gather(
             self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
         )
@@ -109,13 +109,13 @@ class Planner:
         # Reading many more than can be placed would only be read again.
         self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.room))
         planned: list[Planned] = []
-        deferred: dict[str, tuple[int, datetime]] = {}
+        deferred: dict[str, Deferral] = {}
         for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
             if fleet.room <= 0:
                 # Everybody is full: the rest stays at the front, and the first free slot rings.
                 self._short_of_room = True
                 break
-            found = self._decide(record, tenure, fleet, now, [run.created_at for run in open_runs.get(record.name, ())])
+            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()))
             if isinstance(found, Planned):
                 planned.append(found)
                 self._waited.pop(record.name, None)
@@ -123,9 +123,9 @@ class Planner:
                 # Only this job cannot be placed: it steps aside, so that it never starves the others.
                 rounds = self._waited.get(record.name, 0)
                 self._waited[record.name] = rounds + 1
-                deferred[record.name] = (record.rev, now + wait_for(rounds))
+                deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), found.still(record.waiting))
                 if rounds == 0:
-                    log.info("job waits", job=record.name, reason=found)
+                    log.info("job waits", job=record.name, reason=str(found))
         if deferred:
             await self._backends.jobs.defer(deferred)
         batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
@@ -133,33 +133,36 @@ class Planner:
         results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
-        return any(plan.move.next_fire is not None and plan.move.next_fire <= now for plan in planned)
+        return [plan.move.next_fire for plan in planned if plan.move.next_fire is not None]
 
     def _decide(
-        self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_since: Sequence[datetime]
-    ) -> Planned | str:
-        node: str | None
-        reason: str | None
-        decision = decide(record, now, open_since)
+        self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_runs: Sequence[OpenRun]
+    ) -> Planned | Waiting:
+        placement: Placement | None = None
+        blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
+        decision = decide(record, now, [run.created_at for run in open_runs])
         match decision:
             case Wait():
-                return decision.reason
+                fire = record.next_fire or now
+                return Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
             case Fire():
                 placed = fleet.place(record.job.require)
                 if isinstance(placed, NoNode):
-                    return str(placed)
-                node, state, reason = placed, RunState.DISPATCHED, None
+                    return placed.waiting(decision.fire, now)
+                state, placement = RunState.DISPATCHED, placed
             case SkipFire():
-                node, state, reason = None, RunState.SKIPPED, decision.reason
+                state, reason = RunState.SKIPPED, decision.reason
         pend = Pend(
             fire=decision.fire,
             state=state,
             fence=tenure.fences.next(now),
             job_ver=record.ver,
             at=now,
-            node=node,
+            node=None if placement is None else placement.node,
             covers=decision.covers,
             reason=reason,
+            placement=placement,
+            blocked_by=blocked_by if reason == "overlap" else None,
         )
         return Planned(record, Move(job=record.name, rev=record.rev, next_fire=decision.next_fire, pend=pend))
 

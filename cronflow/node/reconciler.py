@@ -122,14 +122,22 @@ class Reconciler:
             case End():
                 return changes.end(run, verdict, finish_id, now), None
             case Dispatch():
-                node = fleet.place(job.require)
-                if isinstance(node, NoNode):
-                    return changes.postpone(run, Postpone(NO_NODE_PAUSE)), None
+                placed = fleet.place(job.require)
+                if isinstance(placed, NoNode):
+                    waiting = placed.waiting(run.fire_at, now).still(run.waiting)
+                    return changes.postpone(run, Postpone(NO_NODE_PAUSE), waiting), None
                 fence = tenure.fences.next(now)
                 if fence <= run.fence:
                     raise Deposed(f"run {run.id} carries a newer fence")
                 change = changes.dispatch(
-                    run, verdict, fence=fence, term=tenure.term, node=node, job_ver=record.ver, at=now
+                    run,
+                    verdict,
+                    fence=fence,
+                    term=tenure.term,
+                    node=placed.node,
+                    job_ver=record.ver,
+                    at=now,
+                    placement=placed,
                 )
                 attempt = change.sets.get("attempt", run.attempt)
                 assert isinstance(attempt, int)
@@ -142,7 +150,7 @@ class Reconciler:
                     job=job,
                     args=run.args or {},
                 )
-                return change, (node, assignment)
+                return change, (placed.node, assignment)
 
 
 def _holder(run: Run, holdings: Holdings) -> Holder:

@@ -8,12 +8,12 @@ it, and then its `pend` is in the document that comes back, or it never lands.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import structlog
 
-from cronflow.domain.cluster import Tenure
-from cronflow.domain.job import JobRecord
+from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.planning import run_of_pend
 from cronflow.domain.run import run_id
 from cronflow.node.elector import Elector
@@ -41,25 +41,35 @@ class Settler:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
-        backends = self._backends
-        for note in await backends.plans.left_behind(tenure.term, timedelta(seconds=self._timings.plan_age)):
-            fenced = await backends.jobs.fence(note.jobs, tenure.term)
-            others = set(note.jobs) - {record.name for record in fenced}
-            if others and any(record.term > tenure.term for record in await backends.jobs.get(others)):
+        age = timedelta(seconds=self._timings.plan_age)
+        for note in await self._backends.plans.left_behind(tenure.term, age):
+            if not await settle(self._backends, note, tenure.term, self._clock.now()):
                 self._elector.deposed("a job was moved by a newer term")
                 return IDLE_S
-            inserted = await self._insert_pends(tenure, fenced)
-            await backends.plans.remove([note.id])
-            log.warning("plan settled", plan=note.id, jobs=len(note.jobs), runs_inserted=inserted, term=tenure.term)
         return self._timings.reconcile
 
-    async def _insert_pends(self, tenure: Tenure, records: list[JobRecord]) -> int:
-        now = self._clock.now()
-        pending = {run_id(record.name, record.pend.fire): record for record in records if record.pend is not None}
-        missing = pending.keys() - await self._backends.runs.existing(pending)
-        runs = [
-            run_of_pend(record, record.pend, tenure.term, now, check_at=now)
-            for run, record in pending.items()
-            if run in missing and record.pend is not None
-        ]
-        return len(await self._backends.runs.insert(runs)) if runs else 0
+
+async def settle(backends: Backends, note: PlanNote, term: int, now: datetime) -> bool:
+    """Finish what the note announces, in the name of a term. False when a job of it belongs to a newer one: then the
+    note stays, for that term's settler.
+    """
+    fenced = await backends.jobs.fence(note.jobs, term)
+    others = set(note.jobs) - {record.name for record in fenced}
+    if others and any(record.term > term for record in await backends.jobs.get(others)):
+        return False
+    inserted = await insert_pends(backends, fenced, term, now)
+    await backends.plans.remove([note.id])
+    log.warning("plan settled", plan=note.id, jobs=len(note.jobs), runs_inserted=len(inserted), term=term)
+    return True
+
+
+async def insert_pends(backends: Backends, records: Sequence[JobRecord], term: int, now: datetime) -> set[str]:
+    """Insert the run of each `pend` where it is missing. Returns the ids of those."""
+    pending = {run_id(record.name, record.pend.fire): record for record in records if record.pend is not None}
+    missing = pending.keys() - await backends.runs.existing(pending)
+    runs = [
+        run_of_pend(record, record.pend, term, now, check_at=now)
+        for run, record in pending.items()
+        if run in missing and record.pend is not None
+    ]
+    return await backends.runs.insert(runs) if runs else set()

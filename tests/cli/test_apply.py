@@ -165,7 +165,7 @@ def test_apply_without_files_says_how(cli: Cli) -> None:
 def test_a_conflict_says_that_applying_again_is_harmless(
     cli: Cli, file: str, empty: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def lose(_jobs: object) -> None:
+    async def lose(_jobs: object, **_: object) -> None:
         raise Conflict("job 'tokens' was changed by others again and again; try once more")
 
     monkeypatch.setattr(empty.service, "apply", lose)

@@ -10,24 +10,58 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.housekeeping import RedisHousekeeping
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
-from cronflow.ports import Bus, Control, Election, JobStore, LogStore, Membership, PlanStore, Queue, RunStore
+from cronflow.ports import (
+    Archive,
+    Bus,
+    Control,
+    DeadLetters,
+    Election,
+    Housekeeping,
+    JobStore,
+    LateStore,
+    LogStore,
+    Membership,
+    PlanStore,
+    Queue,
+    RunStore,
+    Upkeep,
+    VersionStore,
+)
 
 
 class History:
     """The ports that MongoDB serves."""
 
-    def __init__(self, jobs: JobStore, plans: PlanStore, runs: RunStore, logs: LogStore, control: Control) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        plans: PlanStore,
+        runs: RunStore,
+        logs: LogStore,
+        control: Control,
+        archive: Archive,
+        upkeep: Upkeep,
+        versions: VersionStore,
+        late: LateStore,
+        letters: DeadLetters,
+    ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
+        self.archive, self.upkeep = archive, upkeep
+        self.versions, self.late, self.letters = versions, late, letters
 
 
 class Motion:
@@ -36,8 +70,11 @@ class Motion:
     LOCK_S = 0.5
     START_BY_S = 0.3
 
-    def __init__(self, election: Election, membership: Membership, queue: Queue, bus: Bus) -> None:
+    def __init__(
+        self, election: Election, membership: Membership, queue: Queue, bus: Bus, housekeeping: Housekeeping
+    ) -> None:
         self.election, self.membership, self.queue, self.bus = election, membership, queue, bus
+        self.housekeeping = housekeeping
 
 
 @pytest.fixture(params=["memory", "mongodb"])
@@ -45,7 +82,18 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
     """The history ports of each backend, on the system's clock."""
     if request.param == "memory":
         memory = memory_backends(SystemClock())
-        yield History(memory.jobs, memory.plans, memory.runs, memory.logs, memory.control)
+        yield History(
+            memory.jobs,
+            memory.plans,
+            memory.runs,
+            memory.logs,
+            memory.control,
+            memory.archive,
+            memory.upkeep,
+            memory.versions,
+            memory.late,
+            memory.letters,
+        )
         return
     async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
         yield History(
@@ -54,6 +102,11 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             MongoRunStore(database),
             MongoLogStore(database),
             MongoControl(database),
+            MongoArchive(database),
+            MongoUpkeep(database),
+            MongoVersionStore(database),
+            MongoLateStore(database),
+            MongoDeadLetters(database),
         )
 
 
@@ -62,7 +115,7 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
     """The motion ports of each backend, on the system's clock, with short locks."""
     if request.param == "memory":
         memory = memory_backends(SystemClock(), lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S)
-        yield Motion(memory.election, memory.membership, memory.queue, memory.bus)
+        yield Motion(memory.election, memory.membership, memory.queue, memory.bus, memory.housekeeping)
         return
     async with AsyncExitStack() as stack:
         if request.param == "redis":
@@ -76,4 +129,5 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
             RedisMembership(connection),
             RedisQueue(connection, lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S),
             RedisBus(connection),
+            RedisHousekeeping(connection),
         )

@@ -10,9 +10,10 @@ import pytest
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
 from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
+from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch
 from cronflow.domain.run import Covers, Ending, Outcome, Run, RunState
-from cronflow.ports import LateResult, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports import Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
 
@@ -123,11 +124,22 @@ async def test_repeating_a_move_whose_answer_was_lost_tells_that_it_was_ours(his
 async def test_deferring_moves_only_due_at_and_only_if_nobody_wrote_the_job(history: History) -> None:
     record = a_record()
     await history.jobs.create(record)
-    await history.jobs.defer({"report": (0, T0 + timedelta(seconds=3)), "missing": (0, T0)})
+    waiting = Waiting(fire=T0, since=T0, reason="no node can take it", nodes=(("n1#a", "draining"),), more=3)
+    deferral = Deferral(0, T0 + timedelta(seconds=3), waiting)
+    await history.jobs.defer({"report": deferral, "missing": Deferral(0, T0)})
     deferred = await only_job(history)
     assert (deferred.due_at, deferred.next_fire, deferred.rev) == (T0 + timedelta(seconds=3), T0, 0)
-    await history.jobs.defer({"report": (8, T0)})
+    assert deferred.waiting == waiting
+    await history.jobs.defer({"report": Deferral(8, T0)})
     assert (await only_job(history)).due_at == T0 + timedelta(seconds=3)
+
+
+async def test_why_a_job_waits_is_forgotten_by_the_move(history: History) -> None:
+    record = a_record(waiting=Waiting(fire=T0, since=T0, reason="another run of this job is open", blocked_by="r@1"))
+    await history.jobs.create(record)
+    assert (await only_job(history)).waiting == record.waiting
+    await history.jobs.move([a_move(record)], term=5)
+    assert (await only_job(history)).waiting is None
 
 
 async def test_replacing_compares_rev_and_keeps_the_definition(history: History) -> None:

@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cronflow.domain.cluster import Member
-from cronflow.domain.placement import Fleet, NoNode, ineligible, load
-from tests.contracts.builders import a_report
+from cronflow.domain.placement import OTHERS_KEPT, Fleet, NoNode, Placement, Waiting, ineligible, load
+from tests.contracts.builders import T0, a_report
 
 
 def a_member(name: str = "a", age_s: float = 0.0, queued: int = 0, held: int = 0, **fields: object) -> Member:
     return Member(a_report(name, "x", **fields), timedelta(seconds=age_s), queued, held)
 
 
+def chosen_by(fleet: Fleet, require: Mapping[str, str] | None = None) -> str:
+    answer = fleet.place(require or {})
+    assert isinstance(answer, Placement)
+    return answer.node
+
+
 def test_the_least_loaded_node_takes_the_run() -> None:
     fleet = Fleet([a_member("busy", held=3), a_member("idle"), a_member("hot", cpu=0.9)])
-    assert fleet.place({}) == "idle#x"
+    assert chosen_by(fleet) == "idle#x"
+
+
+def test_a_placement_remembers_the_rank_of_the_others_or_what_stood_against_them() -> None:
+    fleet = Fleet([a_member("idle", cpu=0.0, memory=0.0), a_member("hot", cpu=0.9), a_member("away", draining=True)])
+    placed = fleet.place({})
+    assert placed == Placement("idle#x", 0.0, (("hot#x", 0.51), ("away#x", "draining")), 0)
+
+
+def test_a_node_that_was_full_when_a_run_was_placed_is_remembered_as_full() -> None:
+    fleet = Fleet([a_member("small", slots=1), a_member("large", held=3)])
+    assert chosen_by(fleet) == "small#x"
+    placed = fleet.place({})
+    assert isinstance(placed, Placement)
+    assert (placed.node, placed.others) == ("large#x", (("small#x", "no free slot"),))
+
+
+@given(st.integers(1, 40), st.integers(0, 40))
+def test_what_is_remembered_of_a_placement_is_bounded_and_counts_everybody(able: int, away: int) -> None:
+    members = [a_member(f"a{k}") for k in range(able)] + [a_member(f"b{k}", draining=True) for k in range(away)]
+    placed = Fleet(members).place({})
+    assert isinstance(placed, Placement)
+    assert len(placed.others) == min(OTHERS_KEPT, able + away - 1)
+    assert 1 + len(placed.others) + placed.more == able + away
+    assert len({placed.node, *(node for node, _ in placed.others)}) == 1 + len(placed.others)
+    reasons = sum(standing == "draining" for _, standing in placed.others)
+    assert reasons >= min(away, OTHERS_KEPT // 2)
+
+
+def test_a_wait_remembers_some_reasons_and_since_when_it_lasts() -> None:
+    answer = Fleet([a_member(f"b{k}", draining=True) for k in range(10)]).place({})
+    assert isinstance(answer, NoNode)
+    first = answer.waiting(T0, T0)
+    assert (first.reason, len(first.nodes), first.more) == ("no node can take it", OTHERS_KEPT, 2)
+    later = T0 + timedelta(seconds=5)
+    assert answer.waiting(T0, later).still(first) == first
+    assert answer.waiting(later, later).still(first).since == later
+    assert str(Waiting(fire=T0, since=T0, reason="no node is up")) == "no node is up"
 
 
 def test_cpu_and_memory_count_beside_the_slots() -> None:
@@ -28,7 +72,7 @@ def test_cpu_and_memory_count_beside_the_slots() -> None:
 
 def test_what_was_just_placed_counts_so_that_a_herd_spreads() -> None:
     fleet = Fleet([a_member(name) for name in "abc"])
-    placed = [fleet.place({}) for _ in range(12)]
+    placed = [chosen_by(fleet) for _ in range(12)]
     assert {placed.count(f"{name}#x") for name in "abc"} == {4}
     assert fleet.room == 0
 
@@ -54,7 +98,7 @@ def test_each_reason_against_a_node_is_told() -> None:
 
 def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> None:
     fleet = Fleet([a_member("idle"), a_member("gpu", held=3, labels={"gpu": "yes"})])
-    assert fleet.place({"gpu": "yes"}) == "gpu#x"
+    assert chosen_by(fleet, {"gpu": "yes"}) == "gpu#x"
     answer = fleet.place({"gpu": "yes"})
     assert isinstance(answer, NoNode)
     assert answer.reasons == {"idle#x": "label gpu is None, not 'yes'", "gpu#x": "no free slot"}
@@ -85,6 +129,6 @@ def test_whatever_the_order_every_run_goes_to_a_node_of_least_rank_and_none_beyo
         if not able:
             assert isinstance(chosen, NoNode)
         else:
-            assert isinstance(chosen, str)
-            assert able[chosen] == min(able.values())
-            placed[chosen] += 1
+            assert isinstance(chosen, Placement)
+            assert able[chosen.node] == min(able.values())
+            placed[chosen.node] += 1

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,30 @@ class Recording:
 
 
 @dataclass
+class Skewed:
+    """The shared clock as a machine sees it whose own clock is off."""
+
+    clock: FakeClock
+    skew: timedelta
+
+    def now(self) -> datetime:
+        """Off by the skew."""
+        return self.clock.now() + self.skew
+
+    def monotonic(self) -> float:
+        """Never off."""
+        return self.clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Never off."""
+        await self.clock.sleep(seconds)
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """Never off."""
+        return await self.clock.wait(event, seconds)
+
+
+@dataclass
 class Cluster:
     """The parts that a test looks at."""
 
@@ -75,13 +99,13 @@ class Cluster:
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
 
-    def start(self, name: str, *, slots: int = 16, **labels: str) -> Node:
-        """One more node, with a spool if the cluster has a folder for them."""
+    def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
+        """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
         spool = None if self.spools is None else Spool(self.spools / name, self.clock, offload=inline)
         node = Node(
             self.backends,
             self.executor,
-            self.clock,
+            Skewed(self.clock, skew),
             Timings(),
             name=name,
             slots=slots,

@@ -295,6 +295,17 @@ async def test_a_write_whose_answer_is_lost_is_made_once_only(verb: str) -> None
         assert len(cluster.executor.runs_started) == len(set(cluster.executor.runs_started))
 
 
+async def test_a_job_applied_just_before_its_next_instant_is_not_late_for_it() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.clock.advance(0.9)
+        await cluster.service.apply([a_job(every="1s", overlap=Overlap.ALLOW)])
+        for _ in range(30):
+            await cluster.clock.advance(0.01)
+        late = [run.lateness for run in cluster.runs if run.lateness is not None]
+        assert len(late) == 2
+        assert late[1] < SECOND / 20
+
+
 @pytest.mark.parametrize("guard", list(StartGuard))
 @pytest.mark.parametrize("delivery", list(Delivery))
 async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_its_target_may_be_asked(

@@ -12,7 +12,16 @@ from cronflow.backends.memory.history import (
     MemoryPlanStore,
     MemoryRunStore,
 )
-from cronflow.backends.memory.motion import Memory, MemoryBus, MemoryElection, MemoryMembership, MemoryQueue
+from cronflow.backends.memory.ledger import MemoryDeadLetters, MemoryLateStore, MemoryVersionStore
+from cronflow.backends.memory.motion import (
+    Memory,
+    MemoryBus,
+    MemoryElection,
+    MemoryMembership,
+    MemoryQueue,
+    MemoryTimepiece,
+)
+from cronflow.backends.memory.upkeep import MemoryArchive, MemoryHousekeeping, MemoryUpkeep
 from cronflow.ports import Backends, Clock
 
 
@@ -27,16 +36,24 @@ class MemoryBackends(Backends):
 def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> MemoryBackends:
     """Make one. `lock_s`: how long a job lock lasts unrenewed; `start_by_s`: how long an item may lie in a list."""
     faults, memory = Faults(), Memory(clock)
+    jobs, runs, logs = MemoryJobStore(faults), MemoryRunStore(faults, clock), MemoryLogStore(faults)
     return MemoryBackends(
-        jobs=MemoryJobStore(faults),
+        jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
-        runs=MemoryRunStore(faults, clock),
-        logs=MemoryLogStore(faults),
+        runs=runs,
+        versions=MemoryVersionStore(faults),
+        late=MemoryLateStore(faults, runs),
+        letters=MemoryDeadLetters(faults, runs),
+        logs=logs,
         control=MemoryControl(faults, clock),
+        archive=MemoryArchive(faults, clock, jobs, runs),
+        upkeep=MemoryUpkeep(faults, clock, logs),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),
         queue=MemoryQueue(faults, memory, lock_s=lock_s, start_by_s=start_by_s),
         bus=MemoryBus(faults, memory),
+        timepieces={service: MemoryTimepiece(faults, clock, service) for service in ("MongoDB", "Redis")},
+        housekeeping=MemoryHousekeeping(faults, memory),
         memory=memory,
         faults=faults,
     )

@@ -11,7 +11,7 @@ from cronflow.backends.memory.faults import Faults, verb
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term
 from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run
-from cronflow.ports import Clock, LateResult, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports import Clock, Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
 
 MONGO = "MongoDB"
 
@@ -56,6 +56,7 @@ class MemoryJobStore:
                     next_fire=move.next_fire,
                     due_at=move.next_fire,
                     pend=move.pend,
+                    waiting=None,
                 )
                 won.add(move.job)
             elif record.pend is not None and record.pend.fence == move.pend.fence:
@@ -63,12 +64,12 @@ class MemoryJobStore:
         return won
 
     @verb(MONGO, "jobs.defer")
-    def defer(self, jobs: Mapping[str, tuple[int, datetime]]) -> None:
-        """Set `due_at` alone."""
-        for name, (rev, due_at) in jobs.items():
+    def defer(self, jobs: Mapping[str, Deferral]) -> None:
+        """Set `due_at` and `waiting` alone."""
+        for name, (rev, due_at, waiting) in jobs.items():
             record = self.records.get(name)
             if record is not None and record.rev == rev:
-                self.records[name] = replace(record, due_at=due_at)
+                self.records[name] = replace(record, due_at=due_at, waiting=waiting)
 
     @verb(MONGO, "jobs.fence")
     def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
@@ -212,6 +213,8 @@ class MemoryRunStore:
             for run in self.runs.values()
             if (query.job is None or run.job == query.job)
             and (not query.states or run.state in query.states)
+            and (not query.kinds or run.kind in query.kinds)
+            and (not query.dead or run.is_dead)
             and (query.since is None or run.fire_at >= query.since)
             and (query.before is None or (run.fire_at, run.id) < query.before)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from cronflow.backends.codec import slot
 from cronflow.backends.memory.faults import Faults, verb
@@ -56,6 +56,19 @@ class Memory:
         if entry is None or entry[2] <= self.clock.monotonic():
             return None
         return entry[0], entry[1]
+
+
+class MemoryTimepiece:
+    """The Timepiece port; `skew` puts it wrong."""
+
+    def __init__(self, faults: Faults, clock: Clock, service: str) -> None:
+        self.faults, self._clock, self._service = faults, clock, service
+        self.skew = timedelta(0)
+
+    async def now(self) -> datetime:
+        """The shared clock, and the skew."""
+        await self.faults.before(self._service, f"{self._service}.time")
+        return self._clock.now() + self.skew
 
 
 class MemoryElection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
@@ -10,6 +12,17 @@ from cronflow.domain.cluster import FENCE_RANGE_US, PROTOCOL, LeaderRecord, Term
 from cronflow.domain.errors import Deposed
 
 NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
+
+
+class MongoTimepiece:
+    """The Timepiece port: the clock of the primary, in milliseconds."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+
+    async def now(self) -> datetime:
+        """`localTime` of hello."""
+        return await self._database.time()
 
 
 class MongoControl:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -142,6 +143,13 @@ class MongoDatabase:
         if not hello.get("isWritablePrimary"):
             raise BackendUnavailable("MongoDB", self.address, "there is no primary")
         return loop.time() - began
+
+    async def time(self) -> datetime:
+        """The clock of the primary."""
+        async with self.translated():
+            hello = await self._client.admin.command("hello")
+        shown: datetime = hello["localTime"]
+        return shown if shown.tzinfo is not None else shown.replace(tzinfo=UTC)
 
     async def insert_new(self, collection: str, documents: Sequence[dict[str, Any]]) -> set[str]:
         """Insert those whose `_id` is new; returns the ids inserted. A duplicate is no error."""

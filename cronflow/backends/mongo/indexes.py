@@ -7,17 +7,37 @@ from __future__ import annotations
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
 INDEXES = {
-    # The planner: what is due.
-    "jobs": [IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True})],
+    "jobs": [
+        # The planner: what is due.
+        IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True}),
+        # The clean-up: tombstones.
+        IndexModel(
+            [("_id", ASCENDING), ("deleted_at", ASCENDING)],
+            name="tombstones",
+            partialFilterExpression={"deleted_at": {"$type": "date"}},
+        ),
+    ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
         # The reconciler: what nobody has looked after.
         IndexModel([("check_at", ASCENDING)], name="overdue", partialFilterExpression={"open": True}),
         # The planner: is another run of the job open?
         IndexModel([("job", ASCENDING)], name="open", partialFilterExpression={"open": True}),
+        # People: dead letters that nobody has settled.
+        IndexModel(
+            [("fire_at", DESCENDING), ("_id", DESCENDING), ("job", ASCENDING)],
+            name="dead",
+            partialFilterExpression={"dead": True},
+        ),
         # People: the history of one job, and of all.
         IndexModel([("job", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)], name="history"),
         IndexModel([("fire_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        # The clean-up: what ended long ago.
+        IndexModel(
+            [("ended_at", ASCENDING), ("_id", ASCENDING)],
+            name="ended",
+            partialFilterExpression={"ended_at": {"$exists": True}},
+        ),
     ],
     "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
     "late": [IndexModel([("run", ASCENDING)], name="run")],

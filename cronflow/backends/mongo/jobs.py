@@ -11,7 +11,7 @@ from pymongo.errors import DuplicateKeyError
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.job import JobRecord, PlanNote
-from cronflow.ports import Move
+from cronflow.ports import Deferral, Move
 
 
 class MongoJobStore:
@@ -56,6 +56,7 @@ class MongoJobStore:
                         "pend": codec.pend_document(move.pend),
                         "term": term,
                     },
+                    "$unset": {"waiting": ""},
                     "$inc": {"rev": 1},
                 },
             )
@@ -70,10 +71,11 @@ class MongoJobStore:
         fences = {row["_id"]: (row.get("pend") or {}).get("fence") for row in rows}
         return {move.job for move in moves if fences.get(move.job) == move.pend.fence}
 
-    async def defer(self, jobs: Mapping[str, tuple[int, datetime]]) -> None:
+    async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         """One bulk write; a job that has been written meanwhile keeps its own `due_at`."""
         updates = [
-            UpdateOne({"_id": name, "rev": rev}, {"$set": {"due_at": due_at}}) for name, (rev, due_at) in jobs.items()
+            UpdateOne({"_id": name, "rev": rev}, {"$set": {"due_at": due_at, "waiting": codec.plain(waiting)}})
+            for name, (rev, due_at, waiting) in jobs.items()
         ]
         if updates:
             async with self._database.translated():

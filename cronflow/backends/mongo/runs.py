@@ -9,7 +9,7 @@ from pymongo import UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
 from cronflow.ports import LateResult, OpenRun, RunQuery
 
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
@@ -75,6 +75,10 @@ class MongoRunStore:
             match["job"] = query.job
         if query.states:
             match["state"] = {"$in": [state.value for state in query.states]}
+        if query.kinds:
+            match["kind"] = {"$in": [kind.value for kind in query.kinds]}
+        if query.dead:
+            match["dead"] = True
         if query.since is not None:
             match["fire_at"] = {"$gte": query.since}
         if query.before is not None:
@@ -82,6 +86,8 @@ class MongoRunStore:
             match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"fire_at": fire_at, "_id": {"$lt": run_id}}]
         async with self._database.translated():
             cursor = self._runs.find(match).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
+            if query.dead:
+                cursor = cursor.hint("dead")
             found = await cursor.to_list(None)
         return [codec.run(document) for document in found]
 
@@ -121,6 +127,8 @@ def _update(change: Change) -> UpdateOne:
         attempt = [{"$literal": codec.attempt_document(change.attempt)}]
         joined = {"$concatArrays": [{"$ifNull": ["$attempts", []]}, attempt]}
         fields["attempts"] = {"$slice": [joined, -MAX_ATTEMPTS_KEPT]}
+    if change.target in DEAD:
+        fields["dead"] = True
     pipeline: list[dict[str, Any]] = [{"$set": fields}]
     if change.target not in OPEN:
         pipeline.append({"$unset": ["open", "check_at"]})

@@ -14,18 +14,15 @@ from hashlib import sha1
 from importlib import resources
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from cronflow.backends.redis.clients import Client, Opened, open_client
 from cronflow.backends.redis.keys import Keys
 from cronflow.domain.errors import BackendUnavailable
 
-COMMAND_TIMEOUT_S = 3.0
 PING_EVERY_S = 5.0
 
 
@@ -40,35 +37,28 @@ class Script:
 class RedisConnection:
     """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
 
-    `url` is `redis://`, `rediss://` or `unix://`; entering checks that the server answers and raises
-    BackendUnavailable if it does not.
+    For the forms of `url` see `clients`. Entering checks that the server answers and raises BackendUnavailable if it
+    does not; InvalidInput is raised for a URL that cannot be read.
     """
 
-    def __init__(self, url: str, namespace: str, client: Redis | None = None) -> None:
-        parts = urlsplit(url)
-        self.address = f"{parts.hostname}:{parts.port or 6379}" if parts.hostname else parts.path
+    def __init__(self, url: str, namespace: str, client: Client | None = None) -> None:
         self.keys = Keys(namespace)
         self._scripts: dict[str, Script] = {}
-        self._client: Redis = client or Redis.from_url(
-            url,
-            socket_timeout=COMMAND_TIMEOUT_S,
-            socket_connect_timeout=COMMAND_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-        )
+        self._opened = Opened(client, url) if client is not None else open_client(url)
+        self._client, self.address = self._opened.client, self._opened.address
 
     async def __aenter__(self) -> Self:
         try:
             await self.ping()
         except BaseException:
-            await self._client.aclose()
+            await self._opened.aclose()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._client.aclose()
+        await self._opened.aclose()
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
@@ -89,7 +79,7 @@ class RedisConnection:
                 raise BackendUnavailable("Redis", self.address, str(error)) from error
             raise
         except (RedisError, OSError) as error:
-            if isinstance(error, RedisConnectionError):
+            if isinstance(error, RedisConnectionError) and isinstance(self._client, Redis):
                 # The other pooled connections lead to the same lost server: let them not fail one by one.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             raise BackendUnavailable("Redis", self.address, str(error) or type(error).__name__) from error
@@ -108,7 +98,7 @@ class RedisConnection:
     async def command(self, *words: object) -> Any:
         """Send one command."""
         async with self._translated():
-            return await self._client.execute_command(*words)  # type: ignore[no-untyped-call]
+            return await self._client.execute_command(*words)  # type: ignore[arg-type, unused-ignore]
 
     async def pipeline(self, commands: Sequence[Sequence[object]]) -> list[Any]:
         """Send several commands in one round trip; not a transaction."""
@@ -117,7 +107,7 @@ class RedisConnection:
         async with self._translated():
             pipe = self._client.pipeline(transaction=False)
             for words in commands:
-                pipe.execute_command(*words)
+                pipe.execute_command(*words)  # type: ignore[arg-type, unused-ignore]
             return list(await pipe.execute())
 
     async def ping(self) -> float:

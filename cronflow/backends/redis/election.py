@@ -4,8 +4,22 @@ MongoDB protect.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.cluster import Renewal
+
+
+class RedisTimepiece:
+    """The Timepiece port."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._redis = connection
+
+    async def now(self) -> datetime:
+        """TIME."""
+        seconds, micros = await self._redis.command("TIME")
+        return datetime.fromtimestamp(int(seconds) + int(micros) / 1_000_000, UTC)
 
 
 class RedisElection:

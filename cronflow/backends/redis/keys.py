@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from cronflow.domain.cluster import node_name
 
+EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:")
+
 
 @dataclass(frozen=True, slots=True)
 class Keys:
@@ -61,6 +63,15 @@ class Keys:
     def held(self, node: str) -> str:
         """Hash, kept an hour: run -> fence of what a node has taken and not released."""
         return f"{self.prefix}run:{node}"
+
+    def expires(self, key: str) -> bool:
+        """Whether a key must have a time limit. What is not named here is left alone."""
+        return key in (self.leader, self.resign) or key.startswith(tuple(self.prefix + kind for kind in EXPIRING))
+
+    def node_of_queue(self, key: str) -> str | None:
+        """The node whose list this key is; None for any other key."""
+        prefix = self.queue("")
+        return key.removeprefix(prefix) if key.startswith(prefix) else None
 
     def bell(self, name: str) -> str:
         """Channel of a doorbell."""

@@ -26,4 +26,6 @@ for _, item in ipairs(redis.call('LPOP', KEYS[1], ARGV[3]) or {}) do
   end
 end
 if #taken > 0 then redis.call('PEXPIRE', KEYS[2], 3600000) end
+-- A list that was emptied and filled again is a new key without a time limit.
+if again > 0 then redis.call('PEXPIRE', KEYS[1], 3600000) end
 return {taken, again, dropped}

@@ -1,0 +1,88 @@
+"""The store's own upkeep: its clock, its indexes, the TTL of log lines, and the report of the last sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from pymongo import ASCENDING
+
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.indexes import INDEXES
+from cronflow.domain.sweep import Finding, Flaw, SweepReport
+
+LINE_AGE = "age"
+
+
+class MongoUpkeep:
+    """The Upkeep port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._control, self._logs = database["control"], database["logs"]
+
+    async def time(self) -> datetime:
+        """The primary's clock, which `$$NOW` reads."""
+        async with self._database.translated():
+            hello = await self._control.database.command("hello", codec_options=self._control.codec_options)
+        at: datetime = hello["localTime"]
+        return at
+
+    async def missing_indexes(self) -> list[str]:
+        """By name."""
+        missing = []
+        async with self._database.translated():
+            for collection, indexes in INDEXES.items():
+                present = await self._database[collection].index_information()
+                names = [index.document["name"] for index in indexes]
+                missing += [f"{collection}.{name}" for name in names if name not in present]
+        return missing
+
+    async def make_indexes(self) -> None:
+        """Those that exist stay."""
+        async with self._database.translated():
+            for collection, indexes in INDEXES.items():
+                await self._database[collection].create_indexes(indexes)
+
+    async def keep_lines(self, retention: timedelta) -> None:
+        """A TTL index; where it has another age, collMod changes that in place."""
+        seconds = round(retention.total_seconds())
+        async with self._database.translated():
+            present = (await self._logs.index_information()).get(LINE_AGE)
+            if present is None:
+                await self._logs.create_index([("at", ASCENDING)], name=LINE_AGE, expireAfterSeconds=seconds)
+            elif present.get("expireAfterSeconds") != seconds:
+                index = {"name": LINE_AGE, "expireAfterSeconds": seconds}
+                await self._logs.database.command("collMod", self._logs.name, index=index)
+
+    async def write_report(self, report: SweepReport) -> None:
+        """One document."""
+        document = {
+            "at": report.at,
+            "run": report.run,
+            "took_ms": report.took_ms,
+            "checked": dict(report.checked),
+            "found": report.found,
+            "findings": [
+                {"kind": one.kind.value, "where": one.where, "what": one.what, "repaired": one.repaired}
+                for one in report.findings
+            ],
+        }
+        async with self._database.translated():
+            await self._control.replace_one({"_id": "sweep"}, document, upsert=True)
+
+    async def report(self) -> SweepReport | None:
+        """Read it."""
+        async with self._database.translated():
+            document: Mapping[str, Any] | None = await self._control.find_one({"_id": "sweep"})
+        if document is None:
+            return None
+        return SweepReport(
+            at=document["at"],
+            run=document["run"],
+            took_ms=document["took_ms"],
+            checked=document["checked"],
+            found=document["found"],
+            findings=[Finding(**{**one, "kind": Flaw(one["kind"])}) for one in document["findings"]],
+        )

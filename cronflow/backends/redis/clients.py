@@ -1,0 +1,121 @@
+"""From a URL to a client: one server, a master that Sentinel names, or a cluster.
+
+    redis://host:6379/0    rediss://…    unix:///path
+    redis+sentinel://[:password@]host:26379,host:26379/master-name[/db]
+    redis+cluster://[:password@]host:6379,host:6379
+
+The rule it protects: no client sends a command a second time by itself. A redirection of a cluster is no second
+time: the first server has refused it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from cronflow.domain.errors import InvalidInput
+
+SENTINEL, CLUSTER = "redis+sentinel://", "redis+cluster://"
+COMMAND_TIMEOUT_S = 3.0
+
+Client = Redis | RedisCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What a URL with several hosts says."""
+
+    hosts: tuple[tuple[str, int], ...]
+    username: str | None
+    password: str | None
+    path: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        """Without the password."""
+        return ",".join(f"{host}:{port}" for host, port in self.hosts)
+
+
+def parse(url: str) -> Servers:
+    """Read a `redis+sentinel://` or `redis+cluster://` URL. Raises InvalidInput."""
+    scheme, _, rest = url.partition("://")
+    default_port = 26379 if url.startswith(SENTINEL) else 6379
+    authority, _, path = rest.partition("/")
+    login, _, hosts = authority.rpartition("@")
+    username, _, password = login.partition(":")
+    found = []
+    for host in hosts.split(","):
+        name, colon, port = host.rpartition(":")
+        if not colon:
+            name, port = host, str(default_port)
+        if not name or not port.isdigit() or not 0 < int(port) < 65536:
+            raise InvalidInput(f"{scheme}:// names {host!r}, which is not host:port")
+        found.append((name.strip("[]"), int(port)))
+    words = tuple(word for word in path.split("/") if word)
+    if url.startswith(SENTINEL) and (not words or len(words) > 2 or (len(words) == 2 and not words[1].isdigit())):
+        raise InvalidInput(
+            "redis+sentinel:// needs the name of the master behind the hosts: …/master-name or …/master-name/0"
+        )
+    if url.startswith(CLUSTER) and words:
+        raise InvalidInput("redis+cluster:// takes no database: a cluster has only one")
+    return Servers(tuple(found), unquote(username) or None, unquote(password) or None, words)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A client, the address to name in messages, and the sentinels that were asked for it."""
+
+    client: Client
+    address: str
+    sentinel: Sentinel | None = None
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self.client.aclose()
+        if self.sentinel is not None:
+            await self.sentinel.aclose()
+
+
+def open_client(url: str) -> Opened:
+    """A client, not yet connected. Raises InvalidInput."""
+    options: dict[str, Any] = {
+        "socket_timeout": COMMAND_TIMEOUT_S,
+        "socket_connect_timeout": COMMAND_TIMEOUT_S,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+    }
+    if url.startswith(SENTINEL):
+        servers = parse(url)
+        master, *db = servers.path
+        sentinel = Sentinel(  # type: ignore[no-untyped-call]
+            servers.hosts,
+            # A sentinel has no data and often no password; what is asked of it may be asked again.
+            sentinel_kwargs={**options, "socket_timeout": 1.0, "socket_connect_timeout": 1.0},
+            username=servers.username,
+            password=servers.password,
+            db=int(db[0]) if db else 0,
+            **options,
+        )
+        client: Redis = sentinel.master_for(master)
+        return Opened(client, f"{master} at {servers.address}", sentinel)
+    if url.startswith(CLUSTER):
+        servers = parse(url)
+        nodes = [ClusterNode(host, port) for host, port in servers.hosts]
+        cluster = RedisCluster(
+            startup_nodes=nodes,
+            username=servers.username,
+            password=servers.password,
+            **options,
+        )
+        return Opened(cluster, servers.address)
+    single: Redis = Redis.from_url(url, **options)
+    arguments = single.connection_pool.connection_kwargs
+    host, port = arguments.get("host", "localhost"), arguments.get("port", 6379)
+    return Opened(single, arguments.get("path") or f"{host}:{port}")

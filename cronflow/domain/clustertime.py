@@ -1,0 +1,85 @@
+"""Cluster time: the median of this node's clock, Redis's and MongoDB's, so that no single bad clock fires a job early.
+
+It decides only *when*; safety needs no clock. The others' clocks are sampled and carried forward by the monotonic
+clock in between. It never steps back, and it believes in a step forward of more than five seconds only when three
+samples from two servers agree with it: one wrong answer must not empty tomorrow's schedule today. A node whose own
+clock is off does not lead, and when no two clocks agree nobody does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from statistics import median
+
+AGREE_WITHIN_S = 2.0
+STEP_S = 5.0
+SAMPLES_FOR_A_STEP = 3
+SAMPLE_LASTS_S = 600.0
+
+
+class ClusterTime:
+    """What one node knows of the time. All methods may be called from any thread; monotonic times are in seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._offsets: dict[str, tuple[float, float]] = {}
+        self._last: tuple[float, float] | None = None
+        self._since_step: deque[tuple[str, float]] = deque(maxlen=16)
+
+    def observe(self, source: str, theirs: datetime, asked: float, answered: float) -> None:
+        """A server's clock, read between two monotonic times; taken as read halfway (Cristian, 1989)."""
+        with self._lock:
+            offset = theirs.timestamp() - (asked + answered) / 2
+            self._offsets[source] = (offset, answered)
+            self._since_step.append((source, offset))
+
+    def now(self, wall: datetime, monotonic: float) -> datetime:
+        """The time of the cluster, given this node's own two clocks."""
+        with self._lock:
+            candidate = _middle([wall.timestamp(), *self._theirs(monotonic).values()])
+            accepted = candidate
+            if self._last is not None:
+                expected = self._last[0] + (monotonic - self._last[1])
+                if candidate > expected + STEP_S and not self._is_confirmed(candidate, monotonic):
+                    accepted = expected
+                else:
+                    accepted = max(candidate, self._last[0])
+            if accepted == candidate:
+                self._since_step.clear()
+            self._last = (accepted, monotonic)
+            return datetime.fromtimestamp(accepted, UTC)
+
+    def offset_s(self, wall: datetime, monotonic: float) -> dict[str, float]:
+        """By how many seconds each server's clock is ahead of this node's."""
+        with self._lock:
+            return {source: at - wall.timestamp() for source, at in self._theirs(monotonic).items()}
+
+    def complaint(self, wall: datetime, monotonic: float) -> str | None:
+        """Why this node must not lead, or None. With fewer than two servers heard of, there is nothing to compare."""
+        offsets = self.offset_s(wall, monotonic)
+        if len(offsets) < 2 or any(abs(offset) <= AGREE_WITHIN_S for offset in offsets.values()):
+            return None
+        told = ", ".join(f"{source} {offset:+.1f} s" for source, offset in sorted(offsets.items()))
+        if max(offsets.values()) - min(offsets.values()) <= AGREE_WITHIN_S:
+            return f"this node's clock is off ({told})"
+        return f"no two clocks agree ({told})"
+
+    def _is_confirmed(self, candidate: float, monotonic: float) -> bool:
+        agreeing = [
+            source for source, offset in self._since_step if abs(offset + monotonic - candidate) <= AGREE_WITHIN_S
+        ]
+        return len(agreeing) >= SAMPLES_FOR_A_STEP and len(set(agreeing)) > 1
+
+    def _theirs(self, monotonic: float) -> dict[str, float]:
+        return {
+            source: offset + monotonic
+            for source, (offset, at) in self._offsets.items()
+            if monotonic - at <= SAMPLE_LASTS_S
+        }
+
+
+def _middle(times: list[float]) -> float:
+    # Of two clocks the earlier: late is better than early.
+    return min(times) if len(times) == 2 else median(times)

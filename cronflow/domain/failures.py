@@ -1,0 +1,83 @@
+"""Failures by reason: the errors of many runs, with what differs from one to the next taken out.
+
+The rule: two errors that a person would call the same have one reason, and a reason still reads like the error. Only
+the line that says something counts: of a traceback, what was raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronflow.domain.run import Run
+
+LONGEST_REASON = 200
+
+_PARTS = (
+    # The order counts: what contains numbers goes before the numbers.
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I), "<id>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"), "<time>"),
+    (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"), "<address>"),
+    (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b"), "<address>"),
+    (re.compile(r"\[[0-9a-f]*:[0-9a-f:]+\](?::\d+)?", re.I), "<address>"),
+    (re.compile(r"\b[a-z0-9-]+(?:\.[a-z0-9-]+)+:\d+\b", re.I), "<address>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.I), "<id>"),
+    (re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b", re.I), "<id>"),
+    (re.compile(r"(?<![\w<])-?\d+(?:[.,]\d+)*"), "<n>"),
+    (re.compile(r"(?<=[A-Za-z_#-])\d{2,}"), "<n>"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A reason, and the runs that failed for it. `example` is the newest of them, `open` counts the dead letters that
+    nobody has settled.
+    """
+
+    reason: str
+    count: int
+    open: int
+    first: datetime
+    last: datetime
+    jobs: Mapping[str, int]
+    example: str
+
+
+def reason_of(run: Run) -> str:
+    """Why a run failed, without what differs from one run to the next."""
+    line = next((line for line in (run.error or "").splitlines() if line.strip()), "")
+    text = " ".join(line.split())
+    for pattern, name in _PARTS:
+        text = pattern.sub(name, text)
+    if len(text) > LONGEST_REASON:
+        text = f"{text[: LONGEST_REASON - 1]}…"
+    return text or (run.outcome.value if run.outcome is not None else run.state.value)
+
+
+def group(runs: Iterable[Run]) -> Sequence[Failure]:
+    """By reason, the most frequent first."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(reason_of(run), []).append(run)
+    groups = [_failure(reason, alike) for reason, alike in found.items()]
+    return sorted(groups, key=lambda failure: (-failure.count, failure.reason))
+
+
+def _failure(reason: str, runs: Sequence[Run]) -> Failure:
+    by_end = sorted(runs, key=lambda run: (_when(run), run.id))
+    return Failure(
+        reason=reason,
+        count=len(runs),
+        open=sum(run.is_dead for run in runs),
+        first=_when(by_end[0]),
+        last=_when(by_end[-1]),
+        jobs=dict(Counter(run.job for run in runs).most_common()),
+        example=by_end[-1].id,
+    )
+
+
+def _when(run: Run) -> datetime:
+    return run.ended_at or run.fire_at

@@ -1,0 +1,111 @@
+"""The versions of a job: what its schedule was at each time, so that "what fell due?" has an answer years later.
+
+Each edit, pause, resume and deletion makes a version. The rule it protects: an instant belongs to exactly one
+version. Version n counts from where the cursor stood when it began (`since`); when the next one begins, it loses what
+had not fallen due by then and what the next one's cursor takes over. Who keeps the versions stands in `editing`; here
+is what follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cronflow.domain.audit import Expectation
+from cronflow.domain.job import Job, JobRecord
+from cronflow.domain.schedule import last_before, next_after
+from cronflow.domain.zones import SECOND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A job as it was from `at` on. `since` None: its cursor stood nowhere, so nothing falls due under it."""
+
+    job: Job
+    ver: int
+    at: datetime
+    since: datetime | None
+    paused: bool = False
+    deleted: bool = False
+    by: str = ""
+
+    @property
+    def held(self) -> str | None:
+        """Why what falls due under it is not run: deleted, disabled or paused."""
+        if self.deleted:
+            return "deleted"
+        if not self.job.enabled:
+            return "disabled"
+        return "paused" if self.paused else None
+
+
+def version_of(record: JobRecord) -> Version:
+    """The present version. It depends on nothing that changes without an edit, so anybody may keep it at any time."""
+    return Version(
+        job=record.job,
+        ver=record.ver,
+        at=record.updated_at,
+        since=record.since,
+        paused=record.paused,
+        deleted=record.deleted_at is not None,
+        by=record.edited_by,
+    )
+
+
+def expectations(versions: Sequence[Version]) -> list[Expectation]:
+    """What the audit has to find: the schedule of each version with its span, the oldest first."""
+    return [
+        Expectation(version.job.schedule, version.since, _until(versions, place))
+        for place, version in enumerate(versions)
+        if version.job.schedule is not None and version.since is not None
+    ]
+
+
+def version_due(versions: Sequence[Version], instant: datetime) -> Version | None:
+    """The version under which the instant fell, or will fall, due; None when it is an instant of none of them."""
+    for place, version in enumerate(versions):
+        if version.job.schedule is None or version.since is None or instant < version.since:
+            continue
+        until = _until(versions, place)
+        if (until is None or instant < until) and _is_fire(version, instant):
+            return version
+    return None
+
+
+def version_at(versions: Sequence[Version], instant: datetime) -> Version | None:
+    """The version that was in force; None before the first."""
+    return next((version for version in reversed(versions) if version.at <= instant), None)
+
+
+def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | None, datetime | None]:
+    """The last instant before and the first one after it that fell due under some version."""
+    before: list[datetime] = []
+    after: list[datetime] = []
+    for place, version in enumerate(versions):
+        schedule, since, until = version.job.schedule, version.since, _until(versions, place)
+        if schedule is None or since is None:
+            continue
+        last = instant - SECOND if until is None else min(instant, until) - SECOND
+        earlier = last_before(schedule, last, not_before=since)
+        if earlier is not None:
+            before.append(earlier)
+        later = next_after(schedule, max(instant, since - SECOND))
+        if later is not None and (until is None or later < until):
+            after.append(later)
+    return max(before, default=None), min(after, default=None)
+
+
+def _until(versions: Sequence[Version], place: int) -> datetime | None:
+    """The first instant that is no longer the version's own; None for the present one."""
+    if place + 1 == len(versions):
+        return None
+    following = versions[place + 1]
+    fallen_due = following.at.replace(microsecond=0) + SECOND
+    return fallen_due if following.since is None else min(fallen_due, following.since)
+
+
+def _is_fire(version: Version, instant: datetime) -> bool:
+    return (
+        version.job.schedule is not None and last_before(version.job.schedule, instant, not_before=instant) == instant
+    )

@@ -1,0 +1,311 @@
+"""Why a fire ran, did not run, or has not run yet: the chain from the schedule to the outcome, link by link.
+
+Each link is a value with what was recorded when it was decided; nothing is guessed from how things look now, except
+for an instant that nobody has decided yet. The rule it protects: the chain ends where the fire ended or waits, and
+says for what. How it is told to people is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
+from cronflow.domain.placement import Placement, Waiting
+from cronflow.domain.run import Attempt, Covers, Outcome, Resolution, Run, RunState
+from cronflow.domain.schedule import describe
+from cronflow.domain.version import Version, nearest, version_at, version_due
+
+HELD = frozenset({"paused", "disabled", "edited", "deleted"})
+"""The reasons of skipped runs that somebody's edit gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The instant belongs to this version of the schedule, which came into force at `since`."""
+
+    instant: datetime
+    ver: int
+    since: datetime
+    by: str
+    schedule: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotDue:
+    """The instant is none of the schedule's; `before` and `after` are the nearest that are."""
+
+    instant: datetime
+    reason: str
+    ver: int | None
+    schedule: str | None
+    before: datetime | None
+    after: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """It will fall due."""
+
+    instant: datetime
+    remaining: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An edit kept it from running: paused, disabled, edited or deleted, in this version. Not `recorded`: its skipped
+    run is written when the job goes on.
+    """
+
+    reason: str
+    ver: int
+    since: datetime
+    by: str
+    recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How late it was decided, and whether that made it a missed one, for which the policy says what happens."""
+
+    late: timedelta
+    late_after: timedelta
+    missed: bool
+    policy: MisfirePolicy
+    covers: Covers | None
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overlapping:
+    """Whether another run of the job was in the way, and which."""
+
+    policy: Overlap
+    blocked_by: str | None
+    skipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unplanned:
+    """It is due and no leader has decided it yet. `nodes` are what stands against each node now."""
+
+    since: datetime
+    reason: str
+    blocked_by: str | None = None
+    nodes: tuple[tuple[str, str], ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The node that was chosen, and why not another one; None: an older release did not record it."""
+
+    node: str
+    placement: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """Given to its node by a leader. `taken` False: the node has not recorded a start yet."""
+
+    at: datetime
+    term: int
+    fence: int
+    node: str
+    again: int
+    taken: bool
+    check_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Its first start."""
+
+    at: datetime
+    lateness: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """An attempt that has ended."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The present attempt runs."""
+
+    since: datetime
+    attempt: int
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TriesAgain:
+    """It waits for its next attempt: for its time, or for a node."""
+
+    at: datetime | None
+    attempt: int
+    waiting: Waiting | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the run ended, and what somebody did about it."""
+
+    state: RunState
+    at: datetime | None
+    outcome: Outcome | None
+    reason: str | None
+    error: str | None
+    dead: bool
+    resolution: Resolution | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """It fell due and there is no run of it (any more)."""
+
+    reason: str
+
+
+Link = (
+    Due | NotDue | Upcoming | Held | Lateness | Overlapping | Unplanned | Placed | Dispatched | Started | Tried | Runs
+    | TriesAgain | Ended | Unrecorded
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The chain of one instant of a job. `run` is the run that covers it."""
+
+    job: str
+    instant: datetime
+    links: tuple[Link, ...]
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a chain is made from. `versions` ends with the present one; `refused` says what stands against each node now
+    for this job, nothing where one could take it; `led` whether somebody leads.
+    """
+
+    record: JobRecord
+    versions: Sequence[Version]
+    run: Run | None
+    now: datetime
+    led: bool
+    refused: Mapping[str, str] | None
+
+
+def explain(known: Known, instant: datetime) -> Why:
+    """The chain of an instant."""
+    run = known.run
+    version = version_due(known.versions, instant)
+    if version is None and run is not None:
+        # Recorded by a release that kept no versions.
+        version = next((v for v in known.versions if v.ver == run.job_ver), known.versions[-1])
+    if version is None:
+        return Why(known.record.name, instant, (_not_due(known, instant),))
+    schedule = version.job.schedule
+    due = Due(instant, version.ver, version.at, version.by, "" if schedule is None else describe(schedule))
+    links = _undecided(known, version, instant) if run is None else _decided(known, version, run, instant)
+    return Why(known.record.name, instant, (due, *links), None if run is None else run.id)
+
+
+def _not_due(known: Known, instant: datetime) -> NotDue:
+    before, after = nearest(known.versions, instant)
+    version = version_at(known.versions, instant)
+    if version is None and before is None:
+        return NotDue(instant, "before the job was defined", None, None, before, after)
+    version = version or known.versions[0]
+    schedule = version.job.schedule
+    start, end = getattr(schedule, "start", None), getattr(schedule, "end", None)
+    if version.deleted:
+        reason = "the job was deleted"
+    elif schedule is None:
+        reason = "the job has no schedule; it is run by hand"
+    elif start is not None and instant < start:
+        reason = "before the schedule's start"
+    elif end is not None and instant >= end:
+        reason = "after the schedule's end"
+    else:
+        reason = "not an instant of the schedule"
+    return NotDue(instant, reason, version.ver, None if schedule is None else describe(schedule), before, after)
+
+
+def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Link]:
+    record = known.record
+    if record.next_fire is None or instant < record.next_fire:
+        if instant <= known.now:
+            yield Unrecorded("its run was deleted at the end of its retention, or has been lost")
+        return
+    if version.held is not None:
+        yield Held(version.held, version.ver, version.at, version.by, recorded=False)
+    if instant > known.now:
+        yield Upcoming(instant, instant - known.now)
+    elif version.held is None:
+        yield _unplanned(known, record.next_fire)
+
+
+def _unplanned(known: Known, cursor: datetime) -> Unplanned:
+    waiting = known.record.waiting
+    if not known.led:
+        return Unplanned(cursor, "nobody leads at this moment")
+    if waiting is not None and waiting.fire == cursor:
+        return Unplanned(waiting.since, waiting.reason, waiting.blocked_by, waiting.nodes, waiting.more)
+    if known.refused is not None:
+        told = tuple(sorted(known.refused.items()))
+        return Unplanned(cursor, "no node has room" if told else "no node is up", nodes=told)
+    return Unplanned(cursor, "the leader has not come to it yet")
+
+
+def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Iterator[Link]:
+    if run.state is RunState.SKIPPED and run.reason in HELD:
+        # An edit skipped it: the one that began the version, or for what was held the one that held it.
+        cause = version if version.held == run.reason else _version(known, run.job_ver) or version
+        yield Held(run.reason, cause.ver, cause.at, cause.by, recorded=True)
+        yield _ended(run)
+        return
+    yield _lateness(version, run, instant)
+    if run.reason != "misfire":
+        yield Overlapping(version.job.overlap, run.blocked_by, skipped=run.reason == "overlap")
+    if run.node is not None:
+        yield Placed(run.node, run.placement)
+    if run.dispatched_at is not None and run.node is not None:
+        taken = run.state is not RunState.DISPATCHED
+        check_at = None if taken else run.check_at
+        yield Dispatched(run.dispatched_at, run.term, run.fence, run.node, run.redispatches, taken, check_at)
+    first = next((attempt.started_at for attempt in run.attempts if attempt.started_at is not None), run.started_at)
+    if first is not None:
+        yield Started(first, first - instant)
+    for attempt in run.attempts:
+        yield Tried(attempt)
+    match run.state:
+        case RunState.RUNNING:
+            yield Runs(run.started_at or known.now, run.attempt, run.node)
+        case RunState.RETRYING:
+            yield TriesAgain(run.check_at, run.attempt + 1, run.waiting)
+        case RunState.DISPATCHED:
+            return
+        case _:
+            yield _ended(run)
+
+
+def _version(known: Known, ver: int) -> Version | None:
+    return next((version for version in known.versions if version.ver == ver), None)
+
+
+def _lateness(version: Version, run: Run, instant: datetime) -> Lateness:
+    misfire = version.job.misfire
+    skipped_at = run.ended_at if run.state is RunState.SKIPPED and not run.attempts else None
+    late = max(timedelta(0), (skipped_at or run.created_at) - instant)
+    missed = late > misfire.late_after
+    return Lateness(late, misfire.late_after, missed, misfire.policy, run.covers, skipped=run.reason == "misfire")
+
+
+def _ended(run: Run) -> Ended:
+    return Ended(run.state, run.ended_at, run.outcome, run.reason, run.error, run.is_dead, run.resolution)

@@ -1,0 +1,74 @@
+"""The executor of the system's own jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.job import Job, PythonTarget, SystemTarget
+from cronflow.domain.run import Outcome
+from cronflow.executors.system import SystemExecutor
+from cronflow.ports import Assignment, LineSink
+from tests.executors import Lines, assignment
+
+
+def asked_for(piece: str, timeout: str = "20s") -> Assignment:
+    base = assignment(PythonTarget("a:b"), timeout=timeout)
+    job = Job(name=f"_sys:{piece}", target=SystemTarget(piece), timeout=base.job.timeout)
+    return replace(base, job=job)
+
+
+async def sound(assignment: Assignment, tell: LineSink) -> object:
+    tell("info", f"term {assignment.term}")
+    return {"found": 0}
+
+
+async def away(_assignment: Assignment, _tell: LineSink) -> object:
+    raise BackendUnavailable("MongoDB", "db:27017", "gone")
+
+
+async def broken(_assignment: Assignment, _tell: LineSink) -> object:
+    raise KeyError("rev")
+
+
+async def endless(_assignment: Assignment, _tell: LineSink) -> object:
+    return await asyncio.get_running_loop().create_future()
+
+
+EXECUTOR = SystemExecutor({"sound": sound, "away": away, "broken": broken, "endless": endless})
+
+
+async def test_a_piece_runs_with_its_assignment_and_its_result_is_the_runs() -> None:
+    lines = Lines()
+    ending = await EXECUTOR.run(asked_for("sound"), "node-1", lines)
+    assert (ending.outcome, ending.result) == (Outcome.OK, {"found": 0})
+    assert lines.all == [("info", "term 3")]
+
+
+@pytest.mark.parametrize(
+    ("piece", "timeout", "outcome", "error"),
+    [
+        ("away", "20s", Outcome.ERROR, "MongoDB at db:27017 is not available: gone"),
+        ("broken", "20s", Outcome.ERROR, "KeyError: 'rev'"),
+        ("endless", "20ms", Outcome.TIMEOUT, "it took longer than 20ms"),
+        ("unheard-of", "20s", Outcome.ERROR, "the node node-1 does not know how to unheard-of"),
+    ],
+)
+async def test_what_goes_wrong_is_the_end_of_the_attempt_and_not_of_the_node(
+    piece: str, timeout: str, outcome: Outcome, error: str
+) -> None:
+    lines = Lines()
+    ending = await EXECUTOR.run(asked_for(piece, timeout), "node-1", lines)
+    assert (ending.outcome, ending.error) == (outcome, error)
+    assert bool(lines.of("error")) is (piece == "broken")
+
+
+async def test_cancelling_it_stops_the_piece() -> None:
+    task = asyncio.create_task(EXECUTOR.run(asked_for("endless"), "node-1", Lines()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
