@@ -19,10 +19,13 @@ from cronflow.ports import Clock
 
 PLACED_AGAIN_UNSTARTED = 9
 BEYOND_ITS_WORKER = frozenset({10, 11})
+OWN_SPOOL_GRACES = 4
 
 
 class SpoolGrace:
-    """Asked by the reconciler. `spooled` says how many outcomes lie in this node's own spool."""
+    """Asked by the reconciler. `spooled` says how many outcomes lie in this node's own spool; that one is given longer,
+    because it is seen to be there.
+    """
 
     def __init__(self, clock: Clock, timings: Timings, outages: Outages, spooled: Callable[[], int]) -> None:
         self._clock = clock
@@ -31,11 +34,22 @@ class SpoolGrace:
         self._spooled = spooled
         self._term: int | None = None
         self._leads_since = 0.0
+        self._answered: Outage | None = None
+        self._spooled_since: float | None = None
 
-    def leads(self, term: int) -> None:
-        """To be told before each round."""
+    def answered(self, term: int) -> None:
+        """To be told in each round, when MongoDB has answered it."""
+        now = self._clock.monotonic()
         if term != self._term:
-            self._term, self._leads_since = term, self._clock.monotonic()
+            self._term, self._leads_since = term, now
+        began = self._outages.began("MongoDB")
+        # It may be away for some other role still, even for ever; the time to wait counts from the first answer.
+        if began is not None and (self._answered is None or self._answered.began != began):
+            self._answered = Outage(began, now)
+        if not self._spooled():
+            self._spooled_since = None
+        elif self._spooled_since is None:
+            self._spooled_since = now
 
     def left(self, run: Run, row: int, names_up: Collection[str]) -> timedelta | None:
         """For how long not to change the run along this row; None when nothing speaks against it."""
@@ -53,16 +67,18 @@ class SpoolGrace:
 
     def _after_outage(self) -> float:
         """Until when outcomes of an outage are waited for."""
-        now = self._clock.monotonic()
-        if self._spooled():
-            return now + self._timings.reconcile
-        away_s = self._outages.away_s("MongoDB")
-        # The role that asks may be the first one that MongoDB answers again.
-        outage = Outage(now - away_s, now) if away_s > 0 else self._outages.last("MongoDB")
-        if outage is None:
-            return 0.0
+        grace = self._timings.spool_grace
+        own = 0.0 if self._spooled_since is None else self._spooled_since + OWN_SPOOL_GRACES * grace
+        outage = self._latest()
         # Who came to lead during an outage has not seen how long it was.
-        long = outage.ended - outage.began >= self._timings.long_outage
-        if long or self._leads_since >= outage.began:
-            return outage.ended + self._timings.spool_grace
-        return 0.0
+        if outage is None or (
+            outage.ended - outage.began < self._timings.long_outage and self._leads_since < outage.began
+        ):
+            return own
+        return max(own, outage.ended + grace)
+
+    def _latest(self) -> Outage | None:
+        last = self._outages.last("MongoDB")
+        if self._answered is None or (last is not None and last.began > self._answered.began):
+            return last
+        return self._answered

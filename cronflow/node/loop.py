@@ -73,6 +73,10 @@ class Outages:
         """The services that some role cannot reach."""
         return {error.service for error in self._failing.values()}
 
+    def began(self, service: str) -> float | None:
+        """Since when the service has been away, None when it is not."""
+        return self._began.get(service)
+
     def away_s(self, service: str) -> float:
         """For how long the service has been away, in seconds; 0 when it is not."""
         began = self._began.get(service)

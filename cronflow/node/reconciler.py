@@ -71,8 +71,8 @@ class Reconciler:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
-        self._grace.leads(tenure.term)
         overdue = await self._backends.runs.overdue(AT_ONCE)
+        self._grace.answered(tenure.term)
         if overdue:
             try:
                 await self._reconcile(tenure, overdue)
