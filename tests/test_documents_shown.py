@@ -31,6 +31,7 @@ README = ROOT / "README.md"
 RECORDS = ROOT / "docs" / "decisions"
 INDEX = RECORDS / "README.md"
 LIVING = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docs" / "README.md"]
+LIVING += sorted((ROOT / "docs" / "how-to").glob("*.md"))
 """The documents that follow the code. A decision record does not: it stays as it was written."""
 
 Command = tuple[str, ...]

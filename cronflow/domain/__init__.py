@@ -14,6 +14,10 @@ Role         What a node does: elector, planner, settler, reconciler, caretaker,
 Cursor       `next_fire` of a job: the first instant that nothing covers yet.
 Pend         The run that the last move of a job's cursor created.
 Plan note    The write-ahead document of a batch of cursor moves.
+Version      A job from one edit to the next. Each instant that falls due belongs to one.
+Placement    Which node was chosen for a run, and what stood against the others.
+Dead letter  A run that failed or was lost, until somebody replays or acknowledges it: its resolution.
+Replay       A run that repeats one that has ended, `<id>~r1`.
 Term         One tenure of a leader.
 Fence        A run's fencing token.
 Lease        A time-boxed right.

@@ -1,0 +1,234 @@
+"""`cronflow jobs why` and `jobs history`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from cronflow.domain.placement import Placement, Waiting
+from cronflow.domain.run import Outcome, Resolution, RunState, Settled
+from cronflow.domain.schedule import Every
+from tests.cli.conftest import Cli, parsed
+from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, SUCCEEDED, Scene, ago, job, run
+
+PLACED = Placement("node-a#5f1c", 0.31, (("node-b#77aa", "draining"), ("node-c#0c44", 1.5)), 2)
+
+
+def record(scene: Scene, name: str, **fields: Any) -> None:
+    records: dict[str, Any] = scene.backends.jobs.records  # type: ignore[attr-defined]
+    records[name] = replace(records[name], **fields)
+
+
+def change(scene: Scene, name: str, **fields: Any) -> None:
+    runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+    runs[name] = replace(runs[name], **fields)
+
+
+def titles(text: str) -> list[str]:
+    """The links, by glyph and title."""
+    return [line[:14].strip() for line in text.splitlines()[2:] if line[:1].strip() and line[0] in "✓✗…↷▶⊘?"]
+
+
+def test_a_failed_fire_is_told_link_by_link(cli: Cli, scene: Scene) -> None:
+    change(scene, FAILED, placement=PLACED)
+    shown = cli("jobs", "why", "nightly-report").stdout
+    assert shown.splitlines()[0] == "nightly-report  2026-11-21 01:00:00Z  11h ago"
+    assert titles(shown) == [
+        "✓ due", "✓ on time", "✓ overlap", "✓ placed", "✓ dispatched", "✓ started",
+        "✗ attempt 1", "✗ attempt 2", "✗ attempt 3", "✗ attempt 4", "✗ failed",
+    ]  # fmt: skip
+    assert "at 02:00 every day, Europe/Berlin" in shown
+    assert "node-a#5f1c, rank 0.31 (the lowest takes it)" in shown
+    assert "not node-b#77aa: draining" in shown
+    assert "not node-c#0c44: rank 1.5" in shown
+    assert "and 2 nodes more" in shown
+    assert f"by term 7, fence {FENCE}" in shown
+    assert "ValueError: no rows for 2026-11-20" in shown
+    assert f"cronflow runs retry {FAILED}" in shown
+
+
+@pytest.mark.usefixtures("scene")
+def test_json_has_an_object_for_each_link(cli: Cli) -> None:
+    answer = parsed(cli("jobs", "why", "nightly-report", "2026-11-21T02:00:00+01:00", "-o", "json"))
+    assert (answer["job"], answer["at"], answer["run"]) == ("nightly-report", "2026-11-21T01:00:00Z", FAILED)
+    steps = [link["step"] for link in answer["chain"]]
+    assert steps == ["due", "lateness", "overlapping", "placed", "dispatched", "started", *["tried"] * 4, "ended"]
+    by_step = {link["step"]: link for link in answer["chain"]}
+    assert by_step["lateness"] == {
+        "step": "lateness",
+        "late_ms": 0,
+        "late_after_ms": 60000,
+        "missed": False,
+        "policy": "fire_once",
+        "covers": None,
+        "skipped": False,
+    }
+    assert by_step["ended"]["dead"] is True
+    assert by_step["tried"]["attempt"]["outcome"] == "error"
+    yaml_answer = yaml.safe_load(cli("jobs", "why", "nightly-report", "-o", "yaml").stdout)
+    assert yaml_answer == answer
+    assert cli("jobs", "why", "nightly-report", "-o", "name").stdout == f"{FAILED}\n"
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize("time", ["-10h", "now", "-11h"])
+def test_a_time_ago_means_the_last_instant_until_then(cli: Cli, time: str) -> None:
+    assert parsed(cli("jobs", "why", "nightly-report", time, "-o", "json"))["at"] == "2026-11-21T01:00:00Z"
+
+
+@pytest.mark.usefixtures("scene")
+def test_an_instant_that_is_none_names_the_nearest(cli: Cli) -> None:
+    shown = cli("jobs", "why", "nightly-report", "2026-11-21T03:00:00Z").stdout
+    assert titles(shown) == ["✗ not due"]
+    assert "not an instant of the schedule (at 02:00 every day, Europe/Berlin)" in shown
+    assert "the last one before: 2026-11-21 01:00:00Z" in shown
+    assert "the next one after: 2026-11-22 01:00:00Z" in shown
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        ("2026-11-21T02:00:00", "has no zone"),
+        ("yesterday", "neither an instant nor a time ago"),
+        ("-later", "neither an instant nor a time ago"),
+        ("--job", "neither an instant nor a time ago"),
+    ],
+)
+def test_a_time_that_is_not_clear_is_refused(cli: Cli, time: str, said: str) -> None:
+    result = cli("jobs", "why", "nightly-report", time)
+    assert (result.exit_code, said in result.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("scene")
+def test_help_is_there_although_minus_h_is_part_of_a_time(cli: Cli) -> None:
+    result = cli("jobs", "why", "--help")
+    assert (result.exit_code, "schedule to the outcome" in " ".join(result.stdout.split())) == (0, True)
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_job_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli) -> None:
+    result = cli("jobs", "why", "nightly-reprot")
+    assert (result.exit_code, "did you mean nightly-report?" in result.stderr) == (3, True)
+
+
+def test_a_retry_says_when_and_for_what_it_waits(cli: Cli, scene: Scene) -> None:
+    assert "attempt 4 in 1m 30s" in cli("jobs", "why", "send-invoices", instant(RETRYING)).stdout
+    waiting = Waiting(
+        fire=ago(hours=1),
+        since=ago(minutes=5),
+        reason="no node can take it",
+        nodes=(("node-b#77aa", "draining"),),
+    )
+    change(scene, RETRYING, waiting=waiting)
+    shown = cli("jobs", "why", "send-invoices", instant(RETRYING)).stdout
+    assert "attempt 4: no node can take it, since 2026-11-21 11:55:00Z" in shown
+    assert "not node-b#77aa: draining" in shown
+
+
+def instant(run_id: str) -> str:
+    return f"{datetime.strptime(run_id.partition('@')[2], '%Y%m%dT%H%M%SZ').isoformat()}Z"  # noqa: DTZ007
+
+
+def test_a_fire_that_waits_says_for_which_run_and_since_when(cli: Cli, scene: Scene) -> None:
+    fire = ago(minutes=1)
+    waiting = Waiting(fire=fire, since=ago(seconds=55), reason="another run of this job is open", blocked_by="x@1")
+    record(scene, "health-ping", next_fire=fire, waiting=waiting)
+    nothing_open(scene, "health-ping")
+    shown = cli("jobs", "why", "health-ping", "2026-11-21T11:59:00Z").stdout
+    assert titles(shown) == ["✓ due", "… waits"]
+    assert "another run of this job is open, since 2026-11-21 11:59:05Z (55s ago)" in shown
+    assert "cronflow runs show x@1" in shown
+
+
+def test_a_skipped_overlap_names_the_run_in_the_way(cli: Cli, scene: Scene) -> None:
+    change(scene, "sync-tokens@20261121T115830Z", blocked_by="sync-tokens@20261121T115800Z", attempt=0, node=None)
+    shown = cli("jobs", "why", "sync-tokens", "2026-11-21T11:58:30Z").stdout
+    assert "run sync-tokens@20261121T115800Z was open, and the job says overlap: forbid" in shown
+    assert titles(shown)[2] == "↷ overlap"
+
+
+def nothing_open(scene: Scene, name: str) -> None:
+    """An edit would wait for a dispatched run to show that it has started, and the clock stands still."""
+    runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+    for one in [one for one in runs.values() if one.job == name and one.is_open]:
+        del runs[one.id]
+
+
+def test_what_was_held_names_the_edit(cli: Cli, scene: Scene) -> None:
+    nothing_open(scene, "health-ping")
+    asyncio.run(scene.service.pause("health-ping", by="bob@desk"))
+    scene.clock.step(timedelta(minutes=5))
+    shown = cli("jobs", "why", "health-ping", "2026-11-21T12:03:00Z").stdout
+    assert titles(shown) == ["✓ due", "↷ paused"]
+    assert "by version 2, since 2026-11-21 12:00:00Z by bob@desk" in shown
+    assert "a skipped run will say so when the job goes on" in shown
+
+
+def test_what_is_to_come_says_when(cli: Cli, scene: Scene) -> None:
+    shown = cli("jobs", "why", "black-friday").stdout
+    assert titles(shown) == ["✓ due", "… to come"]
+    assert "falls due in 5d 17h" in shown
+
+
+def test_a_missed_range_is_told_for_each_instant_in_it(cli: Cli, scene: Scene) -> None:
+    # A run is named by the first instant of its range, the cursor that it consumed.
+    first = datetime(2026, 11, 1, 4, 30, tzinfo=UTC)
+    change(scene, "clean-uploads@20261115T043000Z", fire_at=first, created_at=ago(days=6))
+    shown = cli("jobs", "why", "clean-uploads", "2026-11-08T04:30:00Z").stdout
+    assert "one run stands for 3 instants, 2026-11-01 04:30:00Z to 2026-11-15 04:30:00Z" in shown
+    assert "… missed" in shown
+
+
+def test_a_settled_run_says_by_whom_and_offers_nothing_more(cli: Cli, scene: Scene) -> None:
+    change(scene, FAILED, resolution=Resolution(Settled.ACKNOWLEDGED, NOON, "ann@desk", "known \x1b[31mred"))
+    shown = cli("jobs", "why", "nightly-report").stdout
+    assert "acknowledged 2026-11-21 12:00:00Z by ann@desk: known red" in shown
+    assert "runs retry" not in shown
+
+
+def test_what_an_error_says_cannot_steer_the_terminal(cli: Cli, scene: Scene) -> None:
+    made = run(
+        "sync-tokens", ago(seconds=300), RunState.FAILED, outcome=Outcome.ERROR, error="\x1b]0;title\x07 bad\nmore"
+    )
+    asyncio.run(scene.backends.runs.insert([made]))
+    shown = cli("jobs", "why", "sync-tokens", "2026-11-21T11:55:00Z").stdout
+    assert "\x1b" not in shown
+    assert "more" not in shown.replace("nodes more", "")
+
+
+def test_the_history_names_each_version_and_who_made_it(cli: Cli, scene: Scene) -> None:
+    nothing_open(scene, "health-ping")
+
+    async def edits() -> None:
+        await scene.service.apply([job("health-ping", Every("2m"))], by="ann@desk")
+        await scene.service.pause("health-ping", by="bob@desk")
+
+    asyncio.run(edits())
+    lines = cli("jobs", "history", "health-ping", columns=120).stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["3", "2", "1"]
+    assert "bob@desk" in lines[1]
+    assert "paused" in lines[1]
+    assert "every 2 min" in lines[2]
+    assert "every 1 min" in lines[3]
+    answer = parsed(cli("jobs", "history", "health-ping", "-o", "json"))
+    assert [(version["version"], version["state"], version["by"]) for version in answer] == [
+        (1, "active", None),
+        (2, "active", "ann@desk"),
+        (3, "paused", "bob@desk"),
+    ]
+    assert answer[1]["job"]["schedule"] == {"every": "2m"} | answer[1]["job"]["schedule"]
+    assert cli("jobs", "history", "nobody").exit_code == 3
+
+
+def test_a_deleted_job_is_still_explained(cli: Cli, scene: Scene) -> None:
+    asyncio.run(scene.service.delete("nightly-report", by="bob@desk"))
+    assert titles(cli("jobs", "why", "nightly-report").stdout)[-1] == "✗ failed"
+    shown = cli("jobs", "history", "nightly-report", columns=120).stdout
+    assert "deleted" in shown.splitlines()[1]
+    assert SUCCEEDED not in shown
