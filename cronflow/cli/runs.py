@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import runview, times, words
+from cronflow.cli.cancel import cancel
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, note, show, write_json, yaml_text
@@ -86,6 +87,9 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
     """A run: when, where, how it went, its result or error, and every attempt."""
     run = call(lambda service: service.run(run_id))
     show(output, run_shape(run), [run.id], lambda: runview.run_page(run, times.now()))
+
+
+runs.command()(cancel)
 
 
 class LogFormat(StrEnum):

@@ -289,13 +289,14 @@ class Worker:
             ending = stop
         finally:
             active.executing = False
-        if (stop := active.told()) is None:
-            if task.cancelling():
-                # It ended well although the whole node is being stopped by force: nobody would record it.
-                raise asyncio.CancelledError
-            return ending
-        while task.cancelling():
+        stop = active.told()
+        if stop is not None:
             task.uncancel()
+        if task.cancelling():
+            # The whole node is being torn down: nobody would record it.
+            raise asyncio.CancelledError
+        if stop is None:
+            return ending
         # What ended well before it learnt of its cancellation has; what failed meanwhile is not tried again.
         failed = ending.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
         return stop if failed and stop.outcome is Outcome.CANCELLED else ending

@@ -95,7 +95,9 @@ async def test_what_is_pushed_to_a_node_after_it_stopped_taking_comes_back() -> 
         stopping = next(node for node in cluster.nodes if node.id == cluster.runs[0].node)
         stopping.stop()
         await cluster.elapse(1)
-        late = Assignment(run="x@1", fence=9_000_000_000_000_000, term=99, attempt=1, fire_at=cluster.clock.now(), job=a_job())
+        late = Assignment(
+            run="x@1", fence=9_000_000_000_000_000, term=99, attempt=1, fire_at=cluster.clock.now(), job=a_job()
+        )
         cluster.backends.memory.lists[stopping.id] = [(1e9, late)]
         await cluster.elapse(1.25)
         assert not cluster.backends.memory.lists.get(stopping.id)
