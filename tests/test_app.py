@@ -146,7 +146,7 @@ def test_a_name_that_is_taken_is_refused_and_both_functions_are_named() -> None:
         ({"every": "soon"}, "'soon' is not a duration"),
         ({"at": "tomorrow"}, "at: 'tomorrow' is not an instant"),
         ({"schedule": "* * * * *"}, "is not a schedule"),
-        ({"overlap": "maybe"}, r"overlap: 'maybe' is not possible \(choose forbid, queue, allow\)"),
+        ({"overlap": "maybe"}, r"overlap: 'maybe' is not possible \(choose forbid, queue, allow, replace\)"),
         ({"misfire": "maybe"}, "misfire: 'maybe' is not possible"),
         ({"timeout": "forever"}, "'forever' is not a duration"),
         ({"name": "Nightly Report"}, "is not a job name"),

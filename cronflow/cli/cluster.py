@@ -11,6 +11,7 @@ from rich.text import Text
 from cronflow.cli import times, words
 from cronflow.cli.connect import call, settings
 from cronflow.cli.lazy import new_group
+from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.shapes import cluster_shape, node_shape, node_state, queue_shape
 from cronflow.cli.sweep import sweep, sweep_words
@@ -41,6 +42,11 @@ def list_nodes(output: Output = Format.TABLE) -> None:
 
     answer = [node_shape(member, status.leader, heartbeat) for member in status.members]
     show(output, answer, [member.report.name for member in status.members], view)
+
+
+nodes.command("show")(show_node)
+nodes.command()(drain)
+nodes.command()(undrain)
 
 
 @cluster.command("status")

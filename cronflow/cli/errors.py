@@ -19,6 +19,7 @@ FAILED, USAGE, NOT_FOUND, RUN_FAILED, UNREACHABLE = 1, 2, 3, 4, 5
 _NEXT_STEP = {
     "job": "cronflow jobs list shows what there is",
     "run": "cronflow runs list shows the latest",
+    "node": "cronflow nodes list shows who is up",
     "leader": "cronflow nodes list shows who is up; cronflow node starts one",
 }
 

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import runview, times, words
+from cronflow.cli.cancel import cancel
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.lazy import new_group
 from cronflow.cli.letters import ack, report, retry
@@ -108,6 +109,9 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
 runs.command()(report)
 runs.command()(retry)
 runs.command()(ack)
+
+
+runs.command()(cancel)
 
 
 class LogFormat(StrEnum):

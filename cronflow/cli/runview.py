@@ -13,7 +13,7 @@ from cronflow.cli.output import console, yaml_text
 from cronflow.cli.shapes import attempt_length
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.cluster import node_name
-from cronflow.domain.run import SCHEDULED, Resolution, Run, RunState
+from cronflow.domain.run import SCHEDULED, Resolution, Run, RunState, cancelled_text
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult
@@ -73,6 +73,7 @@ def run_page(run: Run, now: datetime, late: Sequence[LateResult] = ()) -> None:
             ("replay of", run.replay_of),
             ("dead", "nobody has replayed or acknowledged it" if run.is_dead else None),
             ("settled", None if run.resolution is None else resolution_words(run.resolution)),
+            ("to be", _cancellation(run)),
             ("args", None if not run.args else _document(dict(run.args))),
             ("result", None if run.result is None else _document(run.result)),
             ("error", None if not run.error else Text(words.clean(run.error), style=words.RED)),
@@ -183,6 +184,13 @@ def _covers(run: Run) -> str | None:
         return None
     count = "more missed fires than were counted" if run.covers.count is None else f"{run.covers.count} missed fires"
     return f"{count}, {times.absolute(run.covers.first)} to {times.absolute(run.covers.last)}"
+
+
+def _cancellation(run: Run) -> str | None:
+    """What was asked for and has not happened, or did not happen in time."""
+    if not run.cancel_requested or run.state is RunState.CANCELLED:
+        return None
+    return words.clean(cancelled_text(run.cancel_reason, run.cancel_by or "somebody"))
 
 
 def _document(value: object) -> str:

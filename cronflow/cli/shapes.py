@@ -87,6 +87,9 @@ def run_shape(run: Run) -> Shape:
         "duration_ms": milliseconds(run.duration),
         "outcome": None if run.outcome is None else run.outcome.value,
         "reason": run.reason,
+        "cancel_requested": run.cancel_requested,
+        "cancel_reason": run.cancel_reason,
+        "cancel_by": run.cancel_by,
         "result": run.result,
         "error": run.error,
         "args": None if run.args is None else dict(run.args),
@@ -170,7 +173,7 @@ def log_shape(line: LogLine) -> Shape:
 
 def node_state(member: Member, heartbeat: timedelta) -> str:
     """up, draining, or stale: two heartbeats are missing, so it gets no work."""
-    if member.report.draining:
+    if member.draining:
         return "draining"
     return "stale" if member.age > 2 * heartbeat else "up"
 

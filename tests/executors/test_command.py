@@ -14,6 +14,7 @@ import pytest
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Ending, Outcome
+from cronflow.executors import Executors
 from cronflow.executors.command import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES, CommandExecutor
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
 from tests.waiting import eventually
@@ -303,3 +304,11 @@ async def test_no_descriptor_is_left_open() -> None:
     before = descriptors()
     await each_way()
     assert descriptors() == before
+
+
+async def test_a_node_without_commands_declines_them_and_one_with_them_does_not() -> None:
+    item = assignment(CommandTarget("true"))
+    assert "set ALLOW_SHELL=true" in (await CommandExecutor(False).declines(item, "n1") or "")
+    assert await CommandExecutor(True).declines(item, "n1") is None
+    assert await Executors({CommandTarget: CommandExecutor(True)}).declines(item, "n1") is None
+    assert await Executors({}).declines(item, "n1") == "the node n1 runs no CommandTarget"

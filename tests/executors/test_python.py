@@ -475,3 +475,36 @@ async def test_a_target_that_the_node_has_no_executor_for_fails_for_good() -> No
     async with Executors({}) as executors:
         ending = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
     assert ending == Ending(Outcome.PERMANENT, error="the node node-1 runs no PythonTarget")
+
+
+# ------------------------------------------------------------------------------------------- told to stop, or declined
+
+
+@pytest.mark.parametrize(("function", "well"), [(blocks, True), (looks_at_cancelled, False), (sleeps, False)])
+async def test_only_a_function_that_never_saw_its_cancellation_and_returned_has_done_its_work(
+    function: object, well: bool
+) -> None:
+    async with PythonExecutor(PythonTargets([app]), grace_s=5) as executor:
+        attempt = asyncio.create_task(executor.run(assignment(target(function)), "node-1", Lines()))
+        await eventually(probe.began.is_set)
+        attempt.cancel()
+        await asyncio.sleep(0)
+        probe.let_go.set()
+        if well:
+            assert await attempt == Ending(Outcome.OK)
+        else:
+            with pytest.raises(asyncio.CancelledError):
+                await attempt
+
+
+async def test_a_node_declines_functions_that_it_does_not_have_and_no_others() -> None:
+    executor = PythonExecutor(PythonTargets([app], ["tests.executors"]))
+
+    async def declined(ref: str) -> str:
+        return await executor.declines(assignment(PythonTarget(ref)), "node-1") or "no"
+
+    assert "is not allowed on this node" in await declined("os:system")
+    assert "there is no module tests.executors.missing" in await declined("tests.executors.missing:function")
+    assert "has no function missing" in await declined("tests.executors:missing")
+    assert await declined(f"{__name__}:sleeps") == "no"
+    assert await declined("tests.executors:is_running") == "no"

@@ -35,7 +35,9 @@ from collections import namedtuple
 Job = namedtuple("Job", "cursor version pend term")
 Pend = namedtuple("Pend", "fire to fence state version")
 Plan = namedtuple("Plan", "id term")  # term 0: written by an editor
-Run = namedtuple("Run", "fire state fence version to start_id")
+Run = namedtuple(
+    "Run", "fire state fence version to start_id cancel", defaults=(0,)
+)  # cancel 1: somebody asked for its cancellation
 Item = namedtuple("Item", "fire fence")
 
 # ------------------------------------------------------------------------------------------------------------------------- the processes
@@ -46,7 +48,9 @@ Worker = namedtuple("Worker", "step fire fence start_id", defaults=(0, 0, 0))
 # step: none plan ensure cas undo insert unplan restamp
 Edit = namedtuple("Edit", "step count tries snap pend plan old", defaults=(0, 0, None, None, None, None))
 Delayed = namedtuple("Delayed", "snap term pend")  # a compare-and-set on its way whose sender has given up waiting
-Budget = namedtuple("Budget", "flush lose duplicate kill_leader kill_worker kill_editor redispatch delay purge fail")
+Budget = namedtuple(
+    "Budget", "flush lose duplicate kill_leader kill_worker kill_editor redispatch delay purge fail cancel"
+)
 
 State = namedtuple(
     "State", "job plans runs last_term queue lock delayed leaders workers edit acked takes budget starts commits purged"
@@ -351,6 +355,14 @@ def reconciler_acts(state, cfg, node):
         match = bool(run)
     if not match or fence <= run.fence:
         return f"L{me.term} re-dispatch of run {seen.fire} fails", with_leader(state, node, home), None
+    if (
+        seen.cancel and mutant != "redispatch_ignores_cancel"
+    ):  # row 19: nobody runs it any more, so it ends as it was asked to
+        ended = state._replace(runs=put_run(state.runs, run._replace(state="C", start_id=0)))
+        return f"L{me.term} run {run.fire} ends as cancelled", with_leader(ended, node, home), None
+    if run.cancel and mutant not in ("redispatch_ignores_cancel", "dispatch_does_not_compare_cancel"):
+        return f"L{me.term} re-dispatch of run {seen.fire} fails: cancelled since", with_leader(state, node, home), None
+    bad = "a run was dispatched again after its cancellation was recorded" if run.cancel else None
     if cfg.at_most_once and run.state == "R" and mutant != "at_most_once_redispatches_running":
         lost = state._replace(runs=put_run(state.runs, run._replace(state="X")))
         return f"L{me.term} run {run.fire} is lost", with_leader(lost, node, home), None
@@ -359,7 +371,7 @@ def reconciler_acts(state, cfg, node):
     after = with_leader(
         state._replace(runs=put_run(state.runs, new)), node, Leader("push", me.term, me.seq, run=(run.fire, fence))
     )
-    return f"L{me.term} re-dispatches run {run.fire} f{fence}", after, None
+    return f"L{me.term} re-dispatches run {run.fire} f{fence}", after, bad
 
 
 # -------------------------------------------------------------------------------------------------------------------------------- worker
@@ -460,6 +472,9 @@ def worker_finishes(state, cfg, index, run):
     )
     done = state._replace(runs=put_run(state.runs, run._replace(state="S", start_id=0)), commits=commits)
     yield f"W{index} finishes run {run.fire}", with_worker(done, index, RESTING), bad
+    if run.cancel:  # it may hear of it before it has finished
+        stopped = state._replace(runs=put_run(state.runs, run._replace(state="C", start_id=0)))
+        yield f"W{index} stops run {run.fire}", with_worker(stopped, index, RESTING), None
     if state.budget.fail:
         again = spend(state, "fail")._replace(
             runs=put_run(state.runs, run._replace(state="X" if cfg.at_most_once else "T", start_id=0))
@@ -578,6 +593,20 @@ def fault_steps(state, cfg):
         yield from purge_steps(state, cfg)
 
 
+def cancel_steps(state, cfg):
+    """A person, or a newer fire that replaces it, cancels a run: row 15 before it has started, row 16 while it runs."""
+    if not state.budget.cancel:
+        return
+    for run in state.runs:
+        if run.state in "DT" or (cfg.mutant == "cancel_ends_what_has_ended" and run.state == "S"):
+            bad = "an ended run was cancelled" if run.state == "S" else None
+            ended = put_run(state.runs, run._replace(state="C", start_id=0, cancel=1))
+            yield f"run {run.fire} is cancelled", spend(state, "cancel")._replace(runs=ended), bad
+        elif run.state == "R" and not run.cancel:
+            asked = put_run(state.runs, run._replace(cancel=1))
+            yield f"run {run.fire} is asked to end", spend(state, "cancel")._replace(runs=asked), None
+
+
 def purge_steps(state, cfg):
     """The clean-up deletes an ended run (A3: nobody sleeps longer than the retention, so nobody still holds a reference to it)."""
     notes = [note for process in state.leaders + (state.edit,) for note in (process.pend, process.old) if note]
@@ -594,6 +623,7 @@ def purge_steps(state, cfg):
 
 def successors(state, cfg):
     yield from fault_steps(state, cfg)
+    yield from cancel_steps(state, cfg)
     yield from leader_steps(state, cfg, 0)
     yield from leader_steps(state, cfg, 1)
     for index, worker in enumerate(state.workers):
@@ -712,6 +742,8 @@ QUICK = [
         config(ops=1, edits=1, keep_waiting=True, fail=1, redispatch=2),
     ),
     ("clean-up", config(fires=2, terms=2, ops=2, purge=1, redispatch=1)),
+    ("cancelled once, worker killed, failing attempt", config(cancel=1, kill_worker=1, fail=1, redispatch=2)),
+    ("cancelled once, at_most_once", config(at_most_once=True, read_back=True, cancel=1, kill_worker=1, redispatch=1)),
 ]
 
 FULL = [
@@ -772,6 +804,16 @@ FULL = [
     ),
     ("1 edit, 3 instants, 1 leader, coalesced", config(fires=3, terms=1, ops=4, edits=1, coalesce=True, redispatch=1)),
     ("1 edit, 3 instants, 2 leaders, 1 plan each", config(fires=3, ops=1, edits=1, coalesce=True, redispatch=1)),
+    (
+        "cancelled once, at_most_once, item doubled, worker killed",
+        config(at_most_once=True, read_back=True, workers=2, duplicate=1, cancel=1, kill_worker=1, redispatch=1),
+    ),
+    (
+        "cancelled once, redis guard, every Redis fault, worker killed",
+        config(guard="redis", workers=2, flush=1, lose=1, duplicate=1, kill_worker=1, cancel=1, fail=1, redispatch=2),
+    ),
+    ("cancelled twice, 2 instants, leader killed", config(fires=2, ops=3, cancel=2, kill_leader=1, redispatch=1)),
+    ("cancelled once, 1 edit, worker killed", config(ops=1, edits=1, cancel=1, kill_worker=1, redispatch=1)),
     ("2 edits, 1 instant, worker killed", config(ops=1, edits=2, kill_worker=1, redispatch=1)),
     ("2 edits, 2 instants, 1 leader", config(fires=2, terms=1, edits=2, ops=3, redispatch=1)),
     ("2 edits, 2 instants, 2 leaders, 1 plan each", config(fires=2, edits=2, ops=1, redispatch=1)),
@@ -805,6 +847,9 @@ MUTANTS = [
     ("read_back_by_fence", config(at_most_once=True, read_back=True, workers=2, duplicate=1)),
     ("at_most_once_redispatches_running", config(at_most_once=True, redispatch=1)),
     ("clean_up_ignores_pend", config(fires=2, purge=1, redispatch=1)),
+    ("redispatch_ignores_cancel", config(cancel=1, kill_worker=1, redispatch=1)),
+    ("dispatch_does_not_compare_cancel", config(cancel=1, kill_worker=1, redispatch=1)),
+    ("cancel_ends_what_has_ended", config(cancel=1, redispatch=0)),
 ]
 
 

@@ -91,18 +91,19 @@ async def test_a_job_that_replaces_blocks_no_other_job_while_it_waits() -> None:
 async def test_what_is_replaced_on_a_dead_worker_bounds_the_wait_by_its_lease() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(every="60s", overlap=Overlap.REPLACE)])
-        await cluster.elapse(59)
+        await cluster.service.apply([a_job(every="20s", overlap=Overlap.REPLACE)])
         while not cluster.executor.starts:
             await cluster.elapse(1)
         await cluster.elapse(1)
         (first,) = cluster.runs
         await cluster.kill(next(node for node in cluster.nodes if node.id == first.node))
         cluster.executor.release.set()
-        await cluster.elapse(59 + 60)
+        await cluster.elapse(100)
         assert cluster.runs[0].state is RunState.CANCELLED
         assert cluster.runs[0].reason == "replaced"
-        assert cluster.runs[1].state is RunState.SUCCEEDED
+        # Those that fell due meanwhile are on record; the newest of them ran.
+        assert {run.reason for run in cluster.runs[1:] if run.state is RunState.SKIPPED} <= {"replaced", "misfire"}
+        assert cluster.runs[-1].state is RunState.SUCCEEDED
         assert len(cluster.executor.starts) == len({run for run, *_ in cluster.executor.starts})
 
 

@@ -1,0 +1,149 @@
+"""`cronflow runs cancel`, and `cronflow nodes show`, `drain`, `undrain`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cronflow.cli import times
+from cronflow.domain.run import RunState
+from tests.cli.conftest import Cli, parsed, row
+from tests.cli.scene import NOON, RETRYING, RUNNING, SUCCEEDED, Scene
+
+
+def state_of(scene: Scene, run_id: str) -> RunState:
+    return asyncio.run(scene.service.run(run_id)).state
+
+
+def ending(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
+    """The run ends while the command waits."""
+
+    async def wait(_seconds: float) -> None:
+        runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        runs[run_id] = replace(runs[run_id], state=state, check_at=None, ended_at=NOON)
+
+    monkeypatch.setattr(times, "sleep", wait)
+
+
+def test_a_run_that_waits_is_cancelled_at_once(cli: Cli, scene: Scene) -> None:
+    result = cli("runs", "cancel", RETRYING, "--reason", "wrong month")
+    assert row(result, RETRYING).startswith("⊘ cancelled")
+    assert result.stderr == ""
+    run = asyncio.run(scene.service.run(RETRYING))
+    assert (run.state, run.cancel_reason) == (RunState.CANCELLED, "wrong month")
+    assert "wrong month" in (run.reason or "")
+
+
+def test_a_run_that_runs_is_asked_to_end_and_shown_so(cli: Cli, scene: Scene) -> None:
+    shape = parsed(cli("runs", "cancel", RUNNING, "-o", "json"))[0]
+    assert (shape["state"], shape["cancel_requested"]) == ("running", True)
+    assert shape["cancel_by"]
+    assert "--wait waits for it" in cli("runs", "cancel", RUNNING).stderr  # asking again is harmless
+    assert "to be    cancelled by" in cli("runs", "show", RUNNING).stdout
+    assert scene.backends.memory.is_cancelled(RUNNING)
+
+
+@pytest.mark.parametrize(("state", "code"), [(RunState.CANCELLED, 0), (RunState.SUCCEEDED, 1)])
+def test_waiting_tells_how_it_ended(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, code: int
+) -> None:
+    ending(scene, monkeypatch, RUNNING, state)
+    result = cli("runs", "cancel", RUNNING, "--wait")
+    assert result.exit_code == code
+    assert state.value in row(result, RUNNING)
+    assert ("succeeded before it could be stopped" in result.stderr) == bool(code)
+
+
+@pytest.mark.usefixtures("scene")
+def test_what_has_ended_is_not_cancelled_and_says_so(cli: Cli) -> None:
+    result = cli("runs", "cancel", SUCCEEDED)
+    assert result.exit_code == 1
+    assert f"run {SUCCEEDED} has already ended: succeeded" in result.stderr
+    assert cli("runs", "cancel", "nothing@1").exit_code == 3
+
+
+def test_many_are_counted_before_they_are_cancelled(cli: Cli, scene: Scene) -> None:
+    result = cli("runs", "cancel", "--state", "running", "--state", "retrying", stdin="n\n")
+    assert result.exit_code == 1
+    assert "Cancel 2 open runs?" in result.stderr
+    assert state_of(scene, RETRYING) is RunState.RETRYING
+    result = cli("runs", "cancel", "--state", "running", "--state", "retrying", stdin="y\n")
+    assert result.exit_code == 0
+    assert state_of(scene, RETRYING) is RunState.CANCELLED
+    assert {word for word in result.stdout.split() if "@" in word} == {RETRYING, RUNNING}
+
+
+def test_yes_asks_nothing_and_still_tells_how_many(cli: Cli, scene: Scene) -> None:
+    result = cli("runs", "cancel", "--job", "send-invoices", "--yes", "-o", "name")
+    assert result.stdout.split() == [RETRYING]
+    assert "cancelling 1 open run" in result.stderr
+    assert state_of(scene, RUNNING) is RunState.RUNNING
+
+
+@pytest.mark.usefixtures("scene")
+def test_nothing_that_matches_is_no_mistake_but_an_unknown_job_is(cli: Cli) -> None:
+    assert cli("runs", "cancel", "--job", "rotate-keys", "--yes").stdout == (
+        "No open run matches; nothing was cancelled.\n"
+    )
+    assert cli("runs", "cancel", "--job", "rotate-kies", "--yes").exit_code == 3
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize("words", [[], [RUNNING, "--job", "reindex-search"], ["--state", "succeeded"]])
+def test_what_makes_no_sense_is_refused(cli: Cli, words: list[str]) -> None:
+    assert cli("runs", "cancel", *words).exit_code == 2
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_node_is_shown_with_what_it_runs(cli: Cli) -> None:
+    page = cli("nodes", "show", "node-a").stdout
+    assert page.startswith("● up  node-a")
+    assert "♛ leader" in page
+    assert "disk=ssd region=eu" in page
+    shape = parsed(cli("nodes", "show", "node-c", "-o", "json"))
+    assert shape["runs"] == sorted(f"reindex-search@{n}" for n in range(6))
+    assert (shape["state"], shape["drained"]) == ("stale", False)
+    missing = cli("nodes", "show", "node-z")
+    assert missing.exit_code == 3
+    assert "cronflow nodes list shows who is up" in missing.stderr
+
+
+def test_a_node_is_drained_and_undrained(cli: Cli, scene: Scene) -> None:
+    result = cli("nodes", "drain", "node-a")
+    assert "node-a takes no more work" in result.stdout
+    assert "cronflow nodes undrain node-a" in result.stderr
+    assert scene.backends.memory.drains == {"node-a": True}
+    assert row(cli("nodes", "list"), "node-a").startswith("↓ draining")
+    assert "node-a takes work again" in cli("nodes", "undrain", "node-a").stdout
+    assert scene.backends.memory.drains == {"node-a": False}
+
+
+def test_waiting_for_a_node_ends_when_it_has_nothing_left(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+
+    async def wait(_seconds: float) -> None:
+        looks.append(1)
+        memory = scene.backends.memory
+        report, until, seen = memory.reports["node-c#0c44"]
+        memory.reports["node-c#0c44"] = (replace(report, draining=True), until, seen)
+        memory.held["node-c#0c44"] = {f"run-{len(looks)}": 1} if len(looks) < 3 else {}
+
+    monkeypatch.setattr(times, "sleep", wait)
+    assert parsed(cli("nodes", "drain", "node-c", "--wait", "-o", "json"))["drained"] is True
+    assert len(looks) == 3
+
+
+@pytest.mark.usefixtures("scene")
+def test_a_node_that_is_not_up_can_be_undrained_and_not_drained(cli: Cli) -> None:
+    assert cli("nodes", "drain", "node-z").exit_code == 3
+    result = cli("nodes", "undrain", "node-z")
+    assert result.exit_code == 0
+    assert "no node called node-z is up now" in result.stderr
