@@ -215,3 +215,12 @@ def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:
         assert re.search(r"^Date: \d{4}-\d\d-\d\d\b", text, re.MULTILINE), record.name
         headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
         assert headings == ["Context", "Decision", "Consequences", "What was rejected"], record.name
+
+
+def test_every_test_that_the_guarantees_name_exists() -> None:
+    text = (ROOT / "docs" / "concepts" / "guarantees.md").read_text("utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 20
+    for path, name in named:
+        code = (ROOT / path).read_text("utf-8")
+        assert not name or re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE), f"{path}::{name}"
