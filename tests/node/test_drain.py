@@ -46,14 +46,15 @@ def declined(run: Run) -> list[str]:
 
 async def test_asynq_1144_orphan_active() -> None:
     """What lies in the list of a node that stops is placed elsewhere within a second, not at its check_at."""
-    async with a_cluster("a") as cluster:
+    async with a_cluster("leader") as cluster:
+        stopping = cluster.start("a", work="yes")
+        await cluster.elapse(0.5)
         stall = cluster.backends.faults.stall("queue.take")
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.service.apply([a_job(overlap=Overlap.ALLOW, require={"work": "yes"})])
         asked = [await cluster.service.trigger("long") for _ in range(3)]
         await cluster.elapse(1.5)
         assert {run.state for run in cluster.runs} == {RunState.DISPATCHED}
-        stopping = cluster.nodes[0]
-        cluster.start("b")
+        cluster.start("b", work="yes")
         await cluster.elapse(0.5)
         stopping.stop()
         # It was just asking for work; the answer comes when it has already been told to stop.
@@ -68,16 +69,18 @@ async def test_asynq_1144_orphan_active() -> None:
 
 
 async def test_what_is_given_back_frees_its_lock_and_at_most_once_runs_once() -> None:
-    async with a_cluster("a") as cluster:
+    async with a_cluster("leader") as cluster:
+        stopping = cluster.start("a", work="yes")
+        await cluster.elapse(0.5)
         cluster.backends.faults.stall("queue.take", acted=True)
-        job = a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
+        job = a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0), require={"work": "yes"})
         await cluster.service.apply([job])
         run_id = await cluster.service.trigger("long")
         await cluster.elapse(1.5)
         assert cluster.backends.memory.locks
-        cluster.start("b")
+        cluster.start("b", work="yes")
         await cluster.elapse(0.5)
-        cluster.nodes[0].stop()
+        stopping.stop()
         await cluster.clock.advance(0.01)
         cluster.backends.faults.heal()
         await cluster.elapse(2)
@@ -205,6 +208,9 @@ async def test_a_node_that_is_drained_gives_the_lead_to_another_and_does_not_tak
         await cluster.service.stepdown()
         await cluster.elapse(60)
         assert cluster.leaders == [successor]
+        # It stood for no election in between: there were three terms, of which it had the first alone.
+        record = cluster.backends.control.record  # type: ignore[attr-defined]
+        assert record.term == 3
 
 
 async def test_a_node_that_is_drained_and_alone_leads_on_until_another_one_can() -> None:
