@@ -21,7 +21,8 @@ def on_time(cluster: Cluster, least: int) -> None:
     assert len(cluster.executor.starts) >= least
     by_id = {run.id: run for run in cluster.runs}
     for run, _, _, at in cluster.executor.starts:
-        assert timedelta(0) <= at - by_id[run].fire_at <= timedelta(seconds=1), run
+        # Offsets are floats: the median may be a microsecond ahead of the clock that it was sampled from.
+        assert timedelta(milliseconds=-1) <= at - by_id[run].fire_at <= timedelta(seconds=1), run
     assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
 
 
