@@ -7,6 +7,7 @@ already completes the mark instead of replaying it again, so repeating after a f
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count
@@ -14,7 +15,8 @@ from itertools import count
 from cronflow.domain.errors import Conflict, NotFound
 from cronflow.domain.failures import Failure, group
 from cronflow.domain.job import JobRecord
-from cronflow.domain.run import DEAD, Kind, Resolution, Run, RunState, Settled, replay_id
+from cronflow.domain.planning import run_on_request
+from cronflow.domain.run import DEAD, Kind, Resolution, Run, Settled, replay_id
 from cronflow.ports import Backends, Clock, RunQuery
 
 LOOKED_AT_ONCE = 16
@@ -108,21 +110,7 @@ class Replayer:
                 yield number, found.get(replay)
 
     def _replay(self, record: JobRecord, run: Run, replay: str, args: Mapping[str, object] | None) -> Run:
-        now = self._clock.now()
-        return Run(
-            id=replay,
-            job=run.job,
-            fire_at=run.fire_at,
-            kind=Kind.REPLAY,
-            state=RunState.RETRYING,
-            fence=0,
-            term=0,
-            job_ver=record.ver,
-            node=None,
-            attempt=0,
-            max_attempts=record.job.retry.max + 1,
-            check_at=now,
-            created_at=now,
-            args=dict(args) if args is not None else run.args,
-            replay_of=run.id,
+        asked = run_on_request(
+            record, replay, Kind.REPLAY, run.fire_at, dict(args) if args is not None else run.args, self._clock.now()
         )
+        return dataclasses.replace(asked, replay_of=run.id)

@@ -16,7 +16,8 @@ from cronflow.domain.cluster import LeaderRecord, Member, node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
-from cronflow.domain.run import Kind, Run, RunState
+from cronflow.domain.planning import run_on_request
+from cronflow.domain.run import Kind, Run
 from cronflow.domain.schedule import next_after
 from cronflow.domain.sweep import SweepReport
 from cronflow.domain.system import SWEEP
@@ -126,22 +127,8 @@ class Service:
         """Run a job now, beside its schedule. Returns the run's id; one `key`, one run. Raises NotFound."""
         record = await self.job(name)
         now = self._clock.now()
-        run = Run(
-            id=f"{name}@manual-{key or secrets.token_hex(8)}",
-            job=name,
-            fire_at=now.replace(microsecond=0),
-            kind=Kind.MANUAL,
-            state=RunState.RETRYING,
-            fence=0,
-            term=0,
-            job_ver=record.ver,
-            node=None,
-            attempt=0,
-            max_attempts=record.job.retry.max + 1,
-            check_at=now,
-            created_at=now,
-            args=dict(args) if args else None,
-        )
+        run_id = f"{name}@manual-{key or secrets.token_hex(8)}"
+        run = run_on_request(record, run_id, Kind.MANUAL, now.replace(microsecond=0), dict(args) if args else None, now)
         await self._backends.runs.insert([run])
         await self._ring()
         return run.id

@@ -8,12 +8,12 @@ not depend on how many fires were missed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, Pend
-from cronflow.domain.run import OPEN, Covers, Kind, Run, run_id
+from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
 from cronflow.domain.schedule import Cron, Every, Schedule, count_between, last_before, latest, next_after
 
 ACK_WITHIN = timedelta(seconds=10)
@@ -184,6 +184,28 @@ def run_of_pend(record: JobRecord, pend: Pend, term: int, now: datetime, *, chec
         outcome=None,
         placement=pend.placement,
         blocked_by=pend.blocked_by,
+    )
+
+
+def run_on_request(
+    record: JobRecord, run: str, kind: Kind, fire_at: datetime, args: Mapping[str, object] | None, now: datetime
+) -> Run:
+    """Row 3: a run that no cursor makes. It waits, to be dispatched at once, under the job as it is now."""
+    return Run(
+        id=run,
+        job=record.name,
+        fire_at=fire_at,
+        kind=kind,
+        state=RunState.RETRYING,
+        fence=0,
+        term=0,
+        job_ver=record.ver,
+        node=None,
+        attempt=0,
+        max_attempts=record.job.retry.max + 1,
+        check_at=now,
+        created_at=now,
+        args=args,
     )
 
 
