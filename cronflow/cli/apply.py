@@ -19,10 +19,11 @@ from cronflow.app import load_app
 from cronflow.cli import connect, jobview, times, words
 from cronflow.cli.bulk import who
 from cronflow.cli.output import Format, Output, console, show
-from cronflow.cli.shapes import Shape, job_state
 from cronflow.cli.tables import Column, table
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.job import Job, JobRecord
+from cronflow.shapes.jobs import job_state
+from cronflow.shapes.plain import Shape, optional_iso
 
 if TYPE_CHECKING:
     from cronflow.service import Service
@@ -155,7 +156,7 @@ def _shape(one: Applied) -> Shape:
         "name": one.record.name,
         "result": one.result,
         "state": job_state(one.record),
-        "next_fire": times.optional_iso(one.record.next_fire),
+        "next_fire": optional_iso(one.record.next_fire),
     }
     if one.differences:
         shape["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in one.differences]

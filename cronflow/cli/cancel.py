@@ -16,9 +16,9 @@ from cronflow.cli import runview, times, words
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.errors import FAILED
 from cronflow.cli.output import Format, Output, console, note, show, warn
-from cronflow.cli.shapes import run_shape
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.run import OPEN, Run, RunState
+from cronflow.shapes.runs import run_shape
 
 if TYPE_CHECKING:
     from datetime import datetime

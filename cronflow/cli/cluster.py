@@ -13,9 +13,9 @@ from cronflow.cli.connect import call, settings
 from cronflow.cli.lazy import new_group
 from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
-from cronflow.cli.shapes import cluster_shape, node_shape, node_state, queue_shape
 from cronflow.cli.sweep import sweep, sweep_words
 from cronflow.cli.tables import Column, facts, table
+from cronflow.shapes.cluster import cluster_shape, node_shape, node_state, queue_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member

@@ -21,6 +21,7 @@ from cronflow.cli.words import ORANGE
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule import Cron, describe, next_after
 from cronflow.domain.zones import SECOND, find_zone, instant_of
+from cronflow.shapes.plain import iso
 
 cron = new_group("Cron expressions in words, without a cluster.")
 
@@ -54,7 +55,7 @@ def explain(
         fire = next_after(schedule, fire)
     notes = notes_on(schedule, after)
     words = describe(schedule).removesuffix(f", {tz}")
-    shown = [times.iso(fire) for fire in fires]
+    shown = [iso(fire) for fire in fires]
 
     def view() -> None:
         out = console()

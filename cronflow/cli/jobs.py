@@ -19,10 +19,11 @@ from cronflow.cli.connect import all_jobs, call
 from cronflow.cli.firetable import fire_table
 from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, note, show
-from cronflow.cli.shapes import job_shape, job_state
 from cronflow.cli.trigger import run
 from cronflow.cli.why import TIMES_LIKE_OPTIONS, history, why
 from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.shapes.jobs import job_shape, job_state
+from cronflow.shapes.plain import iso, optional_iso
 
 if TYPE_CHECKING:
     from cronflow.domain.job import JobRecord
@@ -84,8 +85,8 @@ def next_fires(
     def view() -> None:
         fire_table(fires, getattr(record.job.schedule, "tz", "UTC"), times.now())
 
-    answer = {"job": name, "state": job_state(record), "fires": [times.iso(fire) for fire in fires]}
-    show(output, answer, [times.iso(fire) for fire in fires], view)
+    answer = {"job": name, "state": job_state(record), "fires": [iso(fire) for fire in fires]}
+    show(output, answer, [iso(fire) for fire in fires], view)
     if record.job.schedule is None:
         note(f"{name} has no schedule; it is run by hand: cronflow jobs run {name}")
     elif not fires:
@@ -123,7 +124,7 @@ def delete(names: Names, output: Output = Format.TABLE) -> None:
 
     show(
         output,
-        [{"name": record.name, "deleted_at": times.optional_iso(record.deleted_at)} for record in changed],
+        [{"name": record.name, "deleted_at": optional_iso(record.deleted_at)} for record in changed],
         [record.name for record in changed],
         view,
     )

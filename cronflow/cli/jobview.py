@@ -10,11 +10,11 @@ from rich.text import Text
 from cronflow.cli import times, words
 from cronflow.cli.output import console, yaml_text
 from cronflow.cli.runview import run_table
-from cronflow.cli.shapes import job_state
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.schedule import describe
+from cronflow.shapes.jobs import job_state
 
 
 def job_table(records: Sequence[JobRecord], now: datetime) -> None:

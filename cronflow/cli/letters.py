@@ -19,6 +19,8 @@ from cronflow.cli.tables import Column, table
 from cronflow.cli.trigger import read_args
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.run import DEAD, Run, RunState
+from cronflow.shapes.plain import iso
+from cronflow.shapes.runs import failure_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.failures import Failure
@@ -53,7 +55,7 @@ def report(
     failures, more, dead = call(read)
     shown = failures[:limit]
     answer = {
-        "since": times.iso(begin),
+        "since": iso(begin),
         "job": job,
         "dead": dead,
         "failures": [failure_shape(failure) for failure in shown],
@@ -64,19 +66,6 @@ def report(
         note("only the newest runs were looked at; a shorter --since shows all of its own")
     elif len(failures) > limit:
         note(f"{words.plural(len(failures) - limit, 'reason')} more; --limit {len(failures)} shows all")
-
-
-def failure_shape(failure: Failure) -> dict[str, object]:
-    """A reason, for scripts."""
-    return {
-        "reason": failure.reason,
-        "count": failure.count,
-        "open": failure.open,
-        "first": times.iso(failure.first),
-        "last": times.iso(failure.last),
-        "jobs": dict(failure.jobs),
-        "example": failure.example,
-    }
 
 
 def _report(failures: Sequence[Failure], dead: int, since: str) -> None:

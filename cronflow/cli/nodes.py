@@ -15,9 +15,9 @@ from rich.text import Text
 from cronflow.cli import times, words
 from cronflow.cli.connect import call, settings
 from cronflow.cli.output import Format, Output, console, note, show
-from cronflow.cli.shapes import node_shape, node_state
 from cronflow.cli.tables import facts
 from cronflow.domain.errors import NotFound
+from cronflow.shapes.cluster import node_shape, node_state
 
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member

@@ -16,8 +16,8 @@ from cronflow.cli.connect import PAGE, call
 from cronflow.cli.lazy import new_group
 from cronflow.cli.letters import ack, report, retry
 from cronflow.cli.output import Format, Output, console, note, show, write_json, yaml_text
-from cronflow.cli.shapes import late_shape, log_shape, run_shape
 from cronflow.domain.run import Run, RunState
+from cronflow.shapes.runs import late_shape, log_shape, run_shape
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult, LogLine

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from cronflow.cli import times, words
 from cronflow.cli.output import console, yaml_text
-from cronflow.cli.shapes import attempt_length
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.cluster import node_name
 from cronflow.domain.run import SCHEDULED, Resolution, Run, RunState, cancelled_text
+from cronflow.shapes.plain import iso
+from cronflow.shapes.runs import attempt_length
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult
@@ -91,7 +92,7 @@ def run_page(run: Run, now: datetime, late: Sequence[LateResult] = ()) -> None:
         told = f"run it again: cronflow runs retry {run.id}    leave it: cronflow runs ack {run.id}"
         out.print(Text(told, style="dim"))
     if run.kind in SCHEDULED:
-        out.print(Text(f"how it came about: cronflow jobs why {run.job} {times.iso(run.fire_at)}", style="dim"))
+        out.print(Text(f"how it came about: cronflow jobs why {run.job} {iso(run.fire_at)}", style="dim"))
     out.print(Text(f"its log: cronflow runs logs {run.id}{' -f' if run.is_open else ''}", style="dim"))
 
 

@@ -14,10 +14,10 @@ from rich.text import Text
 from cronflow.cli import connect, times, words
 from cronflow.cli.errors import FAILED, RUN_FAILED
 from cronflow.cli.output import Format, Output, console, show, warn
-from cronflow.cli.shapes import sweep_shape
 from cronflow.cli.tables import Column, facts, table
 from cronflow.cli.trigger import until_ended, well
 from cronflow.domain.errors import CronFlowError, NotFound
+from cronflow.shapes.cluster import sweep_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.run import Run

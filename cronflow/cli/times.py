@@ -26,16 +26,6 @@ async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def iso(instant: datetime) -> str:
-    """For scripts: `2026-11-21T12:00:00Z`."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def optional_iso(instant: datetime | None) -> str | None:
-    """As `iso`; nothing stays nothing."""
-    return None if instant is None else iso(instant)
-
-
 def absolute(instant: datetime) -> str:
     """For people: `2026-11-21 12:00:00Z`."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
@@ -59,11 +49,6 @@ def span(length: timedelta) -> str:
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
     return f"{seconds:.1f}s" if seconds < 9.95 else _coarse(round(seconds))
-
-
-def milliseconds(length: timedelta | None) -> int | None:
-    """For scripts."""
-    return None if length is None else round(length.total_seconds() * 1000)
 
 
 def _coarse(seconds: int) -> str:

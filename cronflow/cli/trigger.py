@@ -15,11 +15,11 @@ from rich.text import Text
 from cronflow.cli import connect, runview, times, words
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.output import Format, Output, console, diagnostics, note, show, warn
-from cronflow.cli.shapes import run_shape
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.shapes.runs import run_shape
 
 if TYPE_CHECKING:
     from cronflow.service import Service

@@ -24,6 +24,7 @@ from cronflow.domain.cluster import node_name
 from cronflow.domain.job import Overlap
 from cronflow.domain.placement import Placement
 from cronflow.domain.run import OPEN, Outcome
+from cronflow.shapes.jobs import version_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.version import Version
@@ -58,7 +59,7 @@ def why(
         return await service.why(name, at, exact=exact)
 
     found = call(read)
-    from cronflow.documents.chain import why_document
+    from cronflow.shapes.why import why_document
 
     names = [found.run] if found.run is not None else []
     show(output, why_document(found), names, lambda: _view(found, times.now()))
@@ -73,20 +74,6 @@ def history(name: Name, output: Output = Format.TABLE) -> None:
     found = call(read)
     shapes = [version_shape(version) for version in found]
     show(output, shapes, [str(version.ver) for version in found], lambda: _versions(found, times.now()))
-
-
-def version_shape(version: Version) -> dict[str, object]:
-    """A version, for scripts."""
-    from cronflow.documents import job_document
-
-    return {
-        "version": version.ver,
-        "at": times.iso(version.at),
-        "by": version.by or None,
-        "state": version.held or "active",
-        "since": times.optional_iso(version.since),
-        "job": job_document(version.job),
-    }
 
 
 def _versions(versions: Sequence[Version], now: datetime) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cronflow.cli import times
 from cronflow.domain.errors import InvalidInput
+from cronflow.shapes.plain import iso
 from tests.cli.scene import NOON
 
 
@@ -43,7 +44,7 @@ def test_a_length_is_exact_where_it_is_short(seconds: float, words: str) -> None
 def test_an_absolute_time_is_utc_and_says_so() -> None:
     berlin = datetime.fromisoformat("2026-11-21T13:00:00+01:00")
     assert times.absolute(berlin) == "2026-11-21 12:00:00Z"
-    assert times.iso(berlin) == "2026-11-21T12:00:00Z"
+    assert iso(berlin) == "2026-11-21T12:00:00Z"
 
 
 def test_since_takes_a_duration_or_an_instant() -> None:

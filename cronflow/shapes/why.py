@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 
 from cronflow.domain.why import Link, Why
+from cronflow.shapes.plain import iso, milliseconds
 
 
 def why_document(why: Why) -> dict[str, object]:
@@ -41,9 +42,9 @@ def _plain(value: object) -> object:
         case Enum():
             return value.value
         case datetime():
-            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            return iso(value)
         case timedelta():
-            return round(value.total_seconds() * 1000)
+            return milliseconds(value)
         case Mapping():
             return {str(key): _plain(item) for key, item in value.items()}
         case tuple() | list():

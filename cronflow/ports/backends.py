@@ -1,0 +1,43 @@
+"""All ports together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cronflow.ports.clocks import Timepiece
+from cronflow.ports.history import (
+    Archive,
+    Control,
+    DeadLetters,
+    JobStore,
+    LateStore,
+    LogStore,
+    PlanStore,
+    RunStore,
+    Upkeep,
+    VersionStore,
+)
+from cronflow.ports.motion import Bus, Election, Housekeeping, Membership, Queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """All ports, as the composition root hands them out."""
+
+    jobs: JobStore
+    plans: PlanStore
+    runs: RunStore
+    versions: VersionStore
+    late: LateStore
+    letters: DeadLetters
+    logs: LogStore
+    control: Control
+    archive: Archive
+    upkeep: Upkeep
+    election: Election
+    membership: Membership
+    queue: Queue
+    bus: Bus
+    housekeeping: Housekeeping
+    timepieces: Mapping[str, Timepiece] = field(default_factory=dict)
