@@ -15,7 +15,8 @@ import pytest
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors import Executors
-from cronflow.executors.command import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES, CommandExecutor
+from cronflow.executors.command import CommandExecutor
+from cronflow.executors.group import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
 from tests.waiting import eventually
 

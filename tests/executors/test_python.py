@@ -17,7 +17,8 @@ from cronflow import App, Context, PermanentError, RetryLater, Skip
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors import Executors
-from cronflow.executors.python import MAX_RESULT_BYTES, PythonExecutor, PythonTargets
+from cronflow.executors.handlers import MAX_RESULT_BYTES
+from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment
 from tests.waiting import eventually
 
