@@ -80,9 +80,11 @@ class App:
         description: str | None = None,
         name: str | None = None,
         args: Mapping[str, object] | None = None,
+        process: bool = False,
         enabled: bool = True,
     ) -> Callable[[Function], Function]:
-        """Make a job of a function: a coroutine function runs in the event loop, any other in a thread.
+        """Make a job of a function: a coroutine function runs in the event loop, any other in a thread; with `process`
+        either runs in a child process, which can be killed at its timeout.
 
         At most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime, or text, with its offset) and
         `schedule` (for whatever those do not say); without any the job runs only by hand. `name` defaults to the
@@ -98,7 +100,7 @@ class App:
                 certain = _choice(Delivery, delivery, "delivery")
                 job = Job(
                     name=name if name is not None else function.__name__.replace("_", "-"),
-                    target=PythonTarget(ref, dict(args or {})),
+                    target=PythonTarget(ref, dict(args or {}), process),
                     schedule=_schedule(cron, tz, every, at, schedule),
                     description=(inspect.getdoc(function) or "").partition("\n")[0]
                     if description is None

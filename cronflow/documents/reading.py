@@ -171,7 +171,9 @@ _SCHEDULE_LATER = dict.fromkeys(
     ("any", "dst", "max_runs", "jitter", "calendars", "blackout", "after_completion"), NOT_YET
 )
 _TARGETS = {
-    "python": Variant(PythonTarget, {"python": text, "args": json_mapping}, {"python": "ref"}, {"ref": "module:name"}),
+    "python": Variant(
+        PythonTarget, {"python": text, "args": json_mapping, "process": flag}, {"python": "ref"}, {"ref": "module:name"}
+    ),
     "shell": Variant(CommandTarget, {"shell": text, **_process}, {"shell": "command"}, {"command": "true"}),
     "argv": Variant(
         CommandTarget, {"argv": list_of(text, "words"), **_process}, {"argv": "command"}, {"command": ("true",)}

@@ -62,7 +62,7 @@ def _bounds(schedule: Cron | Every) -> dict[str, object]:
 def _run(target: Target) -> dict[str, object]:
     match target:
         case PythonTarget():
-            return {"python": target.ref, "args": _arguments(target.args)}
+            return {"python": target.ref, "args": _arguments(target.args), "process": target.process}
         case CommandTarget(command=str() as line):
             return {"shell": line, "cwd": target.cwd, "env": dict(target.env)}
         case CommandTarget():
@@ -135,7 +135,7 @@ _HTTP: Mapping[str, object] = {"method": "GET", "headers": {}, "body": None, "ex
 _DEFAULTS: Mapping[str, object] = {
     "description": "",
     "schedule": _TIMES,
-    "run": {"args": {}, "cwd": None, "env": {}, "http": _HTTP},
+    "run": {"args": {}, "process": False, "cwd": None, "env": {}, "http": _HTTP},
     "retry": _retry(Retry()),
     "timeout": "1h",
     "overlap": "forbid",

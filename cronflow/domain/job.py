@@ -149,10 +149,13 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class PythonTarget:
-    """Call `module:function`; a coroutine function runs in the event loop, any other in a thread."""
+    """Call `module:function`; a coroutine function runs in the event loop, any other in a thread. With `process` it
+    runs in a child process, which can be killed.
+    """
 
     ref: str
     args: Mapping[str, object] = field(default_factory=dict)
+    process: bool = False
 
     def __post_init__(self) -> None:
         module, _, name = self.ref.partition(":")

@@ -10,17 +10,14 @@ A process that leaves the group (setsid, a daemon) is beyond reach. Commands are
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import subprocess
 from collections.abc import Mapping
-from datetime import UTC
 
-from cronflow.domain.durations import format_duration
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Ending, Outcome
-from cronflow.executors.group import Group, Output, Reader, let_go, signal_name
+from cronflow.executors.group import Output, attend, facts, outlived, signal_name
 from cronflow.ports import Assignment, LineSink
 
 INHERITED = frozenset(
@@ -57,50 +54,21 @@ class CommandExecutor:
         assert isinstance(target, CommandTarget)
         if (refused := await self.declines(assignment, node)) is not None:
             return Ending(Outcome.PERMANENT, error=refused)
+        environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         output = Output(log)
         try:
-            return await self._run(assignment, target, output, log)
-        finally:
-            output.end()
-
-    async def _run(self, assignment: Assignment, target: CommandTarget, output: Output, log: LineSink) -> Ending:
-        environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
-        readers: list[Reader] = []
-        ends: list[int] = []
-        try:
-            for level in ("info", "warn"):
-                pipe, end = os.pipe()
-                ends.append(end)
-                readers.append(await output.read(os.fdopen(pipe, "rb", buffering=0), level))
-            # From here to the next `try` nothing is awaited, so no cancellation can come between.
-            group = Group(_start(target, environ, *ends), readers)
+            code = await attend(
+                lambda out, err: _start(target, environ, out, err),
+                output,
+                assignment.job.timeout,
+                self._grace_s,
+                self._drain_s,
+            )
         except (OSError, ValueError) as error:
-            await let_go(readers)
             return _not_started(error)
         finally:
-            for end in ends:
-                os.close(end)
-        try:
-            async with asyncio.timeout(assignment.job.timeout.total_seconds()):
-                code = await group.exited()
-        except TimeoutError:
-            await group.stop(self._grace_s)
-            limit = format_duration(assignment.job.timeout)
-            return Ending(Outcome.TIMEOUT, error=f"it did not end within {limit} and was stopped")
-        except asyncio.CancelledError:
-            if (ended := group.code()) is not None:
-                # It had ended before it could learn of that.
-                return _ended(target, ended, output.last_error)
-            await group.stop(self._grace_s)
-            raise
-        else:
-            if not await group.quiet(self._drain_s):
-                log("warn", "the command has ended; what it left running is killed")
-                await group.kill()
-            return _ended(target, code, output.last_error)
-        finally:
-            await group.kill()
-            await let_go(readers)
+            output.end()
+        return outlived(assignment.job.timeout) if code is None else _ended(target, code, output.last_error)
 
 
 def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[str, str]) -> dict[str, str]:
@@ -110,13 +78,7 @@ def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[
     return {
         **inherited,
         **target.env,
-        "CRONFLOW_RUN_ID": assignment.run,
-        "CRONFLOW_JOB": assignment.job.name,
-        "CRONFLOW_FIRE_AT": f"{assignment.fire_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "CRONFLOW_ATTEMPT": str(assignment.attempt),
-        "CRONFLOW_FENCE": str(assignment.fence),
-        "CRONFLOW_IDEMPOTENCY_KEY": assignment.run,
-        "RETRY_COUNT": str(assignment.attempt - 1),
+        **facts(assignment),
     }
 
 

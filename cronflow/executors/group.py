@@ -11,11 +11,14 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, timedelta
 from io import FileIO
 from pathlib import Path
 
-from cronflow.ports import LineSink
+from cronflow.domain.durations import format_duration
+from cronflow.domain.run import Ending, Outcome
+from cronflow.ports import Assignment, LineSink
 
 MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_LINE_BYTES = 8 * 1024
@@ -24,6 +27,73 @@ MAX_LINES = 20_000
 _POLL_S = 0.01
 _LONGEST_POLL_S = 0.2
 _KILL_S = 1.0
+
+
+Start = Callable[[int, int], subprocess.Popen[bytes]]
+"""Starts a process group with these as its standard output and error."""
+
+
+def facts(assignment: Assignment) -> dict[str, str]:
+    """The facts of the run, as a process sees them in its environment."""
+    return {
+        "CRONFLOW_RUN_ID": assignment.run,
+        "CRONFLOW_JOB": assignment.job.name,
+        "CRONFLOW_FIRE_AT": f"{assignment.fire_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "CRONFLOW_ATTEMPT": str(assignment.attempt),
+        "CRONFLOW_FENCE": str(assignment.fence),
+        "CRONFLOW_IDEMPOTENCY_KEY": assignment.run,
+        "RETRY_COUNT": str(assignment.attempt - 1),
+    }
+
+
+async def attend(start: Start, output: Output, timeout: timedelta, grace_s: float, drain_s: float) -> int | None:
+    """Start a process group and stay with it to its end. Returns the exit code of the process, negative for a signal;
+    None when it outlived the timeout and was stopped.
+
+    `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what the process left behind may go on after it.
+    Cancelling stops the group first; the code of a process that had ended by then is returned instead. Raises what
+    `start` raises.
+    """
+    readers: list[Reader] = []
+    ends: list[int] = []
+    try:
+        for level in ("info", "warn"):
+            pipe, end = os.pipe()
+            ends.append(end)
+            readers.append(await output.read(os.fdopen(pipe, "rb", buffering=0), level))
+        # From here to the next `try` nothing is awaited, so no cancellation can come between.
+        group = Group(start(ends[0], ends[1]), readers)
+    except BaseException:
+        await let_go(readers)
+        raise
+    finally:
+        for end in ends:
+            os.close(end)
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            code = await group.exited()
+    except TimeoutError:
+        await group.stop(grace_s)
+        return None
+    except asyncio.CancelledError:
+        if (ended := group.code()) is not None:
+            # It had ended before it could learn of that.
+            return ended
+        await group.stop(grace_s)
+        raise
+    else:
+        if not await group.quiet(drain_s):
+            output.say("warn", "the command has ended; what it left running is killed")
+            await group.kill()
+        return code
+    finally:
+        await group.kill()
+        await let_go(readers)
+
+
+def outlived(timeout: timedelta) -> Ending:
+    """The ending of what `attend` stopped at its timeout."""
+    return Ending(Outcome.TIMEOUT, error=f"it did not end within {format_duration(timeout)} and was stopped")
 
 
 class Output:
@@ -52,6 +122,10 @@ class Output:
         text = raw.removesuffix(b"\r").decode(errors="replace")
         if level == "warn" and text.strip():
             self.last_error = text.strip()
+        self._log(level, text)
+
+    def say(self, level: str, text: str) -> None:
+        """A line of the executor's own."""
         self._log(level, text)
 
     def end(self) -> None:

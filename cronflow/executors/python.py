@@ -1,9 +1,9 @@
-"""Runs Python functions: coroutine functions in the event loop, all others in threads.
+"""Runs Python functions: coroutine functions in the event loop, all others in threads, or each in a child process.
 
 It protects two rules. Only functions that the node was given are ever called: those of its Apps, and those that are
 defined in a module of ALLOW_PYTHON. And a handler that does not stop when its time is over holds up nobody: it is left
 behind with an error in the log, and a thread, which nobody can kill, stays counted until it really ends. What handlers
-print is not captured; they have `ctx.log`.
+print is captured in a child process alone; they have `ctx.log`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors.handlers import failed, finished
+from cronflow.executors.process import ChildProcesses
 from cronflow.ports import Assignment, LineSink
 
 Function = Callable[..., object]
@@ -90,6 +91,7 @@ class PythonExecutor:
         self._targets = targets
         self._grace_s = grace_s
         self._threads = _Threads(threads)
+        self._processes = ChildProcesses(grace_s=grace_s)
         self._left_behind: set[asyncio.Future[Ending]] = set()
 
     @property
@@ -150,6 +152,8 @@ class PythonExecutor:
             bound = bind(function, context, args)
         except Exception as error:
             return failed(error)
+        if target.process:
+            return await self._processes.run(assignment, node, args, log)
         call = _Call(function, bound, stopping)
         try:
             return await self._attempt(assignment, call, context, log)
