@@ -119,3 +119,17 @@ async def test_redispy_2417_a_doorbell_connection_that_has_gone_deaf_is_made_aga
 async def _pings(line: Line) -> int:
     said = await line.direct.command("INFO", "commandstats")
     return int(said.get("cmdstat_ping", {}).get("calls", 0))
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+async def test_asynq_395_a_redis_that_drops_keys_is_refused(
+    own_redis: RedisServer, namespace: str, policy: str
+) -> None:
+    """asynq #395, #371, #653: a Redis that was short of memory dropped a part of what belonged together; what was left
+    stayed active for ever.
+    """
+    async with RedisConnection(own_redis.url, namespace) as connection:
+        await connection.command("CONFIG", "SET", "maxmemory-policy", policy)
+    with pytest.raises(BackendUnavailable, match=f"maxmemory-policy is {policy}.*noeviction"):
+        async with RedisConnection(own_redis.url, namespace):
+            pass

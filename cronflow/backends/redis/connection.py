@@ -24,6 +24,7 @@ from cronflow.backends.redis.keys import Keys
 from cronflow.domain.errors import BackendUnavailable
 
 PING_EVERY_S = 5.0
+KEEPS_ALL = b"noeviction"
 
 
 class Script:
@@ -37,8 +38,8 @@ class Script:
 class RedisConnection:
     """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
 
-    For the forms of `url` see `clients`. Entering checks that the server answers and raises BackendUnavailable if it
-    does not; InvalidInput is raised for a URL that cannot be read. The doorbell connection is asked for an answer when
+    For the forms of `url` see `clients`. Entering checks that the server answers, and that it drops no key when its
+    memory is full; BackendUnavailable is raised if not. InvalidInput is raised for a URL that cannot be read. The doorbell connection is asked for an answer when
     it was silent for `ping_every_s` seconds.
     """
 
@@ -54,6 +55,7 @@ class RedisConnection:
     async def __aenter__(self) -> Self:
         try:
             await self.ping()
+            await self._refuse_eviction()
         except BaseException:
             await self._opened.aclose()
             raise
@@ -63,6 +65,16 @@ class RedisConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._opened.aclose()
+
+    async def _refuse_eviction(self) -> None:
+        """Without heartbeats, locks and lists that were dropped in silence nothing is lost, and nothing runs on time."""
+        policy: bytes | None = await self.call("policy", [self.keys.leader])
+        if policy is not None and policy != KEEPS_ALL:
+            raise BackendUnavailable(
+                "Redis",
+                self.address,
+                f"its maxmemory-policy is {policy.decode()}, which drops keys; set it to {KEEPS_ALL.decode()}",
+            )
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
