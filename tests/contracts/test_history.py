@@ -83,6 +83,9 @@ async def test_a_move_computed_from_an_older_rev_does_not_land(history: History)
 
 
 async def test_quartz_107_a_job_that_looks_as_before_is_not_moved_by_an_old_reader(history: History) -> None:
+    """quartz #107, #29, #280, #731, metabase #70474: a trigger that had fired looked as before it, so that a second
+    scheduler, whose comparison still held, fired it again.
+    """
     record = a_record()
     await history.jobs.create(record)
     # Written twice, and back to the same cursor: only `rev` tells.
@@ -187,7 +190,10 @@ async def test_a_run_comes_back_as_it_was_inserted(history: History) -> None:
     assert await only_run(history) == run
 
 
-async def test_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+    """Google's cron (SRE book, chapter 24): a failover between a launch and its record must not launch again, so a
+    launch is named by its job and its scheduled time.
+    """
     assert await history.runs.insert([a_run()]) == {a_run().id}
     other = a_run(fire=T0 + MINUTE)
     assert await history.runs.insert([a_run(fence=999), other]) == {other.id}
@@ -320,7 +326,8 @@ async def test_overdue_runs_come_most_overdue_first(history: History) -> None:
     assert [run.fire_at for run in overdue] == [T0 - timedelta(days=3), T0 - timedelta(days=2)]
 
 
-async def test_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+    """asynq #717: two recoverers took up the same task, and it was put back twice."""
     run = a_run(fire=T0 - timedelta(days=1))
     await history.runs.insert([run])
     again = changes.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
@@ -481,7 +488,8 @@ async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(history:
     assert abs(first.fence_low - now_us) < 60_000_000
 
 
-async def test_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
+async def test_river_197_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
+    """river #197: a renewal did not compare who leads, so that each who tried believed that it did."""
     first = await history.control.begin_term("n1#a#x")
     high = await history.control.extend(first.number, "n1#a#x")
     assert high is not None

@@ -53,6 +53,7 @@ async def test_the_key_expires_by_itself(motion: Motion) -> None:
 
 
 async def test_redbeat_127_renew_requires_ownership(motion: Motion) -> None:
+    """redbeat #127: a lock was renewed without a look at who had it, and then two had it."""
     await leading(motion, OTHER, term=2)
     assert await motion.election.renew(ME, 5, 2, "boot") is Renewal.LOST
     assert (await motion.election.holder() or ("", 0))[0] == OTHER
@@ -118,6 +119,7 @@ async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motio
 
 
 async def test_oban_862_same_node_name_new_incarnation(motion: Motion) -> None:
+    """oban #862: a new process under the name of an old one was taken for that one."""
     await motion.membership.report(a_report("n1", "a"), 5)
     with pytest.raises(Conflict, match="already called 'n1'"):
         await motion.membership.report(a_report("n1", "b"), 5)

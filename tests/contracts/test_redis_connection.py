@@ -122,11 +122,11 @@ async def _pings(line: Line) -> int:
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
-async def test_asynq_395_a_redis_that_drops_keys_is_refused(
+async def test_asynq_1158_a_redis_that_drops_keys_is_refused(
     own_redis: RedisServer, namespace: str, policy: str
 ) -> None:
-    """asynq #395, #371, #653: a Redis that was short of memory dropped a part of what belonged together; what was left
-    stayed active for ever.
+    """asynq #1158, #395: a Redis short of memory dropped the leases and kept what was leased, which then stayed
+    active for ever.
     """
     async with RedisConnection(own_redis.url, namespace) as connection:
         await connection.command("CONFIG", "SET", "maxmemory-policy", policy)

@@ -226,7 +226,8 @@ async def test_celery_2599_a_run_longer_than_every_time_limit_is_not_started_twi
         assert (found.state, found.attempt, found.redispatches) == (RunState.SUCCEEDED, 1, 0)
 
 
-async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence() -> None:
+async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence() -> None:
+    """sidekiq #3196, #4937, #5540: recovery only when some process starts; here nobody starts."""
     async with a_cluster("a", "b", "c") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([Job(name="long", target=PythonTarget("jobs:long"))])

@@ -82,6 +82,7 @@ def nothing_lost_or_doubled(cluster: Cluster, least: int) -> None:
 @pytest.mark.parametrize("acted", [False, True])
 @pytest.mark.parametrize("verb", STEPS)
 async def test_dkron_1210_a_leader_killed_between_two_steps_loses_no_instant(verb: str, acted: bool) -> None:
+    """dkron #1210: what fell due during an election was skipped, because the next leader counted from its own now."""
     async with a_cluster("a", "b") as cluster:
         await a_leader_stuck_at(cluster, verb, acted=acted)
         (leader,) = cluster.leaders

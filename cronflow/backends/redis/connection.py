@@ -39,8 +39,8 @@ class RedisConnection:
     """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
 
     For the forms of `url` see `clients`. Entering checks that the server answers, and that it drops no key when its
-    memory is full; BackendUnavailable is raised if not. InvalidInput is raised for a URL that cannot be read. The doorbell connection is asked for an answer when
-    it was silent for `ping_every_s` seconds.
+    memory is full; BackendUnavailable is raised if not. InvalidInput is raised for a URL that cannot be read. The
+    doorbell connection is asked for an answer when it was silent for `ping_every_s` seconds.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RedisConnection:
         await self._opened.aclose()
 
     async def _refuse_eviction(self) -> None:
-        """Without heartbeats, locks and lists that were dropped in silence nothing is lost, and nothing runs on time."""
+        """Where heartbeats, locks and lists are dropped in silence nothing is lost, and nothing runs on time."""
         policy: bytes | None = await self.call("policy", [self.keys.leader])
         if policy is not None and policy != KEEPS_ALL:
             raise BackendUnavailable(
