@@ -11,8 +11,8 @@ from cronflow.domain import changes
 from cronflow.domain.changes import Held
 from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
 from cronflow.domain.placement import Waiting
-from cronflow.domain.recovery import Dispatch, End
-from cronflow.domain.run import Covers, Ending, Outcome, Run, RunState
+from cronflow.domain.recovery import Dispatch, End, Postpone
+from cronflow.domain.run import Change, Covers, Ending, Outcome, Run, RunState
 from cronflow.ports import Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
@@ -83,6 +83,9 @@ async def test_a_move_computed_from_an_older_rev_does_not_land(history: History)
 
 
 async def test_quartz_107_a_job_that_looks_as_before_is_not_moved_by_an_old_reader(history: History) -> None:
+    """quartz #107, #29, #280, #731, metabase #70474: a trigger that had fired looked as before it, so that a second
+    scheduler, whose comparison still held, fired it again.
+    """
     record = a_record()
     await history.jobs.create(record)
     # Written twice, and back to the same cursor: only `rev` tells.
@@ -187,7 +190,10 @@ async def test_a_run_comes_back_as_it_was_inserted(history: History) -> None:
     assert await only_run(history) == run
 
 
-async def test_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+    """Google's cron (SRE book, chapter 24): a failover between a launch and its record must not launch again, so a
+    launch is named by its job and its scheduled time.
+    """
     assert await history.runs.insert([a_run()]) == {a_run().id}
     other = a_run(fire=T0 + MINUTE)
     assert await history.runs.insert([a_run(fence=999), other]) == {other.id}
@@ -219,10 +225,71 @@ async def test_a_finish_ends_the_run_and_removes_check_at(history: History) -> N
 
 
 async def test_bull_308_a_fenced_out_worker_cannot_finish_the_run(history: History) -> None:
+    """bull #308, #1243: who had lost the lock of a job completed it a second time; bull #1416: or wrote its failure
+    into the job of the one who had the lock.
+    """
     await history.runs.insert([a_run(fence=101)])
-    finish = changes.finish(HELD, Ending(Outcome.OK), "f1", T0, T0)
-    assert await history.runs.apply([finish]) == set()
-    assert (await only_run(history)).state is RunState.DISPATCHED
+    before = await only_run(history)
+    for ending in (Ending(Outcome.OK), Ending(Outcome.ERROR, error="missing lock"), Ending(Outcome.PERMANENT)):
+        assert await history.runs.apply([changes.finish(HELD, ending, "f1", T0, T0)]) == set()
+    assert await only_run(history) == before
+
+
+def a_change(word: str, run: Run) -> Change:
+    """What happens to a run, in a word; the run is as it was read."""
+    held = replace(HELD, run=run.id)
+    endings = {
+        "succeeds": Ending(Outcome.OK),
+        "fails": Ending(Outcome.ERROR),
+        "gives up": Ending(Outcome.PERMANENT),
+        "is drained": Ending(Outcome.DRAINED),
+    }
+    if word in endings:
+        return changes.finish(held, endings[word], f"f-{word}", T0, T0)
+    match word:
+        case "starts":
+            return changes.start(held, "s1", T0, -LEASE)
+        case "is renewed":
+            return changes.renew(held, -LEASE)
+        case "is given back":
+            return changes.give_back(held, "f1", Ending(Outcome.DRAINED), T0)
+        case "is cancelled":
+            return changes.cancel(run, "", "", "f1", T0)
+        case "is postponed":
+            return changes.postpone(run, Postpone(MINUTE))
+        case "is dispatched again":
+            return changes.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
+    return changes.end(run, End(11, RunState.LOST, Outcome.LOST), "f1", T0)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        ("starts", "is renewed", "succeeds"),
+        ("starts", "fails"),
+        ("starts", "gives up"),
+        ("starts", "is drained"),
+        ("starts", "is cancelled", "succeeds"),
+        ("starts", "is lost"),
+        ("succeeds",),
+        ("is given back",),
+        ("is cancelled",),
+        ("is postponed",),
+        ("is dispatched again",),
+    ],
+    ids=", ".join,
+)
+async def test_asynq_371_state_and_deadline_change_in_one_write(history: History, story: tuple[str, ...]) -> None:
+    """asynq #371, #653: state and deadline lay in two places; where only one of them was written a task was active for
+    ever, because nobody looked at it again.
+    """
+    await history.runs.insert([a_run(fire=T0 - MINUTE)])
+    run = await only_run(history, a_run(fire=T0 - MINUTE).id)
+    for word in story:
+        assert await history.runs.apply([a_change(word, run)]) == {run.id}
+        run = await only_run(history, run.id)
+        (row,) = await history.archive.rows([run.id])
+        assert (row.marked_open, row.check_at is not None) == (run.is_open, run.is_open), word
 
 
 async def test_an_ended_run_absorbs_every_further_change(history: History) -> None:
@@ -259,7 +326,8 @@ async def test_overdue_runs_come_most_overdue_first(history: History) -> None:
     assert [run.fire_at for run in overdue] == [T0 - timedelta(days=3), T0 - timedelta(days=2)]
 
 
-async def test_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+    """asynq #717: two recoverers took up the same task, and it was put back twice."""
     run = a_run(fire=T0 - timedelta(days=1))
     await history.runs.insert([run])
     again = changes.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
@@ -420,7 +488,8 @@ async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(history:
     assert abs(first.fence_low - now_us) < 60_000_000
 
 
-async def test_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
+async def test_river_197_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
+    """river #197: a renewal did not compare who leads, so that each who tried believed that it did."""
     first = await history.control.begin_term("n1#a#x")
     high = await history.control.extend(first.number, "n1#a#x")
     assert high is not None

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from cronflow.domain import changes
+from cronflow.domain.changes import Held
 from cronflow.domain.cluster import Renewal
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.domain.job import Overlap
+from cronflow.domain.job import Delivery, Overlap, Retry
+from cronflow.domain.recovery import Dispatch
+from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.ports import Bell, Hold
-from tests.contracts.builders import a_job, a_report, an_assignment
-from tests.contracts.conftest import Motion
+from tests.contracts.builders import T0, a_job, a_report, a_run, an_assignment
+from tests.contracts.conftest import History, Motion
 from tests.waiting import eventually
 
 ME, OTHER = "n1#a#x", "n2#b#y"
@@ -48,6 +53,7 @@ async def test_the_key_expires_by_itself(motion: Motion) -> None:
 
 
 async def test_redbeat_127_renew_requires_ownership(motion: Motion) -> None:
+    """redbeat #127: a lock was renewed without a look at who had it, and then two had it."""
     await leading(motion, OTHER, term=2)
     assert await motion.election.renew(ME, 5, 2, "boot") is Renewal.LOST
     assert (await motion.election.holder() or ("", 0))[0] == OTHER
@@ -113,6 +119,7 @@ async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motio
 
 
 async def test_oban_862_same_node_name_new_incarnation(motion: Motion) -> None:
+    """oban #862: a new process under the name of an old one was taken for that one."""
     await motion.membership.report(a_report("n1", "a"), 5)
     with pytest.raises(Conflict, match="already called 'n1'"):
         await motion.membership.report(a_report("n1", "b"), 5)
@@ -299,6 +306,34 @@ async def test_renewing_tells_which_locks_are_somebody_elses_and_sets_forgotten_
     mine = [Hold("report", "", "report@1", 100), Hold("other", "", "other@1", 101)]
     assert await motion.queue.renew_locks(N1, mine) == {"report@1"}
     assert (await motion.membership.holdings([N1]))[N1][1] == {"other@1": 101}
+
+
+async def test_kleppmann_what_a_paused_holder_of_a_lock_writes_too_late_is_refused(
+    motion: Motion, history: History
+) -> None:
+    """Kleppmann and antirez on Redlock, 2016: a process that holds a lock with a time limit may be paused beyond it and
+    then write what it believes to be allowed to. The lock cannot tell; the resource must compare a token.
+    """
+    job, run = a_job(), a_run(fire=T0 - timedelta(days=1))
+    await history.runs.insert([run])
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(run.id, 100, job=job)]})
+    assert (await motion.queue.take(N1, 1)).assignments
+    paused = Held(run=run.id, fence=100, node=N1, attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    # It sleeps. Nobody hears of it, the leader gives its run to another one, which takes the lock.
+    again = changes.dispatch(run, Dispatch(9), fence=200, term=1, node=N2, job_ver=1, at=T0)
+    assert await history.runs.apply([again]) == {run.id}
+    await motion.queue.dispatch(1, "boot", {N2: [an_assignment(run.id, 200, job=job)]})
+    assert (await motion.queue.take(N2, 1)).assignments
+    # It wakes, and believes that it holds the lock.
+    assert await history.runs.apply([changes.start(paused, "s1", T0, timedelta(seconds=45))]) == set()
+    assert await history.runs.apply([changes.finish(paused, Ending(Outcome.PERMANENT), "f1", T0, T0)]) == set()
+    await motion.queue.release(N1, [Hold("report", "", run.id, 100)])
+    holder = replace(paused, fence=200, node=N2)
+    assert await motion.queue.renew_locks(N2, [Hold("report", "", run.id, 200)]) == set()
+    assert await history.runs.apply([changes.finish(holder, Ending(Outcome.OK), "f2", T0, T0)]) == {run.id}
+    (found,) = await history.runs.get([run.id])
+    assert (found.state, found.fence) == (RunState.SUCCEEDED, 200)
 
 
 async def test_releasing_leaves_the_lock_of_a_newer_fence_alone(motion: Motion) -> None:

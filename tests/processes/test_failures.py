@@ -86,9 +86,12 @@ async def test_a_flushed_redis_loses_nothing(
         assert set(found.states) == {"succeeded"}
 
 
-async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence(
+async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
+    """sidekiq #3196, #4937, #5540: what a killed process had taken was recovered only when some process started. Here
+    nobody starts.
+    """
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         await cluster.apply(cluster.job("long", every=None, seconds=1.0))
@@ -173,9 +176,10 @@ async def test_a_terminated_node_ends_what_runs_and_hands_over_the_lead_at_once(
         assert done.items() <= set(cluster.noted("end"))
 
 
-async def test_a_handler_that_blocks_the_event_loop_loses_no_lease_and_starts_once(
+async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_lease_and_starts_once(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
+    """apscheduler #1116: a job that starved the loop kept it from renewing its own lease, and was started again."""
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("a", "b")
         # Longer than the run's lease, the job lock, the node's TTL and the leader's TTL together.

@@ -24,6 +24,7 @@ from cronflow.backends.redis.keys import Keys
 from cronflow.domain.errors import BackendUnavailable
 
 PING_EVERY_S = 5.0
+KEEPS_ALL = b"noeviction"
 
 
 class Script:
@@ -37,12 +38,16 @@ class Script:
 class RedisConnection:
     """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
 
-    For the forms of `url` see `clients`. Entering checks that the server answers and raises BackendUnavailable if it
-    does not; InvalidInput is raised for a URL that cannot be read.
+    For the forms of `url` see `clients`. Entering checks that the server answers, and that it drops no key when its
+    memory is full; BackendUnavailable is raised if not. InvalidInput is raised for a URL that cannot be read. The
+    doorbell connection is asked for an answer when it was silent for `ping_every_s` seconds.
     """
 
-    def __init__(self, url: str, namespace: str, client: Client | None = None) -> None:
+    def __init__(
+        self, url: str, namespace: str, client: Client | None = None, *, ping_every_s: float = PING_EVERY_S
+    ) -> None:
         self.keys = Keys(namespace)
+        self._ping_every_s = ping_every_s
         self._scripts: dict[str, Script] = {}
         self._opened = Opened(client, url) if client is not None else open_client(url)
         self._client, self.address = self._opened.client, self._opened.address
@@ -50,6 +55,7 @@ class RedisConnection:
     async def __aenter__(self) -> Self:
         try:
             await self.ping()
+            await self._refuse_eviction()
         except BaseException:
             await self._opened.aclose()
             raise
@@ -59,6 +65,16 @@ class RedisConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._opened.aclose()
+
+    async def _refuse_eviction(self) -> None:
+        """Where heartbeats, locks and lists are dropped in silence nothing is lost, and nothing runs on time."""
+        policy: bytes | None = await self.call("policy", [self.keys.leader])
+        if policy is not None and policy != KEEPS_ALL:
+            raise BackendUnavailable(
+                "Redis",
+                self.address,
+                f"its maxmemory-policy is {policy.decode()}, which drops keys; set it to {KEEPS_ALL.decode()}",
+            )
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
@@ -120,15 +136,15 @@ class RedisConnection:
     async def messages(self, channels: Sequence[str]) -> AsyncIterator[str | None]:
         """The channels on which something was said; first None, once the subscription stands.
 
-        Ends with BackendUnavailable when the connection is lost, or when a PING is not answered within five seconds:
-        a half-open socket would otherwise be deaf for ever.
+        Ends with BackendUnavailable when the connection is lost, or when a PING after `ping_every_s` of silence is not
+        answered within as long again: a half-open socket would otherwise be deaf for ever.
         """
         async with self._translated(), self._client.pubsub() as pubsub:
             await pubsub.subscribe(*channels)
             yield None
             unanswered = False
             while True:
-                message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=PING_EVERY_S)
+                message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=self._ping_every_s)
                 if message is None:
                     if unanswered:
                         raise BackendUnavailable("Redis", self.address, "the doorbell connection does not answer")
