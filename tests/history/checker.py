@@ -238,7 +238,10 @@ def nothing_is_missing_in_late(history: History) -> Told:
     for line in history.sink:
         if line.word == START or (line.run, line.fence) in recorded:
             continue
-        if not any(node == line.node and line.at <= at <= line.at + UNWRITTEN for node, at in killed):
+        # As long as a fault lasts, a call to MongoDB may.
+        held_up = [fault.until for fault in history.faults if fault.touches(line.at, line.at + UNWRITTEN)]
+        limit = max([line.at, *held_up]) + UNWRITTEN
+        if not any(node == line.node and line.at <= at <= limit for node, at in killed):
             yield line.run, f"the attempt {line.fence} ended on {line.node}, and nobody recorded it"
 
 

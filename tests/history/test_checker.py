@@ -264,8 +264,11 @@ def test_a_kill_may_take_an_outcome_along_and_only_that_of_its_node() -> None:
     history = an_end_that_nobody_recorded(a_history())
     killed = Fault("a node was killed", at(151), at(151), killed="n1")
     assert check(replace(history, faults=[*history.faults, killed])) == []
-    elsewhere = replace(killed, killed="n2")
-    assert [one.rule for one in check(replace(history, faults=[*history.faults, elsewhere]))] == ["H10"]
+    elsewhere, later = replace(killed, killed="n2"), replace(killed, since=at(162), until=at(162))
+    for other in (elsewhere, later):
+        assert [one.rule for one in check(replace(history, faults=[*history.faults, other]))] == ["H10"]
+    away = Fault("MongoDB was away", at(151), at(155))
+    assert check(replace(history, faults=[*history.faults, away, later])) == []
 
 
 def test_an_older_version_may_start_for_a_moment_and_longer_where_its_node_was_held_up() -> None:

@@ -36,10 +36,11 @@ TROUBLE_S, STEP_S = 90.0, 0.5
 GONE_S = 20.0
 """Before a killed node starts again under its name: its last heartbeat must have expired."""
 VERBS = (
-    "jobs.due jobs.move jobs.replace plans.write plans.remove runs.insert runs.apply runs.overdue runs.open_of"
-    " control.extend control.begin_term election.renew membership.report membership.members queue.dispatch queue.take"
-    " queue.release queue.renew_locks versions.keep"
-).split()
+    *("jobs.due", "jobs.move", "jobs.replace", "plans.write", "plans.remove", "versions.keep"),
+    *("runs.insert", "runs.apply", "runs.overdue", "runs.open_of", "control.begin_term", "control.extend"),
+    *("election.renew", "membership.report", "membership.members"),
+    *("queue.dispatch", "queue.take", "queue.release", "queue.renew_locks"),
+)
 
 
 def the_jobs() -> list[Job]:
@@ -168,9 +169,15 @@ class Simulation:
         """Note what was done."""
         self.faults.append(Fault(what, self.now, self.now + timedelta(seconds=seconds), killed))
 
-    def later(self, seconds: float, act: Callable[[], object]) -> None:
+    def later(self, seconds: float, act: Callable[[], object], what: str) -> None:
         """The end of a fault; others may begin before."""
-        self.ending.append((self.cluster.clock.monotonic() + seconds, act))
+        since = self.now
+
+        def over() -> None:
+            act()
+            self.faults.append(Fault(what, since, self.now))
+
+        self.ending.append((self.cluster.clock.monotonic() + seconds, over))
 
     # ------------------------------------------------------------------------------------------- what may happen
 
@@ -198,21 +205,19 @@ class Simulation:
         verb, acted, seconds = self.rng.choice(VERBS), self.rng.random() < 0.5, self.rng.choice([2.0, 8.0, 40.0])
         faults = self.cluster.backends.faults
         stall = faults.stall(verb, acted=acted)
-        self.fault(f"{verb} hangs, acted={acted}", seconds)
 
         def over() -> None:
             stall.release()
             faults._stalls.pop((verb, acted), None)
 
-        self.later(seconds, over)
+        self.later(seconds, over, f"{verb} hangs, acted={acted}")
 
     async def away(self) -> None:
         """A server answers nobody for a while."""
         service, seconds = self.rng.choice(["MongoDB", "Redis"]), self.rng.choice([3.0, 12.0, 30.0])
         faults = self.cluster.backends.faults
         faults.fail_before(service, 10**9)
-        self.fault(f"{service} away", seconds)
-        self.later(seconds, lambda: faults._before.pop(service, None))
+        self.later(seconds, lambda: faults._before.pop(service, None), f"{service} away")
 
     async def wipe(self) -> None:
         """FLUSHALL."""
@@ -307,8 +312,10 @@ class Simulation:
 
     async def heal(self) -> History:
         """Nothing goes wrong any more; two leases later all that was open has ended. Then the book is closed."""
-        self.cluster.backends.faults.heal()
+        for _, over in self.ending:
+            over()
         self.ending.clear()
+        self.cluster.backends.faults.heal()
         for node in self.cluster.nodes:
             node._timekeeper._local.skew = timedelta(0)  # type: ignore[attr-defined]
         await self.elapse(1.0)
@@ -316,6 +323,9 @@ class Simulation:
         while self.gone:
             await self.elapse(1.0)
             self.start_again()
+        for job in the_jobs():
+            # Its resumption may have failed; and what fell due while it was paused is covered only then.
+            await self.done(self.cluster.service.resume(job.name))
         healed = self.now
         ends_within = 2 * LEASE
         await self.elapse(ends_within.total_seconds())
@@ -346,7 +356,10 @@ class Simulation:
 def told(seed: int, history: History) -> str:
     """What somebody needs who wants to see it again."""
     start = history.steps[0].at
-    faults = "\n".join(f"  {(fault.since - start).total_seconds():7.1f} s  {fault.what}" for fault in history.faults)
+    faults = "\n".join(
+        f"  {(fault.since - start).total_seconds():7.1f} to {(fault.until - start).total_seconds():.1f} s  {fault.what}"
+        for fault in sorted(history.faults, key=lambda fault: fault.since)
+    )
     found = "\n".join(f"  {finding}" for finding in check(history))
     return f"seed {seed}\n{found}\nfaults:\n{faults}"
 
