@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,7 +33,7 @@ from tests.node.cluster import Cluster, Recording, a_cluster
 SECOND = timedelta(seconds=1)
 LEASE = timedelta(seconds=Timings().run_lease)
 NODES = ("a", "b", "c")
-TROUBLE_S, STEP_S = 90.0, 0.5
+TROUBLE_S, STEP_S = 120.0, 0.5
 GONE_S = 20.0
 """Before a killed node starts again under its name: its last heartbeat must have expired."""
 VERBS = (
@@ -63,7 +64,8 @@ def the_jobs() -> list[Job]:
         job("retries", "10s", 1.0, retry=Retry(max=3, initial="2s"), overlap=Overlap.ALLOW),
         job("guarded", "5s", 1.0, start_guard=StartGuard.MONGO),
         job("once", "4s", 2.0, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.ALLOW),
-        job("long", "30s", 25.0),
+        job("long", "8s", 25.0, overlap=Overlap.ALLOW),
+        job("long-once", "20s", 25.0, delivery=Delivery.AT_MOST_ONCE, overlap=Overlap.ALLOW),
     ]
 
 
@@ -117,6 +119,10 @@ class Kept(dict[str, Run]):
         return self
 
 
+ACTING: ContextVar[str] = ContextVar("acting", default="")
+"""The node whose task this is; the tasks that it creates inherit it."""
+
+
 class Simulation:
     """One seed's schedule."""
 
@@ -132,6 +138,9 @@ class Simulation:
         self.terms: set[Elected] = set()
         self.gone: dict[str, float] = {}
         self.ending: list[tuple[float, Callable[[], object]]] = []
+        self.cut: set[tuple[str, str]] = set()
+        self._before = cluster.backends.faults.before
+        cluster.backends.faults.before = self.before  # type: ignore[method-assign]
         # The nodes' own chances, in placing and in campaigning, come from here.
         random.seed(seed)
 
@@ -139,6 +148,19 @@ class Simulation:
     def now(self) -> datetime:
         """The shared clock."""
         return self.cluster.clock.now()
+
+    async def before(self, service: str, verb: str) -> None:
+        """In front of each call: whether this node reaches the server."""
+        if (ACTING.get(), service) in self.cut:
+            await asyncio.sleep(0)
+            raise BackendUnavailable(service, "memory", f"{ACTING.get()} is cut from it")
+        await self._before(service, verb)
+
+    def begin(self, name: str) -> None:
+        """A node starts."""
+        token = ACTING.set(name)
+        self.cluster.start(name)
+        ACTING.reset(token)
 
     async def elapse(self, seconds: float) -> None:
         """Let time pass, and note who leads."""
@@ -219,6 +241,15 @@ class Simulation:
         faults.fail_before(service, 10**9)
         self.later(seconds, lambda: faults._before.pop(service, None), f"{service} away")
 
+    async def cut_off(self) -> None:
+        """One node reaches one server, or both, no more; what it runs goes on."""
+        name = node_name(self.rng.choice(self.cluster.nodes).id)
+        services = self.rng.choice([["MongoDB"], ["Redis"], ["MongoDB", "Redis"], ["MongoDB", "Redis"]])
+        cut = {(name, service) for service in services}
+        self.cut |= cut
+        seconds = self.rng.choice([15.0, 60.0, 60.0])
+        self.later(seconds, lambda: self.cut.difference_update(cut), f"{name} cut from {' and '.join(services)}")
+
     async def wipe(self) -> None:
         """FLUSHALL."""
         self.fault("Redis wiped")
@@ -280,7 +311,7 @@ class Simulation:
     async def start(self) -> None:
         """Nodes and jobs."""
         for name in NODES:
-            self.cluster.start(name)
+            self.begin(name)
         await self.elapse(2.0)
         await self.done(self.cluster.service.apply(the_jobs()))
 
@@ -296,13 +327,22 @@ class Simulation:
         for name, when in list(self.gone.items()):
             if when <= self.cluster.clock.monotonic():
                 del self.gone[name]
-                self.cluster.start(name)
+                self.begin(name)
 
     async def trouble(self) -> None:
         """Until the time is over."""
         acts = [
             *(self.kill, self.fail_calls, self.fail_calls, self.stall, self.away, self.wipe, self.lose_or_double),
-            *(self.lose_or_double, self.step_a_clock, self.edit, self.edit, self.pause, self.trigger),
+            *(
+                self.cut_off,
+                self.cut_off,
+                self.lose_or_double,
+                self.step_a_clock,
+                self.edit,
+                self.edit,
+                self.pause,
+                self.trigger,
+            ),
         ]
         until = self.cluster.clock.monotonic() + TROUBLE_S
         while self.cluster.clock.monotonic() < until:
@@ -364,7 +404,7 @@ def told(seed: int, history: History) -> str:
     return f"seed {seed}\n{found}\nfaults:\n{faults}"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(10))
 async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(seed: int, tmp_path: Path) -> None:
     async with a_cluster(spools=tmp_path) as cluster:
         simulation = Simulation(cluster, seed)
@@ -375,7 +415,7 @@ async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(seed
         assert len(history.faults) > 5
 
 
-@pytest.mark.parametrize("seed", [100, 101])
+@pytest.mark.parametrize("seed", [100])
 async def test_in_peace_what_was_started_is_what_was_run(seed: int, tmp_path: Path) -> None:
     async with a_cluster(spools=tmp_path) as cluster:
         simulation = Simulation(cluster, seed)
