@@ -18,6 +18,7 @@ import structlog
 
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import Change
+from cronflow.node.apply import apply_each
 from cronflow.node.finish import Finish as Finish
 from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
 from cronflow.node.lines import Lines
@@ -141,8 +142,7 @@ class Recorder:
                 await spool.set_aside(finish, f"MongoDB refuses it: {error!r}")
 
     async def _write_starts(self, starts: Sequence[Change]) -> list[bool]:
-        won = await self._backends.runs.apply(starts)
-        return [change.run in won for change in starts]
+        return await apply_each(self._backends.runs, starts)
 
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[bool]:
         spool = self._spool
@@ -168,19 +168,7 @@ class Recorder:
         return [True] * len(finishes)
 
     async def _commit(self, finishes: Sequence[Finish]) -> list[bool]:
-        # One change a run and batch: a doubled item may end twice on one node within the same milliseconds.
-        results = [False] * len(finishes)
-        rounds: list[dict[str, int]] = [{}]
-        for k, finish in enumerate(finishes):
-            free = next((chosen for chosen in rounds if finish.change.run not in chosen), None)
-            if free is None:
-                free = {}
-                rounds.append(free)
-            free[finish.change.run] = k
-        for chosen in rounds:
-            won = await self._backends.runs.apply([finishes[k].change for k in chosen.values()])
-            for run, k in chosen.items():
-                results[k] = run in won
+        results = await apply_each(self._backends.runs, [finish.change for finish in finishes])
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:
             await self._backends.runs.keep_late(late)
