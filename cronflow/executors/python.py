@@ -30,7 +30,8 @@ from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.ports import Assignment, LineSink
 
-MAX_RESULT_BYTES = 8 * 1024
+MAX_RESULT_BYTES = 4 * 1024 * 1024
+"""MongoDB takes no document of more than 16 MiB, and each attempt that ends holds its result in memory."""
 MAX_ERROR_CHARACTERS = 6000
 MAX_FRAMES = 12
 
