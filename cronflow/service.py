@@ -25,7 +25,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor
 from cronflow.explaining import Explainer
-from cronflow.ports import Backends, Bell, Clock, LateResult, LogLine, RunQuery
+from cronflow.ports import Backends, Bell, Clock, Keeping, LateResult, LogLine, RunQuery
 from cronflow.replaying import Replayer
 
 
@@ -283,6 +283,10 @@ class Service:
             except BackendUnavailable as error:
                 found[name] = str(error)
         return found
+
+    async def keeping(self) -> Keeping:
+        """How Redis keeps what it was given."""
+        return await self._backends.housekeeping.keeping()
 
     async def _then_ring(self, record: JobRecord) -> JobRecord:
         await self._ring()

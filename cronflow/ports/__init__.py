@@ -30,7 +30,19 @@ from cronflow.ports.history import (
     Upkeep,
     VersionStore,
 )
-from cronflow.ports.motion import Assignment, Bell, Bus, Election, Endless, Hold, Housekeeping, Membership, Queue, Taken
+from cronflow.ports.motion import (
+    Assignment,
+    Bell,
+    Bus,
+    Election,
+    Endless,
+    Hold,
+    Housekeeping,
+    Keeping,
+    Membership,
+    Queue,
+    Taken,
+)
 
 __all__ = [
     "Archive",
@@ -49,6 +61,7 @@ __all__ = [
     "Hold",
     "Housekeeping",
     "JobStore",
+    "Keeping",
     "LargeResult",
     "LateResult",
     "LateStore",

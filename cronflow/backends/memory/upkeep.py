@@ -11,9 +11,10 @@ from cronflow.backends.memory.faults import Faults, verb
 from cronflow.backends.memory.history import MONGO, MemoryJobStore, MemoryLogStore, MemoryRunStore
 from cronflow.backends.memory.ledger import MemoryResultStore
 from cronflow.backends.memory.motion import REDIS, Memory
+from cronflow.domain.cluster import NO_EVICTION
 from cronflow.domain.run import Run, run_id
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
-from cronflow.ports import Clock, Endless
+from cronflow.ports import Clock, Endless, Keeping
 
 
 class MemoryArchive:
@@ -151,10 +152,16 @@ class MemoryUpkeep:
 
 
 class MemoryHousekeeping:
-    """The Housekeeping port. What has no time limit has an infinite one here."""
+    """The Housekeeping port. What has no time limit has an infinite one here; `told` is what it says of itself."""
 
     def __init__(self, faults: Faults, memory: Memory) -> None:
         self.faults, self._memory = faults, memory
+        self.told = Keeping(eviction=NO_EVICTION, durable=False)
+
+    @verb(REDIS, "housekeeping.keeping")
+    def keeping(self) -> Keeping:
+        """What a test wants."""
+        return self.told
 
     @verb(REDIS, "housekeeping.endless")
     def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:
