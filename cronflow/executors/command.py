@@ -1,9 +1,9 @@
 """Runs programs: a line for /bin/sh, or an argument vector that no shell sees.
 
 It protects three rules. What an attempt started ends with it: a command is a process group of its own, and the group
-is killed when the command ends, outlives its timeout or is cancelled. A command can neither block on its output nor
-flood the log: the output is read to its end and kept up to a limit. And a command sees no secret of the node: it
-inherits a handful of variables and no more.
+is killed when the command ends, outlives its timeout or is cancelled, or when its node is gone (see `watcher`). A
+command can neither block on its output nor flood the log: the output is read to its end and kept up to a limit. And a
+command sees no secret of the node: it inherits a handful of variables and no more.
 
 A process that leaves the group (setsid, a daemon) is beyond reach. Commands are off unless the node allows them.
 """
@@ -19,10 +19,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 from io import FileIO
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from cronflow.domain.durations import format_duration
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
 MAX_OUTPUT_BYTES = 1024 * 1024
@@ -42,8 +45,10 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
 class CommandExecutor:
-    """Runs CommandTargets. `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a command left behind
-    may go on after it; `environ` is what it inherits from, the process's own by default.
+    """Runs CommandTargets. `async with` it.
+
+    `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a command left behind may go on after it;
+    `environ` is what it inherits from, the process's own by default.
     """
 
     def __init__(
@@ -53,6 +58,17 @@ class CommandExecutor:
         self._grace_s = grace_s
         self._drain_s = drain_s
         self._environ = environ
+        self._watcher: Watcher | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watcher = Watcher()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watcher is not None:
+            await asyncio.to_thread(self._watcher.close)
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
         """See Choosy: commands are off on this node."""
@@ -66,13 +82,17 @@ class CommandExecutor:
         assert isinstance(target, CommandTarget)
         if (refused := await self.declines(assignment, node)) is not None:
             return Ending(Outcome.PERMANENT, error=refused)
+        if self._watcher is None:
+            raise RuntimeError("the CommandExecutor is not open; use `async with`")
         output = _Output(log)
         try:
-            return await self._run(assignment, target, output, log)
+            return await self._run(assignment, target, output, log, self._watcher)
         finally:
             output.end()
 
-    async def _run(self, assignment: Assignment, target: CommandTarget, output: _Output, log: LineSink) -> Ending:
+    async def _run(
+        self, assignment: Assignment, target: CommandTarget, output: _Output, log: LineSink, watcher: Watcher
+    ) -> Ending:
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         readers: list[_Reader] = []
         ends: list[int] = []
@@ -89,6 +109,10 @@ class CommandExecutor:
         finally:
             for end in ends:
                 os.close(end)
+        try:
+            watcher.add(group.number)
+        except OSError as error:
+            log("warn", f"it would go on if this node were killed: {error}")
         try:
             async with asyncio.timeout(assignment.job.timeout.total_seconds()):
                 code = await group.exited()
@@ -109,6 +133,7 @@ class CommandExecutor:
             return _ended(target, code, output.last_error)
         finally:
             await group.kill()
+            watcher.remove(group.number)
             await _close(readers)
 
 
@@ -211,6 +236,7 @@ class _Group:
     """A running command and all that it started in its process group."""
 
     def __init__(self, process: subprocess.Popen[bytes], readers: Sequence[_Reader]) -> None:
+        self.number = process.pid
         self._process = process
         self._readers = readers
 
