@@ -126,8 +126,8 @@ async def _compare(service: Service, wanted: Sequence[Job]) -> list[Applied]:
             continue
         planned = replace(stored, job=job)
         if (stored.job.schedule, stored.job.enabled) != (job.schedule, job.enabled):
-            # As the editor will do it: the cursor begins anew, behind what is covered, and a pause ends.
-            planned = replace(planned, paused=False, next_fire=first_fire(job, now, consumed(stored, now)))
+            # As the editor will do it: the cursor begins anew, behind what is covered.
+            planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
         compared.append(Applied(planned, "changed", _differences(stored.job, job)))
     return compared
 
