@@ -84,7 +84,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     seen = {job.name: "the files" for job in wanted}
     for address in apps:
         try:
-            found = load_app(address).jobs
+            found = load_app(address).jobs_with(retry)
         except InvalidInput as error:
             problems += error.problems
             continue
