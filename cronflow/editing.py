@@ -59,7 +59,9 @@ class Editor:
             if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
                 return replace(record, job=job)
             fire = first_fire(job, now, consumed(record, now))
-            return replace(record, job=job, deleted_at=None, paused=False, next_fire=fire, due_at=fire)
+            # Who paused it wants it to stay so until it is resumed; who deleted it has no such wish any more.
+            paused = record.paused and record.deleted_at is None
+            return replace(record, job=job, deleted_at=None, paused=paused, next_fire=fire, due_at=fire)
 
         reborn = bool(found) and found[0].deleted_at is not None
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from cronflow.cancelling import Canceller
@@ -25,7 +25,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor
 from cronflow.explaining import Explainer
-from cronflow.ports import Backends, Bell, Clock, LateResult, LogLine, RunQuery
+from cronflow.ports import Backends, Bell, Clock, Keeping, LateResult, LogLine, RunQuery
 from cronflow.replaying import Replayer
 
 
@@ -146,9 +146,21 @@ class Service:
             raise NotFound("run", run_id)
         return found[0]
 
+    async def whole(self, run: Run) -> Run:
+        """The run with its result, also where that is so large that it is kept apart."""
+        if run.result_size is None or run.finish_id is None:
+            return run
+        found = await self._backends.results.get([run.finish_id])
+        return replace(run, result=found.get(run.finish_id))
+
     async def late(self, run_id: str) -> list[LateResult]:
-        """Outcomes of the run that came too late and were not accepted."""
-        return await self._backends.late.of(run_id)
+        """Outcomes of the run that came too late and were not accepted, with their whole results."""
+        late = await self._backends.late.of(run_id)
+        large = [result.finish_id for result in late if result.ending.result_size is not None]
+        found = await self._backends.results.get(large) if large else {}
+        return [
+            replace(one, ending=replace(one.ending, result=found.get(one.finish_id, one.ending.result))) for one in late
+        ]
 
     async def dead_letters(self, job: str | None = None) -> int:
         """How many runs failed or were lost and are neither replayed nor acknowledged."""
@@ -271,6 +283,10 @@ class Service:
             except BackendUnavailable as error:
                 found[name] = str(error)
         return found
+
+    async def keeping(self) -> Keeping:
+        """How Redis keeps what it was given."""
+        return await self._backends.housekeeping.keeping()
 
     async def _then_ring(self, record: JobRecord) -> JobRecord:
         await self._ring()

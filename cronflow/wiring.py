@@ -19,7 +19,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
@@ -81,6 +81,7 @@ def connect(
         runs=MongoRunStore(mongo),
         versions=MongoVersionStore(mongo),
         late=MongoLateStore(mongo),
+        results=MongoResultStore(mongo),
         letters=MongoDeadLetters(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),

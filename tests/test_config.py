@@ -218,7 +218,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
         tmp_path, {"node_name": "A"}, CRONFLOW_RETRY_MAX="many", CRONFLOW_HEARTBEAT="10s", CRONFLOW_SLOT="3"
     )
     assert sorted(problem.split(": ")[0] for problem in found) == [
-        "--node-name",
+        "--name",
         "CRONFLOW_HEARTBEAT",
         "CRONFLOW_RETRY_MAX",
         "CRONFLOW_SLOT",

@@ -16,7 +16,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
@@ -101,6 +101,7 @@ async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[C
             runs=MongoRunStore(database),
             versions=MongoVersionStore(database),
             late=MongoLateStore(database),
+            results=MongoResultStore(database),
             letters=MongoDeadLetters(database),
             logs=MongoLogStore(database),
             control=MongoControl(database),

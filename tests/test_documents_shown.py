@@ -25,6 +25,7 @@ from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.job import Retry
 from cronflow.jobfiles import read_job_files
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,7 +71,7 @@ def given_by(text: str, folder: Path) -> Given:
     [example] = blocks(text, "python")
     [name] = re.findall(r"[Ss]ave this as `([\w.]+)`", text)
     (folder / name).write_text(example, "utf-8")
-    return read([folder / name])
+    return read([folder / name], Retry())
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def _covers(document: Mapping[str, Any] | None) -> Covers | None:
 
 _RUN_OPTIONAL = (
     "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "args", "reason", "result",
-    "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
+    "result_size", "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
 )  # fmt: skip
 
 
@@ -292,7 +292,9 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
 
 def late(document: Mapping[str, Any]) -> LateResult:
     """The late outcome in a document."""
-    ending = Ending(Outcome(document["outcome"]), document["result"], document["error"])
+    ending = Ending(
+        Outcome(document["outcome"]), document["result"], document["error"], result_size=document.get("result_size")
+    )
     fields = {name: document[name] for name in ("run", "fence", "node", "at")}
     return LateResult(ending=ending, finish_id=document["_id"], **fields)
 

@@ -84,7 +84,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     seen = {job.name: "the files" for job in wanted}
     for address in apps:
         try:
-            found = load_app(address).jobs
+            found = load_app(address).jobs_with(retry)
         except InvalidInput as error:
             problems += error.problems
             continue
@@ -126,8 +126,8 @@ async def _compare(service: Service, wanted: Sequence[Job]) -> list[Applied]:
             continue
         planned = replace(stored, job=job)
         if (stored.job.schedule, stored.job.enabled) != (job.schedule, job.enabled):
-            # As the editor will do it: the cursor begins anew, behind what is covered, and a pause ends.
-            planned = replace(planned, paused=False, next_fire=first_fire(job, now, consumed(stored, now)))
+            # As the editor will do it: the cursor begins anew, behind what is covered.
+            planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
         compared.append(Applied(planned, "changed", _differences(stored.job, job)))
     return compared
 

@@ -29,6 +29,11 @@ class Format(StrEnum):
     YAML = "yaml"
     NAME = "name"
 
+    @property
+    def has_all(self) -> bool:
+        """Whether everything that is known is written, however long."""
+        return self in (Format.JSON, Format.YAML)
+
 
 Output = Annotated[
     Format,

@@ -99,7 +99,8 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
 
     async def read(service: Service) -> tuple[Run, list[LateResult]]:
-        return await service.run(run_id), await service.late(run_id)
+        found = await service.run(run_id)
+        return await service.whole(found) if output.has_all else found, await service.late(run_id)
 
     run, late = call(read)
     shape = {**run_shape(run), "late": [late_shape(result) for result in late]}

@@ -42,7 +42,7 @@ def run(
 ) -> None:
     """Run a job now, beside its schedule."""
     args = read_args(arg or ())
-    run = connect.call(lambda service: _run(service, name, args, wait=wait))
+    run = connect.call(lambda service: _run(service, name, args, wait=wait, whole=output.has_all))
 
     def view() -> None:
         if wait:
@@ -55,7 +55,7 @@ def run(
         raise typer.Exit(RUN_FAILED)
 
 
-async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool) -> Run:
+async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
     record = await service.job(name)
     if args and not isinstance(record.job.target, PythonTarget):
         what = f"{name} is not a Python job, so arguments would have no effect"
@@ -66,7 +66,8 @@ async def _run(service: Service, name: str, args: Mapping[str, object], *, wait:
     if not wait:
         note(f"look at it: cronflow runs show {run.id}")
         return run
-    return await until_ended(service, run)
+    run = await until_ended(service, run)
+    return await service.whole(run) if whole else run
 
 
 async def until_ended(service: Service, run: Run) -> Run:

@@ -12,11 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from cronflow.domain.errors import Deposed
+from cronflow.domain.errors import Deposed, Problem
 
 PROTOCOL = 1
 FENCE_RANGE_US = 120_000_000
 NODE_SEPARATOR = "#"
+NO_EVICTION = "noeviction"
+
+
+def eviction_problem(policy: str) -> Problem:
+    """What is wrong with a Redis of such a `maxmemory-policy`."""
+    what = f"maxmemory-policy is {policy}: with its memory full it would drop the leader's key, locks and queued runs"
+    return Problem("Redis", what, f"set it to {NO_EVICTION}, in its configuration or by CONFIG SET")
 
 
 def node_id(name: str, incarnation: str) -> str:

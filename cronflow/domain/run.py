@@ -51,10 +51,6 @@ SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
 """The kinds that consume an instant of a schedule; the others stand beside it."""
 
 
-SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
-"""The kinds that consume an instant of a schedule; the others stand beside it."""
-
-
 class Outcome(StrEnum):
     """How an attempt ended."""
 
@@ -202,7 +198,8 @@ class Resolution:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run's document. `lateness` and `duration` are derived; open runs have `check_at`, ended ones `ended_at` and
-    `outcome`.
+    `outcome`. With a `result_size` (bytes of JSON) the result is too large for the document: it is kept apart, under
+    the `finish_id`.
     """
 
     id: str
@@ -228,6 +225,7 @@ class Run:
     reason: str | None = None
     outcome: Outcome | None = None
     result: object = None
+    result_size: int | None = None
     error: str | None = None
     redispatches: int = 0
     vetoes: int = 0
@@ -330,11 +328,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, as its executor saw it. `result` is JSON; `delay` is the job's own wish for the next
-    attempt.
+    """How an attempt ended, as its executor saw it. `result` is JSON, `result_size` its bytes where it is kept apart;
+    `delay` is the job's own wish for the next attempt.
     """
 
     outcome: Outcome
     result: object = None
     error: str | None = None
     delay: timedelta | None = None
+    result_size: int | None = None

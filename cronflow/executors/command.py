@@ -1,23 +1,27 @@
 """Runs programs: a line for /bin/sh, or an argument vector that no shell sees.
 
 It protects three rules. What an attempt started ends with it: a command is a process group of its own, and the group
-is killed when the command ends, outlives its timeout or is cancelled. A command can neither block on its output nor
-flood the log: the output is read to its end and kept up to a limit. And a command sees no secret of the node: it
-inherits a handful of variables and no more.
+is killed when the command ends, outlives its timeout or is cancelled, or when its node is gone (see `watcher`). A
+command can neither block on its output nor flood the log: the output is read to its end and kept up to a limit. And a
+command sees no secret of the node: it inherits a handful of variables and no more.
 
 A process that leaves the group (setsid, a daemon) is beyond reach. Commands are off unless the node allows them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
 from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors.group import Output, attend, facts, outlived, signal_name
+from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
 INHERITED = frozenset(
@@ -30,8 +34,10 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
 class CommandExecutor:
-    """Runs CommandTargets. `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a command left behind
-    may go on after it; `environ` is what it inherits from, the process's own by default.
+    """Runs CommandTargets. `async with` it.
+
+    `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a command left behind may go on after it;
+    `environ` is what it inherits from, the process's own by default.
     """
 
     def __init__(
@@ -41,6 +47,17 @@ class CommandExecutor:
         self._grace_s = grace_s
         self._drain_s = drain_s
         self._environ = environ
+        self._watcher: Watcher | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watcher = Watcher()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watcher is not None:
+            await asyncio.to_thread(self._watcher.close)
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
         """See Choosy: commands are off on this node."""
@@ -54,12 +71,15 @@ class CommandExecutor:
         assert isinstance(target, CommandTarget)
         if (refused := await self.declines(assignment, node)) is not None:
             return Ending(Outcome.PERMANENT, error=refused)
+        if self._watcher is None:
+            raise RuntimeError("the CommandExecutor is not open; use `async with`")
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
         output = Output(log)
         try:
             code = await attend(
                 lambda out, err: _start(target, environ, out, err),
                 output,
+                self._watcher,
                 assignment.job.timeout,
                 self._grace_s,
                 self._drain_s,

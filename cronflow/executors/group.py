@@ -1,6 +1,7 @@
 """A process group that an attempt started: its output as lines, its end, and how to stop all of it.
 
-It protects two rules. What an attempt started ends with it: the group gets SIGTERM and, after a grace, SIGKILL. And
+It protects two rules. What an attempt started ends with it: the group gets SIGTERM and, after a grace, SIGKILL; the
+watcher does it when the node has gone. And
 nobody can block on its output or flood the log: it is read to its end and kept up to a limit. A process that leaves
 the group (setsid, a daemon) is beyond reach.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from cronflow.domain.durations import format_duration
 from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
 MAX_OUTPUT_BYTES = 1024 * 1024
@@ -46,7 +48,9 @@ def facts(assignment: Assignment) -> dict[str, str]:
     }
 
 
-async def attend(start: Start, output: Output, timeout: timedelta, grace_s: float, drain_s: float) -> int | None:
+async def attend(
+    start: Start, output: Output, watcher: Watcher, timeout: timedelta, grace_s: float, drain_s: float
+) -> int | None:
     """Start a process group and stay with it to its end. Returns the exit code of the process, negative for a signal;
     None when it outlived the timeout and was stopped.
 
@@ -70,6 +74,10 @@ async def attend(start: Start, output: Output, timeout: timedelta, grace_s: floa
         for end in ends:
             os.close(end)
     try:
+        watcher.add(group.number)
+    except OSError as error:
+        output.say("warn", f"it would go on if this node were killed: {error}")
+    try:
         async with asyncio.timeout(timeout.total_seconds()):
             code = await group.exited()
     except TimeoutError:
@@ -88,6 +96,7 @@ async def attend(start: Start, output: Output, timeout: timedelta, grace_s: floa
         return code
     finally:
         await group.kill()
+        watcher.remove(group.number)
         await let_go(readers)
 
 
@@ -182,6 +191,7 @@ class Group:
     """A running command and all that it started in its process group."""
 
     def __init__(self, process: subprocess.Popen[bytes], readers: Sequence[Reader]) -> None:
+        self.number = process.pid
         self._process = process
         self._readers = readers
 

@@ -11,7 +11,8 @@ import orjson
 from cronflow.domain.errors import PermanentError, RetryLater, Skip
 from cronflow.domain.run import Ending, Outcome
 
-MAX_RESULT_BYTES = 8 * 1024
+MAX_RESULT_BYTES = 4 * 1024 * 1024
+"""MongoDB takes no document of more than 16 MiB, and each attempt that ends holds its result in memory."""
 MAX_ERROR_CHARACTERS = 6000
 MAX_FRAMES = 12
 

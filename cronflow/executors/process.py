@@ -20,6 +20,7 @@ import orjson
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors.group import Output, attend, facts, outlived, signal_name
+from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
 
@@ -31,6 +32,11 @@ class ChildProcesses:
     def __init__(self, *, grace_s: float = 10.0, drain_s: float = 1.0) -> None:
         self._grace_s = grace_s
         self._drain_s = drain_s
+        self._watcher = Watcher()
+
+    async def close(self) -> None:
+        """End what still runs."""
+        await asyncio.to_thread(self._watcher.close)
 
     async def run(self, assignment: Assignment, node: str, args: Mapping[str, object], log: LineSink) -> Ending:
         """Run it to its end; see Executor. What it prints become lines of the log: info, and warn for what goes to the
@@ -57,7 +63,7 @@ class ChildProcesses:
                         start_new_session=True,
                     )
 
-                code = await attend(start, output, assignment.job.timeout, self._grace_s, self._drain_s)
+                code = await attend(start, output, self._watcher, assignment.job.timeout, self._grace_s, self._drain_s)
         except OSError as error:
             return Ending(Outcome.ERROR, error=f"its process could not be started: {error}")
         finally:

@@ -108,6 +108,7 @@ class PythonExecutor:
         self._threads.close()
         for handler in self._left_behind:
             handler.cancel()
+        await self._processes.close()
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
         """See Choosy: the function may not be called here, or does not exist here."""

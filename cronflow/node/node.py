@@ -28,6 +28,7 @@ from cronflow.node.leases import Lease, Leases
 from cronflow.node.lifeline import Lifeline, Pulse
 from cronflow.node.loop import Outages, Role, repeat
 from cronflow.node.planner import Planner
+from cronflow.node.preflight import check_servers
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
@@ -147,8 +148,10 @@ class Node:
     async def run(self) -> None:
         """Until it is asked to stop.
 
-        Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start.
+        Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start, InvalidInput
+        when Redis is not fit to be used.
         """
+        await check_servers(self._backends, self._timings)
         async with self._lifeline as lifeline, asyncio.TaskGroup() as group:
             await lifeline.call(self._timekeeper.step)
             await lifeline.call(self._heartbeat.announce)

@@ -5,7 +5,8 @@ MongoDB is away the ends go to the spool, and from there to MongoDB before any l
 needs a recorded start begins without it.
 
 The rules it protects: an outcome is never written blindly. What does not match and was not written by this very finish
-is kept as a late result. And no outcome is given up before it is in MongoDB or on the disk.
+is kept as a late result. A large result is there before its run says so. And no outcome is given up before it is in
+MongoDB or on the disk.
 """
 
 from __future__ import annotations
@@ -168,6 +169,9 @@ class Recorder:
         return [True] * len(finishes)
 
     async def _commit(self, finishes: Sequence[Finish]) -> list[bool]:
+        large = [finish.result for finish in finishes if finish.result is not None]
+        if large:
+            await self._backends.results.keep(large)
         results = await apply_each(self._backends.runs, [finish.change for finish in finishes])
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:

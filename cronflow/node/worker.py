@@ -315,15 +315,9 @@ class Worker:
         return won
 
     async def _record(self, active: Active, ending: Ending) -> None:
-        now = self._clock.now()
-        finish_id = secrets.token_hex(12)
-        held = active.held
         self._recorder.hurry_lines()
         await self._recorder.finish(
-            Finish(
-                changes.finish(held, ending, finish_id, active.started_at, now),
-                LateResult(run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id),
-            ),
+            Finish.of(active.held, ending, secrets.token_hex(12), active.started_at, self._clock.now()),
             active.last_line,
         )
 

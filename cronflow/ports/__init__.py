@@ -1,8 +1,8 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive and Upkeep; Redis behind Election,
-Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per port
-runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
+MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive and Upkeep; Redis behind
+Election, Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per
+port runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
 says what repeating it means.
 Cancelling a verb never leaves a connection half used.
 """
@@ -16,6 +16,7 @@ from cronflow.ports.history import (
     DeadLetters,
     Deferral,
     JobStore,
+    LargeResult,
     LateResult,
     LateStore,
     LogLine,
@@ -23,12 +24,25 @@ from cronflow.ports.history import (
     Move,
     OpenRun,
     PlanStore,
+    ResultStore,
     RunQuery,
     RunStore,
     Upkeep,
     VersionStore,
 )
-from cronflow.ports.motion import Assignment, Bell, Bus, Election, Endless, Hold, Housekeeping, Membership, Queue, Taken
+from cronflow.ports.motion import (
+    Assignment,
+    Bell,
+    Bus,
+    Election,
+    Endless,
+    Hold,
+    Housekeeping,
+    Keeping,
+    Membership,
+    Queue,
+    Taken,
+)
 
 __all__ = [
     "Archive",
@@ -47,6 +61,8 @@ __all__ = [
     "Hold",
     "Housekeeping",
     "JobStore",
+    "Keeping",
+    "LargeResult",
     "LateResult",
     "LateStore",
     "LineSink",
@@ -57,6 +73,7 @@ __all__ = [
     "OpenRun",
     "PlanStore",
     "Queue",
+    "ResultStore",
     "RunQuery",
     "RunStore",
     "Taken",

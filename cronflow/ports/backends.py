@@ -14,6 +14,7 @@ from cronflow.ports.history import (
     LateStore,
     LogStore,
     PlanStore,
+    ResultStore,
     RunStore,
     Upkeep,
     VersionStore,
@@ -30,6 +31,7 @@ class Backends:
     runs: RunStore
     versions: VersionStore
     late: LateStore
+    results: ResultStore
     letters: DeadLetters
     logs: LogStore
     control: Control

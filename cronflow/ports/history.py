@@ -109,6 +109,15 @@ class LateResult:
     finish_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeResult:
+    """A result that is too large for its run's document, as JSON text; `id` is the `finish_id` of the attempt."""
+
+    id: str
+    run: str
+    text: str
+
+
 class OpenRun(NamedTuple):
     """An open run in short."""
 
@@ -164,6 +173,18 @@ class LateStore(Protocol):
 
     async def of(self, run: str) -> list[LateResult]:
         """Those of a run, by their instants."""
+
+
+class ResultStore(Protocol):
+    """Results that are too large for their runs. Each is written before the end of its attempt, under the id that only
+    that end has, so a run never names one that is not there; `Archive.delete_runs` deletes them with their runs.
+    """
+
+    async def keep(self, results: Sequence[LargeResult]) -> None:
+        """Insert those that are new; repeating it is harmless, because a result never changes."""
+
+    async def get(self, ids: Collection[str]) -> dict[str, object]:
+        """The results themselves, of those that exist, by id."""
 
 
 class DeadLetters(Protocol):
@@ -241,7 +262,9 @@ class Archive(Protocol):
         """For each job that has one: the newest fire of which a scheduled run was created before."""
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
-        """Delete those that ended before, and their late results. Returns how many runs; repeating it is harmless."""
+        """Delete those that ended before, with their late and their large results. Returns how many runs; repeating it
+        is harmless.
+        """
 
     async def delete_job(self, name: str, rev: int) -> bool:
         """Delete a tombstone that has this `rev` and no run. False when it is not so."""

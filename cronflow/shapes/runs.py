@@ -37,6 +37,7 @@ def run_shape(run: Run) -> Shape:
         "cancel_reason": run.cancel_reason,
         "cancel_by": run.cancel_by,
         "result": run.result,
+        "result_size": run.result_size,
         "error": run.error,
         "args": None if run.args is None else dict(run.args),
         "attempts": [_attempt(attempt) for attempt in run.attempts],
@@ -100,6 +101,7 @@ def late_shape(late: LateResult) -> Shape:
         "fence": late.fence,
         "outcome": late.ending.outcome.value,
         "result": late.ending.result,
+        "result_size": late.ending.result_size,
         "error": late.ending.error,
     }
 

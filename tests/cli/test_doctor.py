@@ -12,6 +12,7 @@ from cronflow.cli import connect, doctor, requirements
 from cronflow.cli.requirements import Package
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.embedded import Binary
+from cronflow.ports import Keeping
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import Scene
 
@@ -89,7 +90,7 @@ def test_extras_are_no_requirements() -> None:
 def test_servers_that_answer_are_told_with_their_round_trip(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
-    assert "✓ ok         redis           redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
+    assert "✓ ok         redis              redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
     assert "geheim" not in result.output
 
 
@@ -166,3 +167,19 @@ def test_a_broken_program_does_not_matter_where_urls_are_set(
     found = findings(cli)
     assert (found["redis for dev"]["state"], found["mongod for dev"]["state"]) == ("warning", "warning")
     assert scene.opened == 2
+
+
+@pytest.mark.usefixtures("urls")
+def test_a_redis_that_would_drop_keys_is_a_failure_and_one_that_keeps_nothing_a_warning(cli: Cli, scene: Scene) -> None:
+    found = findings(cli)
+    assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("ok", "warning")
+    assert found["redis persistence"]["remedy"] == "set appendonly yes"
+    scene.backends.housekeeping.told = Keeping("allkeys-lru", durable=True)  # type: ignore[attr-defined]
+    assert cli("doctor").exit_code == 1
+    found = findings(cli)
+    assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("failed", "ok")
+    assert "allkeys-lru" in found["redis memory"]["found"]
+    assert "noeviction" in found["redis memory"]["remedy"]
+    scene.backends.housekeeping.told = Keeping(None, durable=None)  # type: ignore[attr-defined]
+    found = findings(cli)
+    assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("warning", "unchecked")

@@ -14,7 +14,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
@@ -37,6 +37,7 @@ from cronflow.ports import (
     Membership,
     PlanStore,
     Queue,
+    ResultStore,
     RunStore,
     Upkeep,
     VersionStore,
@@ -57,11 +58,12 @@ class History:
         upkeep: Upkeep,
         versions: VersionStore,
         late: LateStore,
+        results: ResultStore,
         letters: DeadLetters,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
         self.archive, self.upkeep = archive, upkeep
-        self.versions, self.late, self.letters = versions, late, letters
+        self.versions, self.late, self.results, self.letters = versions, late, results, letters
 
 
 class Motion:
@@ -92,6 +94,7 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             memory.upkeep,
             memory.versions,
             memory.late,
+            memory.results,
             memory.letters,
         )
         return
@@ -106,6 +109,7 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             MongoUpkeep(database),
             MongoVersionStore(database),
             MongoLateStore(database),
+            MongoResultStore(database),
             MongoDeadLetters(database),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import orjson
 import pytest
 
 from cronflow.domain import changes
@@ -13,7 +14,7 @@ from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import Change, Covers, Ending, Outcome, Run, RunState
-from cronflow.ports import Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
 
@@ -537,3 +538,33 @@ async def test_a_deferred_attempt_is_given_back_unused_whether_its_start_was_mar
     assert run.check_at is not None
     # Before the start of an attempt under this fence, and never after: it has gone back.
     assert not await history.runs.apply([changes.start(once, "s2", T0, LEASE)])
+
+
+# ------------------------------------------------------------------------------------------------------ large results
+
+
+async def test_a_large_result_comes_back_as_it_was_and_is_kept_once(history: History) -> None:
+    deep: object = 2**63
+    for _ in range(150):
+        deep = {"$": deep}
+    # More than one call's worth, with what no document of MongoDB could hold.
+    results = [
+        LargeResult(id="f0", run="r", text=orjson.dumps(deep).decode()),
+        *(LargeResult(id=f"f{n}", run="r", text=f'"{n}{"é" * 3_000_000}"') for n in range(1, 5)),
+    ]
+    await history.results.keep(results)
+    await history.results.keep([replace(results[0], text="1"), *results[1:2]])
+    found = await history.results.get(["f0", "f4", "nobody"])
+    assert found == {"f0": deep, "f4": f"4{'é' * 3_000_000}"}
+    assert await history.results.get([]) == {}
+
+
+async def test_a_run_and_a_late_result_say_how_large_the_result_is_that_is_kept_apart(history: History) -> None:
+    ending = Ending(Outcome.OK, result_size=9000)
+    await history.runs.insert([a_run()])
+    await history.runs.apply([changes.finish(HELD, ending, "f1", T0, T0 + MINUTE)])
+    ended = await only_run(history)
+    assert (ended.state, ended.result, ended.result_size, ended.finish_id) == (RunState.SUCCEEDED, None, 9000, "f1")
+    late = LateResult(run=ended.id, fence=1, node="n", at=T0, ending=ending, finish_id="f2")
+    await history.runs.keep_late([late])
+    assert await history.late.of(ended.id) == [late]

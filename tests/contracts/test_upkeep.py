@@ -10,7 +10,7 @@ from typing import Any
 
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.ports import LogLine
+from cronflow.ports import LargeResult, LogLine
 from tests.contracts.builders import T0, a_pend, a_record, a_report, a_run, an_assignment
 from tests.contracts.conftest import History, Motion
 from tests.waiting import eventually
@@ -86,6 +86,16 @@ async def test_only_runs_that_ended_before_are_deleted_and_only_once(history: Hi
     assert await history.archive.delete_runs(ids, T0) == 1
     assert await history.archive.delete_runs(ids, T0) == 0
     assert await history.runs.existing(ids) == set(ids[1:])
+
+
+async def test_large_results_go_with_their_runs(history: History) -> None:
+    runs = [ended(T0 - HOUR), ended(T0 - MINUTE, at=T0)]
+    await history.runs.insert(runs)
+    # The second one came too late, and went as it came.
+    kept = [(runs[0].id, "f1"), (runs[0].id, "f2"), (runs[1].id, "f3")]
+    await history.results.keep([LargeResult(id=finish, run=run, text="{}") for run, finish in kept])
+    await history.archive.delete_runs([run.id for run in runs], T0)
+    assert await history.results.get(["f1", "f2", "f3"]) == {"f3": {}}
 
 
 async def test_a_tombstone_is_deleted_by_rev_and_only_without_runs(history: History) -> None:

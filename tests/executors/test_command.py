@@ -35,9 +35,9 @@ async def run(
     env: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Ending:
-    executor = CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ)
     target = CommandTarget(command, cwd=cwd, env=env or {})
-    return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
+    async with CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ) as executor:
+        return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
 
 
 async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None:

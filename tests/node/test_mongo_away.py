@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -95,6 +96,40 @@ async def test_an_outcome_that_mongodb_took_without_saying_so_is_recorded_once(t
         (run,) = cluster.runs
         assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 1)
         assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+
+
+async def test_a_large_result_is_there_before_its_run_says_so_and_waits_in_the_spool_while_mongodb_is_away(
+    tmp_path: Path,
+) -> None:
+    rows = {"rows": ["x" * 1000] * 20}
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        await runs_under_way(cluster, "one")
+        cluster.executor.ending = lambda _: Ending(Outcome.OK, rows)
+        cluster.backends.faults.fail_before("results.keep", FOR_EVER)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(5)
+        # Only the result is not taken: the run must not name what is not there.
+        assert [run.state for run in cluster.runs] == [RunState.RUNNING]
+        assert in_flight(cluster) == 0
+        cluster.backends.faults.heal()
+        await cluster.elapse(2)
+        (run,) = cluster.runs
+        assert (run.state, run.result, run.result_size) == (RunState.SUCCEEDED, None, 20_070)
+        assert (await cluster.service.whole(run)).result == rows
+
+
+async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_shown_with_the_late_ones() -> None:
+    rows = ["x" * 1000] * 20
+    async with a_cluster("a") as cluster:
+        await runs_under_way(cluster, "one")
+        (run,) = cluster.runs
+        cluster.executor.ending = lambda _: Ending(Outcome.OK, rows)
+        runs = cluster.backends.runs.runs  # type: ignore[attr-defined]
+        runs[run.id] = replace(run, fence=run.fence + 1)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(3)
+        (late,) = await cluster.service.late(run.id)
+        assert (late.ending.result, late.ending.result_size) == (rows, 20_061)
 
 
 async def test_a_node_killed_while_mongodb_is_away_tells_its_outcomes_when_it_is_started_again(tmp_path: Path) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from redis.asyncio import Redis
 
-from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
-from cronflow.domain.run import Outcome, RunState
+from cronflow.domain.cluster import node_name
+from cronflow.domain.job import CommandTarget, Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.embedded import MongoServer, RedisServer
 from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
 from tests.waiting import eventually
@@ -205,3 +209,42 @@ async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_le
         assert [noted for noted, _ in cluster.noted("start")].count(run_id) == 1
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
+
+
+async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        await cluster.up("a", "b")
+        pids = tmp_path / "pids"
+        # The shell, and a child of it in the same group; neither heeds SIGTERM.
+        line = f"trap '' TERM; (echo $$ >>{pids}; while :; do sleep 0.1; done) & while :; do sleep 0.1; done"
+        await cluster.apply(Job(name="long", target=CommandTarget(line), timeout=timedelta(minutes=5)))
+        run = await cluster.service.trigger("long")
+
+        async def running() -> Run | None:
+            found = await cluster.service.run(run)
+            return found if found.state is RunState.RUNNING and pids.exists() and pids.read_text().strip() else None
+
+        first = await eventually(running, 30, "the run to start")
+        group = int(pids.read_text().split()[0])
+        assert in_group(group) >= 2
+        assert first is not None
+        assert first.node is not None
+        cluster.kill(node_name(first.node))
+        await eventually(lambda: in_group(group) == 0, 30, "the end of the command's whole group")
+        await eventually(lambda: len(pids.read_text().split()) == 2, 30, "the second attempt")
+        assert in_group(group) == 0
+        assert in_group(int(pids.read_text().split()[1])) >= 2
+        await cluster.service.cancel(run)
+
+
+def in_group(group: int) -> int:
+    """How many processes run in the group."""
+    found = 0
+    for process in psutil.process_iter():
+        try:
+            found += os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            pass  # It has just ended.
+    return found

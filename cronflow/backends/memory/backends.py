@@ -12,7 +12,7 @@ from cronflow.backends.memory.history import (
     MemoryPlanStore,
     MemoryRunStore,
 )
-from cronflow.backends.memory.ledger import MemoryDeadLetters, MemoryLateStore, MemoryVersionStore
+from cronflow.backends.memory.ledger import MemoryDeadLetters, MemoryLateStore, MemoryResultStore, MemoryVersionStore
 from cronflow.backends.memory.motion import (
     Memory,
     MemoryBus,
@@ -37,16 +37,18 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
     """Make one. `lock_s`: how long a job lock lasts unrenewed; `start_by_s`: how long an item may lie in a list."""
     faults, memory = Faults(), Memory(clock)
     jobs, runs, logs = MemoryJobStore(faults), MemoryRunStore(faults, clock), MemoryLogStore(faults)
+    results = MemoryResultStore(faults)
     return MemoryBackends(
         jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
         runs=runs,
         versions=MemoryVersionStore(faults),
         late=MemoryLateStore(faults, runs),
+        results=results,
         letters=MemoryDeadLetters(faults, runs),
         logs=logs,
         control=MemoryControl(faults, clock),
-        archive=MemoryArchive(faults, clock, jobs, runs),
+        archive=MemoryArchive(faults, clock, jobs, runs, results),
         upkeep=MemoryUpkeep(faults, clock, logs),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),

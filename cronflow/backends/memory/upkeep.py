@@ -9,17 +9,21 @@ from math import inf
 
 from cronflow.backends.memory.faults import Faults, verb
 from cronflow.backends.memory.history import MONGO, MemoryJobStore, MemoryLogStore, MemoryRunStore
+from cronflow.backends.memory.ledger import MemoryResultStore
 from cronflow.backends.memory.motion import REDIS, Memory
+from cronflow.domain.cluster import NO_EVICTION
 from cronflow.domain.run import Run, run_id
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
-from cronflow.ports import Clock, Endless
+from cronflow.ports import Clock, Endless, Keeping
 
 
 class MemoryArchive:
     """The Archive port."""
 
-    def __init__(self, faults: Faults, clock: Clock, jobs: MemoryJobStore, runs: MemoryRunStore) -> None:
-        self.faults, self._clock, self._jobs, self._runs = faults, clock, jobs, runs
+    def __init__(
+        self, faults: Faults, clock: Clock, jobs: MemoryJobStore, runs: MemoryRunStore, results: MemoryResultStore
+    ) -> None:
+        self.faults, self._clock, self._jobs, self._runs, self._results = faults, clock, jobs, runs, results
 
     @verb(MONGO, "archive.runs")
     def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
@@ -69,6 +73,8 @@ class MemoryArchive:
             del self._runs.runs[run]
         for late in [name for name, result in self._runs.late.items() if result.run in gone]:
             del self._runs.late[late]
+        for name in [name for name, result in self._results.results.items() if result.run in gone]:
+            del self._results.results[name]
         return len(gone)
 
     @verb(MONGO, "archive.delete_job")
@@ -146,10 +152,16 @@ class MemoryUpkeep:
 
 
 class MemoryHousekeeping:
-    """The Housekeeping port. What has no time limit has an infinite one here."""
+    """The Housekeeping port. What has no time limit has an infinite one here; `told` is what it says of itself."""
 
     def __init__(self, faults: Faults, memory: Memory) -> None:
         self.faults, self._memory = faults, memory
+        self.told = Keeping(eviction=NO_EVICTION, durable=False)
+
+    @verb(REDIS, "housekeeping.keeping")
+    def keeping(self) -> Keeping:
+        """What a test wants."""
+        return self.told
 
     @verb(REDIS, "housekeeping.endless")
     def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:

@@ -41,4 +41,5 @@ INDEXES = {
     ],
     "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
     "late": [IndexModel([("run", ASCENDING)], name="run")],
+    "results": [IndexModel([("run", ASCENDING)], name="run")],
 }

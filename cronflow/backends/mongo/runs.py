@@ -102,6 +102,7 @@ class MongoRunStore:
                 "at": result.at,
                 "outcome": result.ending.outcome.value,
                 "result": result.ending.result,
+                "result_size": result.ending.result_size,
                 "error": result.ending.error,
             }
             for result in late

@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from cronflow.backends.redis.clients import Client, Opened, open_client
 from cronflow.backends.redis.keys import Keys
@@ -115,6 +116,20 @@ class RedisConnection:
         """Send one command."""
         async with self._translated():
             return await self._client.execute_command(*words)  # type: ignore[arg-type, unused-ignore]
+
+    async def each(self, *words: object) -> list[Any] | None:
+        """Send one command to every server that may have keys; None when this user may not send it."""
+        options = {} if isinstance(self._client, Redis) else {"target_nodes": RedisCluster.PRIMARIES}
+        async with self._translated():
+            try:
+                answer = await self._client.execute_command(*words, **options)  # type: ignore[arg-type, unused-ignore]
+            except ResponseError as error:
+                if str(error).lower().startswith(("unknown command", "err unknown command")) or isinstance(
+                    error, NoPermissionError
+                ):
+                    return None
+                raise
+        return list(answer.values()) if options else [answer]
 
     async def pipeline(self, commands: Sequence[Sequence[object]]) -> list[Any]:
         """Send several commands in one round trip; not a transaction."""
