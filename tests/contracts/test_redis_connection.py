@@ -119,17 +119,3 @@ async def test_redispy_2417_a_doorbell_connection_that_has_gone_deaf_is_made_aga
 async def _pings(line: Line) -> int:
     said = await line.direct.command("INFO", "commandstats")
     return int(said.get("cmdstat_ping", {}).get("calls", 0))
-
-
-@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
-async def test_asynq_1158_a_redis_that_drops_keys_is_refused(
-    own_redis: RedisServer, namespace: str, policy: str
-) -> None:
-    """asynq #1158, #395: a Redis short of memory dropped the leases and kept what was leased, which then stayed
-    active for ever.
-    """
-    async with RedisConnection(own_redis.url, namespace) as connection:
-        await connection.command("CONFIG", "SET", "maxmemory-policy", policy)
-    with pytest.raises(BackendUnavailable, match=f"maxmemory-policy is {policy}.*noeviction"):
-        async with RedisConnection(own_redis.url, namespace):
-            pass

@@ -29,9 +29,12 @@ from cronflow.ports import Keeping
 from tests.redis_topologies import cluster
 
 
-async def test_a_node_refuses_to_start_on_a_redis_that_evicts_and_says_what_to_do(
+async def test_asynq_1158_a_node_refuses_to_start_on_a_redis_that_evicts_and_says_what_to_do(
     own_redis: RedisServer, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
+    """asynq #1158, #395: a Redis short of memory dropped the leases and kept what was leased, which then stayed
+    active for ever.
+    """
     async with Redis.from_url(own_redis.url) as client:
         await client.config_set("maxmemory-policy", "allkeys-lru")
     environ = {

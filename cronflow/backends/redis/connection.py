@@ -25,7 +25,6 @@ from cronflow.backends.redis.keys import Keys
 from cronflow.domain.errors import BackendUnavailable
 
 PING_EVERY_S = 5.0
-KEEPS_ALL = b"noeviction"
 
 
 class Script:
@@ -56,7 +55,6 @@ class RedisConnection:
     async def __aenter__(self) -> Self:
         try:
             await self.ping()
-            await self._refuse_eviction()
         except BaseException:
             await self._opened.aclose()
             raise
@@ -66,16 +64,6 @@ class RedisConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._opened.aclose()
-
-    async def _refuse_eviction(self) -> None:
-        """Where heartbeats, locks and lists are dropped in silence nothing is lost, and nothing runs on time."""
-        policy: bytes | None = await self.call("policy", [self.keys.leader])
-        if policy is not None and policy != KEEPS_ALL:
-            raise BackendUnavailable(
-                "Redis",
-                self.address,
-                f"its maxmemory-policy is {policy.decode()}, which drops keys; set it to {KEEPS_ALL.decode()}",
-            )
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
