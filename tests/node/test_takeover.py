@@ -78,3 +78,19 @@ async def test_a_leader_that_sleeps_between_two_steps_and_wakes_deposed_does_no_
         stalled.release()
         await cluster.elapse(45)
         nothing_lost_or_doubled(cluster, least=7)
+
+
+async def test_a_leader_that_meets_a_newer_term_in_a_job_stops_planning_at_once() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        (leader,) = cluster.leaders
+        assert leader.elector.tenure is not None
+        await cluster.backends.jobs.fence(["tick"], leader.elector.tenure.term + 1)
+        moves = cluster.backends.faults.calls["jobs.move"]
+        for _ in range(3):
+            cluster.clock.step(timedelta(seconds=4))
+            await leader._timekeeper.step()
+        # Its moves would not apply, the job would stay due, and it would try again without a pause.
+        assert await leader._planner.step() > 0
+        assert not leader.leads
+        assert cluster.backends.faults.calls["jobs.move"] == moves
