@@ -146,7 +146,12 @@ class Planner:
         ]
 
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
-        """Returns when the jobs that were moved are due again, which may be at once after an outage."""
+        """Returns when the jobs that were moved are due again, which may be at once after an outage. Raises Deposed when a
+        job was written by a newer term: no move of it would apply, and it would be due for ever.
+        """
+        newer = next((record.name for record in due if record.term > tenure.term), None)
+        if newer is not None:
+            raise Deposed(f"job {newer} was written by a newer term")
         members, open_runs = await asyncio.gather(
             self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
         )

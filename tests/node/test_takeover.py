@@ -245,3 +245,19 @@ async def test_chronos_jepsen_2015_after_the_network_was_away_every_instant_is_m
         assert len(cluster.leaders) == 1
         for name in ("job-0", "job-1", "job-2"):
             assert sum(run.job == name and run.fire_at > healed for run in cluster.runs) >= 10
+
+
+async def test_a_leader_that_meets_a_newer_term_in_a_job_stops_planning_at_once() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        (leader,) = cluster.leaders
+        assert leader.elector.tenure is not None
+        await cluster.backends.jobs.fence(["tick"], leader.elector.tenure.term + 1)
+        moves = cluster.backends.faults.calls["jobs.move"]
+        for _ in range(3):
+            cluster.clock.step(timedelta(seconds=4))
+            await leader._timekeeper.step()
+        # Its moves would not apply, the job would stay due, and it would try again without a pause.
+        assert await leader._planner.step() > 0
+        assert not leader.leads
+        assert cluster.backends.faults.calls["jobs.move"] == moves
