@@ -39,6 +39,7 @@ from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.system import SystemExecutor
+from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
 from cronflow.node.node import Connected, Node
 from cronflow.node.spool import Spool
@@ -145,16 +146,23 @@ async def run_node(
     slots: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once."""
+    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once.
+
+    Waits START_WAIT for servers that are not up yet; then raises BackendUnavailable.
+    """
     redis_url, mongo_url = _urls(settings)
     limits = timings(settings)
     clock: Clock = SystemClock()
     name = name or settings.node_name
-    circuit = mongo_circuit()
     async with AsyncExitStack() as stack:
-        backends = await stack.enter_async_context(
-            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
-        )
+
+        async def arrive() -> tuple[Backends, Circuit]:
+            # Each time a new one: an open circuit would only say that MongoDB was away a moment ago.
+            circuit = mongo_circuit()
+            opening = open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
+            return await stack.enter_async_context(opening), circuit
+
+        backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         executor = await stack.enter_async_context(
             executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)

@@ -60,6 +60,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "ALLOW_PYTHON": "none",
         "ALLOW_HTTP_HOSTS": "unset",
         "SPOOL_DIR": str(tmp_path / "cronflow" / "spool"),
+        "START_WAIT": "1m",
         "DRAIN_TIMEOUT": "1m",
         "RUN_RETENTION": "30d",
         "LOG_RETENTION": "7d",

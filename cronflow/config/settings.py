@@ -79,6 +79,7 @@ class Settings:
     allow_python: tuple[str, ...] = _setting((), values.modules)
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
+    start_wait: timedelta = _setting("60s", values.duration("0s"))
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
     log_level: str = _setting("info", values.level)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

@@ -1,9 +1,9 @@
 """The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
 
 The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
-most once; a run whose fence is lost or whose cancellation was asked for is stopped; a slot is free only after the
-outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting, and what it cannot run it
-declines.
+most once, or gives it back, and never both; a run whose fence is lost or whose cancellation was asked for is stopped; a
+slot is free only after the outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting,
+and what it cannot run it declines.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ class Worker:
         taken = await self._backends.queue.take(self._node, free)
         if taken.dropped:
             log.info("items dropped", count=taken.dropped)
+        # Their leader is no more. The next one would look at them when they should have been taken, seconds from now.
+        await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
         if not self._takes_work():
             # It was told so while the answer was on its way.
             await self._hand_back(taken.assignments)
@@ -169,10 +171,12 @@ class Worker:
         """What lies in the list was never started: the leader places it elsewhere, at once."""
         await self._hand_back(await self._backends.queue.give_back(self._node))
 
-    async def _hand_back(self, assignments: Sequence[Assignment]) -> None:
+    async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
+        # A doubled item of what runs here, or of what has been given back already, is nothing to give back.
+        assignments = [assignment for assignment in assignments if self._is_new(assignment)]
         if not assignments:
             return
-        ending = Ending(Outcome.DRAINED, error="its node takes no more work")
+        ending = Ending(Outcome.DRAINED, error=why)
         now = self._clock.now()
         finishes = []
         for assignment in assignments:
@@ -212,13 +216,20 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------ one attempt
 
-    def _accept(self, assignment: Assignment) -> None:
+    def _is_new(self, assignment: Assignment) -> bool:
+        """Whether this (run, fence) comes here for the first time."""
         key = _key(assignment)
         if key in self._taken:
-            return
+            return False
         self._taken[key] = None
         if len(self._taken) > REMEMBERED_TAKES:
             self._taken.popitem(last=False)
+        return True
+
+    def _accept(self, assignment: Assignment) -> None:
+        key = _key(assignment)
+        if not self._is_new(assignment):
+            return
         active = Active(
             assignment=assignment,
             held=self._held(assignment),

@@ -83,12 +83,13 @@ class Hold:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """The answer to `take`: what is mine now, how many were put back because another run has the job's lock, how many
-    dropped.
+    dropped, and those of an earlier term, which are nobody's: no lock was taken for them.
     """
 
     assignments: Sequence[Assignment]
     put_back: int
     dropped: int
+    outdated: Sequence[Assignment] = ()
 
 
 class Queue(Protocol):

@@ -223,13 +223,20 @@ async def test_an_item_that_lay_too_long_is_dropped(motion: Motion) -> None:
     assert (taken.assignments, taken.dropped) == ([], 1)
 
 
-async def test_an_item_of_an_older_term_is_dropped(motion: Motion) -> None:
+async def test_an_item_of_an_older_term_is_not_taken_and_told_apart(motion: Motion) -> None:
     await leading(motion, term=1)
-    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(term=1)]})
+    old = an_assignment(term=1)
+    cancelled = an_assignment("other@1", 101, term=1, job=a_job("other"))
+    await motion.queue.dispatch(1, "boot", {N1: [old, cancelled]})
+    await motion.queue.cancel(["other@1"])
     await motion.election.resign(ME)
     await leading(motion, OTHER, term=2)
     taken = await motion.queue.take(N1, 5)
-    assert (taken.assignments, taken.dropped) == ([], 1)
+    assert (taken.assignments, taken.dropped, taken.outdated) == ([], 1, [old])
+    # It left no lock behind.
+    again = an_assignment(term=2)
+    await motion.queue.dispatch(2, "boot", {N1: [again]})
+    assert (await motion.queue.take(N1, 5)).assignments == [again]
 
 
 async def test_a_cancelled_run_is_not_taken(motion: Motion) -> None:

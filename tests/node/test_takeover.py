@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from itertools import pairwise
 
@@ -261,3 +262,51 @@ async def test_a_leader_that_meets_a_newer_term_in_a_job_stops_planning_at_once(
         assert await leader._planner.step() > 0
         assert not leader.leads
         assert cluster.backends.faults.calls["jobs.move"] == moves
+
+
+async def an_item_of_a_deposed_leader(cluster: Cluster) -> None:
+    """A run that was given out, and whose leader steps down before it is taken."""
+    await cluster.service.apply([Job(name="one", target=PythonTarget("a:b"))])
+    stall = cluster.backends.faults.stall("queue.take")
+    await cluster.service.trigger("one")
+    await cluster.elapse(1.5)
+    (run,) = cluster.runs
+    assert run.state is RunState.DISPATCHED
+    before = await cluster.service.status()
+    await cluster.service.stepdown()
+    await cluster.elapse(1)
+    assert (await cluster.service.status()).term > before.term
+    stall.release()
+    cluster.backends.faults.heal()
+
+
+async def test_what_a_deposed_leader_gave_out_and_nobody_took_runs_at_once_and_not_when_its_ack_is_overdue() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await an_item_of_a_deposed_leader(cluster)
+        await cluster.elapse(2)
+        (run,) = cluster.runs
+        assert run.state is RunState.SUCCEEDED
+        assert (run.attempt, len(cluster.executor.starts)) == (1, 1)
+        assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+
+
+async def test_a_doubled_item_of_an_earlier_term_gives_back_nothing_that_runs_here() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([Job(name="one", target=PythonTarget("a:b"))])
+        await cluster.service.trigger("one")
+        await cluster.elapse(2)
+        (run,) = cluster.runs
+        assert run.node is not None
+        worker = next(node._worker for node in cluster.nodes if node.id == run.node)
+        assert worker is not None
+        (active,) = worker._active.values()
+        # As a Redis that failed over may have it: the item is there again, and a newer term.
+        cluster.backends.memory.lists[run.node] = [(cluster.clock.monotonic() + 5, active.assignment)]
+        await cluster.service.stepdown()
+        await cluster.elapse(3)
+        assert [run.state for run in cluster.runs] == [RunState.RUNNING]
+        cluster.executor.release.set()
+        await cluster.elapse(2)
+        assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED]
+        assert len(cluster.executor.starts) == 1

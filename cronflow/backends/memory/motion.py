@@ -220,10 +220,14 @@ class MemoryQueue:
         waiting = memory.lists.get(node, [])
         batch, memory.lists[node] = waiting[:most], waiting[most:]
         taken: list[Assignment] = []
+        outdated: list[Assignment] = []
         put_back = dropped = 0
         for start_by, assignment in batch:
-            if now > start_by or assignment.term < memory.term or memory.is_cancelled(assignment.run):
+            if now > start_by or memory.is_cancelled(assignment.run):
                 dropped += 1
+                continue
+            if assignment.term < memory.term:
+                outdated.append(assignment)
                 continue
             hold = Hold(assignment.job.name, slot(assignment), assignment.run, assignment.fence)
             present = memory.lock((hold.job, hold.slot))
@@ -236,7 +240,7 @@ class MemoryQueue:
                 memory.locks[(hold.job, hold.slot)] = (hold, node, now + self._lock_s)
                 memory.held.setdefault(node, {})[hold.run] = hold.fence
                 taken.append(assignment)
-        return Taken(taken, put_back, dropped)
+        return Taken(taken, put_back, dropped, outdated)
 
     @verb(REDIS, "queue.renew_locks")
     def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:

@@ -24,6 +24,7 @@ from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
+    InvalidURI,
     OperationFailure,
     PyMongoError,
     WriteConcernError,
@@ -35,7 +36,7 @@ from pymongo.uri_parser import parse_uri
 
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.circuit import Circuit, CircuitOpen
-from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
@@ -57,7 +58,8 @@ class MongoDatabase:
     """The database of one namespace, as an async context manager.
 
     Entering checks that a majority can be written and makes the indexes. Raises BackendUnavailable when the server
-    does not answer, is not a replica set, or is older than 5.0. Two clients of one process share a `circuit`.
+    does not answer, is not a replica set, or is older than 5.0; InvalidInput is raised for a URL that cannot be read.
+    Two clients of one process share a `circuit`.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class MongoDatabase:
         self.circuit = circuit or mongo_circuit()
         try:
             parsed = parse_uri(url, validate=True)
+        except (InvalidURI, ValueError) as error:
+            raise InvalidInput(Problem("MONGO_URL", str(error), "mongodb://host:27017/?replicaSet=rs0")) from None
         except PyMongoError as error:
             raise BackendUnavailable("MongoDB", "MONGO_URL", str(error)) from error
         self.address = ",".join(f"{host}:{port}" for host, port in parsed["nodelist"])
