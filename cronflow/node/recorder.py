@@ -23,7 +23,7 @@ from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
 from cronflow.node.lines import Lines
 from cronflow.node.loop import Outages, Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Hold, LogLine
+from cronflow.ports import Backends, Clock, Hold, LateResult, LogLine
 
 if TYPE_CHECKING:
     from cronflow.node.spool import Spool
@@ -89,6 +89,14 @@ class Recorder:
         if last_line is not None:
             await self._lines.stored(last_line)
         return in_time
+
+    async def keep_late(self, late: LateResult) -> None:
+        """Keep the outcome of an attempt that MongoDB has refused. It counts for nothing, so nothing waits for it."""
+        log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.ending.outcome)
+        try:
+            await self._backends.runs.keep_late([late])
+        except BackendUnavailable as error:
+            log.warning("late result dropped", run=late.run, fence=late.fence, reason=error.reason)
 
     async def release(self, hold: Hold) -> None:
         """Give the job lock back."""

@@ -318,14 +318,15 @@ class Worker:
         now = self._clock.now()
         finish_id = secrets.token_hex(12)
         held = active.held
+        late = LateResult(run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id)
         self._recorder.hurry_lines()
-        await self._recorder.finish(
-            Finish(
-                changes.finish(held, ending, finish_id, active.started_at, now),
-                LateResult(run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id),
-            ),
-            active.last_line,
-        )
+        if active.superseded:
+            # Perhaps by a start under this very fence, when its item was doubled: then the fence alone would let it end
+            # a run that is another one's.
+            await self._recorder.keep_late(late)
+            return
+        change = changes.finish(held, ending, finish_id, active.started_at, now)
+        await self._recorder.finish(Finish(change, late), active.last_line)
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.held.run, lease.held.fence))
