@@ -246,8 +246,8 @@ class Planner:
                 run = run_of_pend(plan.record, plan.move.pend, tenure.term, now)
                 runs[run.id] = (run, plan)
         fresh = await backends.runs.insert([run for run, _ in runs.values()])
-        for run, plan in runs.values():
-            self._known.add(plan.record.name, run.fence)
+        for _, plan in runs.values():
+            self._known.add(plan.record.name, plan.move.pend)
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
         await asyncio.gather(pushing, backends.plans.remove([note.id]))
@@ -256,7 +256,7 @@ class Planner:
         unsure = {
             run_id(plan.record.name, plan.record.pend.fire): plan.record
             for plan in batch
-            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend.fence)
+            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend)
         }
         if not unsure:
             return
@@ -288,23 +288,27 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
 
 
 class Remembered:
-    """Of which `pend` this term knows that its run exists: job -> fence, the least recently written forgotten first."""
+    """Of which `pend` this term knows that its run exists, the least recently written forgotten first.
+
+    It is known by its fire and its fence: an edit that jumps over instants leaves a `pend` of another fire under the
+    fence of the one before.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._fences: OrderedDict[str, int] = OrderedDict()
+        self._pends: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
 
-    def add(self, job: str, fence: int) -> None:
+    def add(self, job: str, pend: Pend) -> None:
         """The run of this pend exists."""
-        self._fences[job] = fence
-        self._fences.move_to_end(job)
-        if len(self._fences) > self._most:
-            self._fences.popitem(last=False)
+        self._pends[job] = (pend.fire, pend.fence)
+        self._pends.move_to_end(job)
+        if len(self._pends) > self._most:
+            self._pends.popitem(last=False)
 
-    def has(self, job: str, fence: int) -> bool:
+    def has(self, job: str, pend: Pend) -> bool:
         """Whether the run of this pend is known to exist."""
-        return self._fences.get(job) == fence
+        return self._pends.get(job) == (pend.fire, pend.fence)
 
     def clear(self) -> None:
         """Know nothing."""
-        self._fences.clear()
+        self._pends.clear()

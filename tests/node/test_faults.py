@@ -125,6 +125,30 @@ async def test_a_mongodb_whose_clock_went_back_finds_a_lost_run_later_by_as_much
         assert cluster.runs[0].state is RunState.SUCCEEDED
 
 
+async def test_an_editor_that_dies_between_its_move_and_the_run_of_what_it_jumped_over_loses_no_instant() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        await cluster.elapse(35)
+        await cluster.service.pause("tick")
+        await cluster.elapse(30)
+        stall = cluster.backends.faults.stall("runs.insert")
+        editor = asyncio.create_task(cluster.service.resume("tick"))
+        await stall.reached.wait()
+        editor.cancel()
+        await asyncio.wait({editor})
+        cluster.backends.faults.heal()
+        known = len(cluster.runs)
+        # The leader plans on in the term in which it has planned the fires before: what it remembers of them is no
+        # reason not to look whether the run of this pend exists.
+        await cluster.elapse(60)
+        assert len(cluster.runs) > known
+        fires = sum((run.covers.count or 0) if run.covers else 1 for run in cluster.runs)
+        first, last = cluster.runs[0].fire_at, cluster.runs[-1].fire_at
+        assert fires == (last - first) / timedelta(seconds=10) + 1
+        assert [run.reason for run in cluster.runs if run.state is RunState.SKIPPED] == ["paused"]
+        assert cluster.backends.plans.notes == {}  # type: ignore[attr-defined]
+
+
 def step_mongodb(cluster: Cluster, step: timedelta) -> None:
     """Set the clock by which `check_at` is written and read."""
     cluster.backends.runs._clock = Skewed(cluster.clock, step)  # type: ignore[attr-defined]
