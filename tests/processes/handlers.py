@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -15,3 +17,10 @@ async def block(ctx: Context, sink: str, seconds: float) -> None:
         file.flush()
         time.sleep(seconds)  # noqa: ASYNC251
         file.write(f"end {ctx.run_id} {ctx.fence}\n")
+
+
+async def die(ctx: Context, sink: str) -> None:
+    """Takes its node with it, and notes that it was started."""
+    with Path(sink).open("a") as file:  # noqa: ASYNC230
+        file.write(f"start {ctx.run_id} {ctx.fence}\n")
+    os.kill(os.getpid(), signal.SIGKILL)
