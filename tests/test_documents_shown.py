@@ -24,12 +24,14 @@ from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.run import OPEN, TRANSITIONS, RunState
 from cronflow.jobfiles import read_job_files
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RECORDS = ROOT / "docs" / "decisions"
 INDEX = RECORDS / "README.md"
+CONCEPTS = ROOT / "docs" / "concepts"
 LIVING = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docs" / "README.md"]
 LIVING += sorted((ROOT / "docs" / "how-to").glob("*.md"))
 """The documents that follow the code. A decision record does not: it stays as it was written."""
@@ -216,10 +218,30 @@ def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:
         assert headings == ["Context", "Decision", "Consequences", "What was rejected"], record.name
 
 
-def test_every_test_that_the_guarantees_name_exists() -> None:
-    text = (ROOT / "docs" / "concepts" / "guarantees.md").read_text("utf-8")
+@pytest.mark.parametrize("document", ["guarantees", "protocol"])
+def test_every_test_that_the_concepts_name_exists(document: str) -> None:
+    text = (CONCEPTS / f"{document}.md").read_text("utf-8")
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
     assert len(named) > 20
     for path, name in named:
         code = (ROOT / path).read_text("utf-8")
         assert not name or re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE), f"{path}::{name}"
+
+
+def test_the_protocol_shows_the_table_of_transitions_as_it_is() -> None:
+    text = (CONCEPTS / "protocol.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) -> ([^|]+) \|", text, re.MULTILINE)
+    assert sorted(int(number) for number, _, _ in rows) == sorted(TRANSITIONS)
+    for number, before, after in rows:
+        rule = TRANSITIONS[int(number)]
+        words = set(re.findall(r"\w+", f"{before} {after}")) - {"none", "the", "same"}
+        states = {state.value for state in rule.sources | rule.targets}
+        assert {state for word in words for state in (OPEN if word == "open" else [RunState(word)])} == states, number
+
+
+def test_every_fault_of_the_protocol_names_its_tests() -> None:
+    section = (CONCEPTS / "protocol.md").read_text("utf-8").split("\n## 9. ")[1].split("\n## ")[0]
+    faults = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)[1:]
+    tested = re.findall(r"^\* ([^`]+): `tests/", section, re.MULTILINE)
+    assert len(faults) == 10
+    assert tested == faults

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 import lupa
 import pytest
 
-from tests.mutants.catalogue import BACKENDS, MUTANTS, Mutant
-from tests.mutants.running import ROOT
+from tests.mutants.catalogue import BACKENDS, MEMORY, MUTANTS, Mutant
+from tests.mutants.running import ROOT, CannotRun, Suite, copy_package, survives
 
 HOME = ROOT / BACKENDS
 WRITES = {"UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update", "delete_one", "delete_many"}
@@ -45,6 +46,34 @@ def test_a_text_that_is_not_there_exactly_once_is_an_error_with_its_place() -> N
     for source in ("", "x = 1; x = 1"):
         with pytest.raises(ValueError, match=r"cronflow/backends/a\.py: 'x = 1' occurs \d times"):
             Mutant("a.py", "x = 1", "").apply(source)
+
+
+# ---------------------------------------------------------------------------------------------------------- the runner
+
+QUICK = ("run.state in change.sources", "record.rev == rev", "present.rev != rev")
+
+
+def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_is_as_before(tmp_path: Path) -> None:
+    copy_package(tmp_path)
+    history = tmp_path / BACKENDS / "memory" / "history.py"
+    before = history.read_text("utf-8")
+    suite = Suite(("tests/contracts/test_history.py", "-k", "memory"))
+    for words in QUICK:
+        mutant = next(m for m in MEMORY if words in m.text)
+        assert not survives(mutant, tmp_path, {}, suite), mutant
+    assert survives(
+        Mutant(
+            "memory/history.py",
+            'Compare and set, one by one."""\n        won = set()\n        for move',
+            'Compare."""\n        won = set()\n        for move',
+        ),
+        tmp_path,
+        {},
+        suite,
+    )
+    assert history.read_text("utf-8") == before
+    with pytest.raises(CannotRun):
+        survives(Mutant("memory/history.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suite)
 
 
 # ------------------------------------------------------------------------------------------------ no condition without

@@ -98,13 +98,13 @@ async def test_a_mongodb_whose_clock_steps_makes_nobody_start_twice_what_runs(st
         await cluster.service.apply([Job(name="long", target=PythonTarget("a:b"))])
         await cluster.service.trigger("long")
         await cluster.elapse(8)
-        assert cluster.runs[0].state is RunState.RUNNING
+        assert [run.state for run in cluster.runs] == [RunState.RUNNING]
         step_mongodb(cluster, step)
         await cluster.elapse(90)
         assert len(cluster.executor.starts) == 1
         cluster.executor.release.set()
         await cluster.elapse(2)
-        assert cluster.runs[0].state is RunState.SUCCEEDED
+        assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED]
         assert len(cluster.leaders) == 1
 
 

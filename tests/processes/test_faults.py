@@ -292,7 +292,7 @@ async def test_without_doorbells_everything_is_found_by_polls(
 
             async def deafen() -> None:
                 while True:
-                    await redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+                    await redis.client_kill_filter(_type="pubsub")
                     await asyncio.sleep(0.02)
 
             deaf = asyncio.create_task(deafen())
