@@ -2,6 +2,7 @@
 #
 #   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself)
 #   make test            every test, on real servers
+#   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
 #   make bench           executions a second, lateness of a lone job and of a herd
 #   make clean           removes .venv and what the tools left
@@ -10,10 +11,11 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 FOR ?=
+WORDS ?=
 DATA ?= .cronflow/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test mutants check bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,6 +31,9 @@ demo: .venv/ready
 
 test: .venv/ready
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(TESTS)
+
+mutants: .venv/ready
+	$(BIN)/python -m tests.mutants $(WORDS)
 
 check: .venv/ready
 	$(BIN)/ruff check .

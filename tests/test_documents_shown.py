@@ -26,12 +26,14 @@ from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
+from cronflow.domain.run import OPEN, TRANSITIONS, RunState
 from cronflow.jobfiles import read_job_files
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RECORDS = ROOT / "docs" / "decisions"
 INDEX = RECORDS / "README.md"
+CONCEPTS = ROOT / "docs" / "concepts"
 LIVING = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docs" / "README.md"]
 LIVING += sorted((ROOT / "docs" / "how-to").glob("*.md"))
 """The documents that follow the code. A decision record does not: it stays as it was written."""
@@ -229,7 +231,7 @@ def told_by(path: Path) -> dict[str, str]:
     return {one.name: ast.get_docstring(one) or "" for one in functions if one.name.startswith("test_")}
 
 
-@pytest.mark.parametrize("page", ["guarantees.md", "lessons.md"])
+@pytest.mark.parametrize("page", ["guarantees.md", "lessons.md", "protocol.md"])
 def test_every_test_that_a_concept_names_exists(page: str) -> None:
     named = re.findall(NAMED, (CONCEPTS / page).read_text("utf-8"))
     assert len(named) > 20
@@ -268,3 +270,22 @@ def test_every_thread_of_the_protocol_has_its_lesson_and_every_such_test_stands_
             found = re.match(r"test_([a-z0-9]+)_\d+_", name)
             if found and found[1] in projects:
                 assert (str(path.relative_to(ROOT)), name) in listed
+
+
+def test_the_protocol_shows_the_table_of_transitions_as_it_is() -> None:
+    text = (CONCEPTS / "protocol.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) -> ([^|]+) \|", text, re.MULTILINE)
+    assert sorted(int(number) for number, _, _ in rows) == sorted(TRANSITIONS)
+    for number, before, after in rows:
+        rule = TRANSITIONS[int(number)]
+        words = set(re.findall(r"\w+", f"{before} {after}")) - {"none", "the", "same"}
+        states = {state.value for state in rule.sources | rule.targets}
+        assert {state for word in words for state in (OPEN if word == "open" else [RunState(word)])} == states, number
+
+
+def test_every_fault_of_the_protocol_names_its_tests() -> None:
+    section = (CONCEPTS / "protocol.md").read_text("utf-8").split("\n## 9. ")[1].split("\n## ")[0]
+    faults = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)[1:]
+    tested = re.findall(r"^\* ([^`]+): `tests/", section, re.MULTILINE)
+    assert len(faults) == 10
+    assert tested == faults

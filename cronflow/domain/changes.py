@@ -293,5 +293,5 @@ def keep(run: Run, ver: int) -> Change:
         target=run.state,
         below_ver=ver,
         sets={"job_ver": ver},
-        proof=None,
+        proof=("job_ver", ver),
     )

@@ -40,7 +40,8 @@ def node_name(node: str) -> str:
 class NodeReport:
     """What a node says of itself with each heartbeat.
 
-    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned.
+    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned,
+    `mongo_away_s` for how long it has not reached MongoDB.
     """
 
     name: str
@@ -53,6 +54,7 @@ class NodeReport:
     labels: Mapping[str, str] = field(default_factory=dict)
     draining: bool = False
     lag_s: float = 0.0
+    mongo_away_s: float = 0.0
     version: str = ""
     pid: int = 0
     host: str = ""

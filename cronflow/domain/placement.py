@@ -18,6 +18,7 @@ from cronflow.domain.cluster import Member
 STALE_AFTER = timedelta(seconds=10)
 MEMORY_LIMIT = 0.95
 LAG_LIMIT_S = 2.0
+MONGO_AWAY_LIMIT_S = 10.0
 OTHERS_KEPT = 8
 
 
@@ -92,6 +93,8 @@ def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelt
         return "draining"
     if report.lag_s > LAG_LIMIT_S:
         return f"its event loop has been blocked for {report.lag_s:.0f} s"
+    if report.mongo_away_s > MONGO_AWAY_LIMIT_S:
+        return f"it has not reached MongoDB for {report.mongo_away_s:.0f} s"
     if report.memory >= MEMORY_LIMIT:
         return f"memory at {report.memory:.0%}"
     return None

@@ -50,6 +50,7 @@ class Heartbeat:
         version: str,
         load: Callable[[], tuple[int, int]],
         lag_s: Callable[[], float] = lambda: 0.0,
+        mongo_away_s: Callable[[], float] = lambda: 0.0,
         resources: Measures | None = None,
     ) -> None:
         self._membership = membership
@@ -62,6 +63,7 @@ class Heartbeat:
         self._version = version
         self._load = load
         self._lag_s = lag_s
+        self._mongo_away_s = mongo_away_s
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
@@ -128,6 +130,7 @@ class Heartbeat:
             labels=self._labels,
             draining=self.draining or self.asked,
             lag_s=round(self._lag_s(), 1),
+            mongo_away_s=round(self._mongo_away_s(), 1),
             version=self._version,
             pid=os.getpid(),
             host=socket.gethostname(),

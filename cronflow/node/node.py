@@ -109,6 +109,7 @@ class Node:
             version=version,
             load=self._load,
             lag_s=lambda: self._pulse.lag_s,
+            mongo_away_s=lambda: self._outages.away_s("MongoDB"),
             resources=resources,
         )
         leases = Leases(

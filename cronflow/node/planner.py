@@ -146,8 +146,9 @@ class Planner:
         ]
 
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
-        """Returns when the jobs that were moved are due again, which may be at once after an outage. Raises Deposed when a
-        job was written by a newer term: no move of it would apply, and it would be due for ever.
+        """Returns when the jobs that were moved are due again, which may be at once after an outage.
+
+        Raises Deposed when a job was written by a newer term: no move of it would apply, and it would be due for ever.
         """
         newer = next((record.name for record in due if record.term > tenure.term), None)
         if newer is not None:
@@ -251,8 +252,8 @@ class Planner:
                 run = run_of_pend(plan.record, plan.move.pend, tenure.term, now)
                 runs[run.id] = (run, plan)
         fresh = await backends.runs.insert([run for run, _ in runs.values()])
-        for run, plan in runs.values():
-            self._known.add(plan.record.name, run.fire_at)
+        for _, plan in runs.values():
+            self._known.add(plan.record.name, plan.move.pend)
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
         await asyncio.gather(pushing, backends.plans.remove([note.id]))
@@ -261,7 +262,7 @@ class Planner:
         unsure = {
             run_id(plan.record.name, plan.record.pend.fire): plan.record
             for plan in batch
-            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend.fire)
+            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend)
         }
         if not unsure:
             return
@@ -293,25 +294,27 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
 
 
 class Remembered:
-    """Of which `pend` this term knows that its run exists: job -> the instant that names the run, the least recently
-    written forgotten first. Not its fence: the skipped run of an edit has that of the run before.
+    """Of which `pend` this term knows that its run exists, the least recently written forgotten first.
+
+    It is known by its fire and its fence: an edit that jumps over instants leaves a `pend` of another fire under the
+    fence of the one before.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._fires: OrderedDict[str, datetime] = OrderedDict()
+        self._pends: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
 
-    def add(self, job: str, fire: datetime) -> None:
+    def add(self, job: str, pend: Pend) -> None:
         """The run of this pend exists."""
-        self._fires[job] = fire
-        self._fires.move_to_end(job)
-        if len(self._fires) > self._most:
-            self._fires.popitem(last=False)
+        self._pends[job] = (pend.fire, pend.fence)
+        self._pends.move_to_end(job)
+        if len(self._pends) > self._most:
+            self._pends.popitem(last=False)
 
-    def has(self, job: str, fire: datetime) -> bool:
+    def has(self, job: str, pend: Pend) -> bool:
         """Whether the run of this pend is known to exist."""
-        return self._fires.get(job) == fire
+        return self._pends.get(job) == (pend.fire, pend.fence)
 
     def clear(self) -> None:
         """Know nothing."""
-        self._fires.clear()
+        self._pends.clear()

@@ -92,6 +92,17 @@ class Recorder:
             await self._lines.stored(last_line)
         return in_time
 
+    async def keep_late(self, finish: Finish) -> None:
+        """Keep the outcome of an attempt that MongoDB has refused. It counts for nothing, so nothing waits for it."""
+        late = finish.late
+        log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.ending.outcome)
+        try:
+            if finish.result is not None:
+                await self._backends.results.keep([finish.result])
+            await self._backends.runs.keep_late([late])
+        except BackendUnavailable as error:
+            log.warning("late result dropped", run=late.run, fence=late.fence, reason=error.reason)
+
     async def release(self, hold: Hold) -> None:
         """Give the job lock back."""
         await self._releases.add(hold)

@@ -326,11 +326,14 @@ class Worker:
         return won
 
     async def _record(self, active: Active, ending: Ending) -> None:
+        finish = Finish.of(active.held, ending, secrets.token_hex(12), active.started_at, self._clock.now())
         self._recorder.hurry_lines()
-        await self._recorder.finish(
-            Finish.of(active.held, ending, secrets.token_hex(12), active.started_at, self._clock.now()),
-            active.last_line,
-        )
+        if active.superseded:
+            # Perhaps by a start under this very fence, when its item was doubled: then the fence alone would let it end
+            # a run that is another one's.
+            await self._recorder.keep_late(finish)
+            return
+        await self._recorder.finish(finish, active.last_line)
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.held.run, lease.held.fence))

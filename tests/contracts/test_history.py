@@ -125,6 +125,41 @@ async def test_repeating_a_move_whose_answer_was_lost_tells_that_it_was_ours(his
     assert (await only_job(history)).rev == 1
 
 
+async def test_moves_of_one_term_follow_each_other(history: History) -> None:
+    await history.jobs.create(a_record())
+    for k in range(3):
+        moved = await only_job(history)
+        assert moved.rev == k
+        assert await history.jobs.move([a_move(moved, fence=100 + k)], term=5) == {"report"}
+    assert (await only_job(history)).next_fire == T0 + 3 * MINUTE
+
+
+async def test_a_job_is_fenced_again_in_the_same_term_and_each_time_what_was_read_before_is_stale(
+    history: History,
+) -> None:
+    await history.jobs.create(a_record())
+    for rev in (1, 2):
+        (fenced,) = await history.jobs.fence(["report"], term=5)
+        assert (fenced.rev, fenced.term) == (rev, 5)
+
+
+async def test_a_move_to_the_end_of_a_schedule_leaves_nothing_that_is_due(history: History) -> None:
+    record = a_record()
+    await history.jobs.create(record)
+    assert await history.jobs.move([replace(a_move(record), next_fire=None)], term=5) == {"report"}
+    assert ((await only_job(history)).next_fire, (await only_job(history)).active) == (None, False)
+    assert [row.marked_active for row in await history.archive.jobs()] == [False]
+    assert await history.jobs.due(T0 + timedelta(days=1), 10) == []
+
+
+async def test_replacing_makes_every_earlier_read_stale(history: History) -> None:
+    record = a_record()
+    await history.jobs.create(record)
+    assert await history.jobs.replace(record, rev=0)
+    assert not await history.jobs.replace(record, rev=0)
+    assert await history.jobs.move([a_move(record)], term=5) == set()
+
+
 async def test_deferring_moves_only_due_at_and_only_if_nobody_wrote_the_job(history: History) -> None:
     record = a_record()
     await history.jobs.create(record)
@@ -322,7 +357,8 @@ async def test_an_attempt_that_failed_is_tried_again_after_its_delay(history: Hi
 async def test_overdue_runs_come_most_overdue_first(history: History) -> None:
     runs = [a_run(fire=T0 - timedelta(days=day)) for day in (1, 3, 2)]
     fresh = a_run("fresh", check_at=datetime.now(UTC) + timedelta(hours=1))
-    await history.runs.insert([*runs, fresh])
+    ended = a_run("ended", T0 - timedelta(days=9), state=RunState.SUCCEEDED, check_at=None, ended_at=T0)
+    await history.runs.insert([*runs, fresh, ended])
     overdue = await history.runs.overdue(2)
     assert [run.fire_at for run in overdue] == [T0 - timedelta(days=3), T0 - timedelta(days=2)]
 
@@ -463,6 +499,7 @@ async def test_a_late_result_is_kept_once(history: History) -> None:
     late = LateResult(run="r", fence=1, node="n", at=T0, ending=Ending(Outcome.OK, {"a": 1}), finish_id="f1")
     await history.runs.keep_late([late])
     await history.runs.keep_late([late])
+    assert await history.late.of("r") == [late]
 
 
 # --------------------------------------------------------------------------------------------------- logs and control
@@ -499,6 +536,14 @@ async def test_river_197_only_the_newest_term_may_reserve_more_tokens(history: H
     assert second.fence_low >= high
     assert await history.control.extend(first.number, "n1#a#x") is None
     assert await history.control.extend(second.number, "somebody else") is None
+    # Two terms within two minutes: what is reserved lies further ahead than an extension would reach.
+    assert await history.control.extend(second.number, "n2#b#y") == second.fence_high
+
+
+async def test_the_same_holder_under_a_newer_term_reserves_nothing_for_the_older(history: History) -> None:
+    first = await history.control.begin_term("n1#a#x")
+    await history.control.begin_term("n1#a#x")
+    assert await history.control.extend(first.number, "n1#a#x") is None
 
 
 async def test_the_leader_record_names_the_newest_holder(history: History) -> None:

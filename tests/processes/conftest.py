@@ -61,13 +61,13 @@ class Processes:
         """Where the jobs write a line at each start and each end."""
         return self.folder / "sink"
 
-    def start(self, name: str) -> None:
-        """One more node."""
+    def start(self, name: str, *labels: str, redis_url: str | None = None, mongo_url: str | None = None) -> None:
+        """One more node, with labels (`on=a`); its own URLs lead to the same servers, or to others."""
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
             **self.limits,
-            "CRONFLOW_REDIS_URL": self.redis_url,
-            "CRONFLOW_MONGO_URL": self.mongo_url,
+            "CRONFLOW_REDIS_URL": redis_url or self.redis_url,
+            "CRONFLOW_MONGO_URL": mongo_url or self.mongo_url,
             "CRONFLOW_NAMESPACE": self.namespace,
             "CRONFLOW_NODE_NAME": name,
             "CRONFLOW_ALLOW_SHELL": "true",
@@ -77,7 +77,7 @@ class Processes:
         }
         with self.log(name).open("ab") as log:
             self.children[name] = subprocess.Popen(
-                [sys.executable, "-m", "cronflow", "node"],
+                [sys.executable, "-m", "cronflow", "node", *(f"--label={label}" for label in labels)],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
