@@ -1,12 +1,22 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive and Upkeep; Redis behind Election,
-Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per port
-runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
-says what repeating it means.
+MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive, Upkeep and the stores of `access`;
+Redis behind Election, Membership, Queue, Bus, Housekeeping, RateLimiter and TicketStore. The memory backend implements
+all of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable; then it is
+unknown whether it took effect, and each says what repeating it means.
 Cancelling a verb never leaves a connection half used.
 """
 
+from cronflow.ports.access import (
+    AuditQuery,
+    AuditStore,
+    KeyStore,
+    RateLimiter,
+    SecretStore,
+    SessionStore,
+    TicketStore,
+    UserStore,
+)
 from cronflow.ports.backends import Backends
 from cronflow.ports.clocks import Clock, Timepiece
 from cronflow.ports.executors import Choosy, Executor, LineSink
@@ -33,6 +43,8 @@ from cronflow.ports.motion import Assignment, Bell, Bus, Election, Endless, Hold
 __all__ = [
     "Archive",
     "Assignment",
+    "AuditQuery",
+    "AuditStore",
     "Backends",
     "Bell",
     "Bus",
@@ -47,6 +59,7 @@ __all__ = [
     "Hold",
     "Housekeeping",
     "JobStore",
+    "KeyStore",
     "LateResult",
     "LateStore",
     "LineSink",
@@ -57,10 +70,15 @@ __all__ = [
     "OpenRun",
     "PlanStore",
     "Queue",
+    "RateLimiter",
     "RunQuery",
     "RunStore",
+    "SecretStore",
+    "SessionStore",
     "Taken",
+    "TicketStore",
     "Timepiece",
     "Upkeep",
+    "UserStore",
     "VersionStore",
 ]
