@@ -7,6 +7,7 @@ passwords are masked before they are kept. The address of whoever asks is set by
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from cronflow.ports import AuditStore, Clock
 client_address: ContextVar[str | None] = ContextVar("client_address", default=None)
 """Where the request that is being answered came from; None outside of one."""
 
+_count = itertools.count()
 _TELLING = re.compile(
     r"(?i)(authorization|cookie|passw(or)?d|passphrase|secret|token|credential|signature|api[-_.]?key|private[-_.]?key)"
 )
@@ -56,11 +58,11 @@ class Auditor:
         await self._audit.append(self._entries(by, changes, now))
 
     def _entries(self, by: str, changes: Sequence[Changed], now: datetime) -> list[AuditEntry]:
-        # Of one instant they sort as they were made.
-        stamp = f"{round(now.timestamp() * 1_000_000):016}-{secrets.token_hex(6)}"
+        stamp = f"{round(now.timestamp() * 1_000_000):016}"
         return [
             AuditEntry(
-                id=f"{stamp}-{number:06}",
+                # Of one instant those of this process sort as they were made.
+                id=f"{stamp}-{next(_count):010}-{secrets.token_hex(6)}",
                 at=now,
                 by=by,
                 action=change.action,
@@ -69,7 +71,7 @@ class Auditor:
                 after=masked(change.after),
                 address=client_address.get(),
             )
-            for number, change in enumerate(changes)
+            for change in changes
         ]
 
 

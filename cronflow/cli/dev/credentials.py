@@ -9,7 +9,7 @@ import base64
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cronflow.config import Settings
@@ -21,9 +21,9 @@ class DevCredentials:
     """The settings with all that the API needs, and what of it was made here: for the API alone, and for all."""
 
     settings: Settings
-    for_api: dict[str, str]
-    for_all: dict[str, str]
-    password: str | None
+    for_api: dict[str, str] = field(repr=False)
+    for_all: dict[str, str] = field(repr=False)
+    password: str | None = field(repr=False)
 
 
 def complete(settings: Settings, folder: Path | None) -> DevCredentials:
