@@ -134,6 +134,13 @@ def test_every_command_that_changes_something_is_in_the_audit_log(cli: Cli, scen
     assert {entry.address for entry in audit(scene)} == {None}
 
 
+def test_the_api_does_not_start_without_an_admin_and_a_signing_secret(cli: Cli) -> None:
+    refused = cli("api")
+    assert refused.exit_code == 2
+    assert "CRONFLOW_ADMIN_PASSWORD: is not set, and there is no default password" in refused.stderr
+    assert "CRONFLOW_JWT_SECRET: is not set" in refused.stderr
+
+
 # ------------------------------------------------------------------------------------------ a development cluster's own
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.app import load_app
+from cronflow.cli.bulk import who
 from cronflow.cli.dev import summary
 from cronflow.cli.dev.credentials import DevCredentials, complete
 from cronflow.cli.dev.jobs import Given
@@ -144,7 +145,7 @@ def _tell(proof: summary.Proof | None, options: Options, out: Console) -> bool:
 
 async def _apply(service: Service, options: Options, out: Console) -> None:
     if options.given.jobs:
-        results = await service.apply(options.given.jobs)
+        results = await service.apply(options.given.jobs, by=who())
         counts = {word: sum(r == word for _, r in results) for word in ("created", "changed", "unchanged")}
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         _say(out, f"{plural(len(results), 'job')} applied: {told}")
