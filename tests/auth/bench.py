@@ -15,6 +15,7 @@ from cronflow.api.auth.gate import TokenGate
 from cronflow.api.auth.logins import login_routes
 from cronflow.api.auth.management import management_routes
 from cronflow.api.guards import guarded
+from cronflow.auth.accounts import Users
 from cronflow.auth.logins import Logins, settings_admin
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
@@ -73,6 +74,8 @@ class Replica:
 
     def __post_init__(self) -> None:
         self.service = Service(self.backends, self.clock, vault=Vault([SEALING_KEY]))
+        # Its own hashes with the strength of a real one.
+        self.service.users = Users(self.backends, self.clock, self.passwords, reserved="admin")
         self.tokens = AccessTokens(SECRET, "default", self.clock)
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
         self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)
