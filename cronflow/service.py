@@ -11,13 +11,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from cronflow.auditing import Auditor, Changed
+from cronflow.auth.accounts import Keys, Users
+from cronflow.auth.passwords import Passwords
+from cronflow.auth.secrets import Secrets
+from cronflow.auth.vault import Vault
 from cronflow.cancelling import Canceller
+from cronflow.documents import job_document
+from cronflow.domain.access import AuditEntry
 from cronflow.domain.cluster import LeaderRecord, Member, node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
-from cronflow.domain.run import Kind, Run
+from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule import next_after
 from cronflow.domain.sweep import SweepReport
 from cronflow.domain.system import SWEEP
@@ -25,7 +32,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor
 from cronflow.explaining import Explainer
-from cronflow.ports import Backends, Bell, Clock, Keeping, LateResult, LogLine, RunQuery
+from cronflow.ports import AuditQuery, Backends, Bell, Clock, Keeping, LateResult, LogLine, RunQuery
 from cronflow.replaying import Replayer
 
 
@@ -42,15 +49,22 @@ class ClusterStatus:
 
 
 class Service:
-    """The use-cases."""
+    """The use-cases. `users`, `keys` and `secrets` are those of the people who manage them; `vault` is for secrets, and
+    `admin` the name of the settings' admin.
+    """
 
-    def __init__(self, backends: Backends, clock: Clock) -> None:
+    def __init__(self, backends: Backends, clock: Clock, *, vault: Vault | None = None, admin: str = "admin") -> None:
         self._backends = backends
         self._clock = clock
         self._editor = Editor(backends, clock)
         self._explainer = Explainer(backends, clock)
         self._replayer = Replayer(backends, clock)
         self._canceller = Canceller(backends, clock)
+        self._auditor = Auditor(backends.audit, clock)
+        self.passwords = Passwords()
+        self.users = Users(backends, clock, self.passwords, reserved=admin)
+        self.keys = Keys(backends, clock)
+        self.secrets = Secrets(backends, clock, vault)
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
@@ -67,7 +81,14 @@ class Service:
             raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
         if any(name.startswith(SYSTEM_PREFIX) for name in names):
             raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are the system's own")
-        results = [(job.name, await self._editor.define(job, by=by)) for job in jobs]
+        before = {record.name: record for record in await self._backends.jobs.get(names)}
+        results: list[tuple[str, str]] = []
+        try:
+            for job in jobs:
+                results.append((job.name, await self._editor.define(job, by=by)))  # noqa: PERF401  those before an error
+        finally:
+            done = [(verb, job) for (_, word), job in zip(results, jobs, strict=False) if (verb := _VERBS.get(word))]
+            await self._auditor.record(by, *(_defined(verb, before.get(job.name), job) for verb, job in done))
         await self._ring()
         return results
 
@@ -84,24 +105,31 @@ class Service:
 
     async def pause(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
-        await self._own(name)
-        return await self._then_ring(await self._editor.pause(name, by=by))
+        before = await self._own(name)
+        return await self._edited("pause", before, await self._editor.pause(name, by=by), by)
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
-        await self._own(name)
-        return await self._then_ring(await self._editor.resume(name, by=by))
+        before = await self._own(name)
+        return await self._edited("resume", before, await self._editor.resume(name, by=by), by)
 
     async def delete(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
-        await self._own(name)
-        return await self._then_ring(await self._editor.delete(name, by=by))
+        before = await self._own(name)
+        return await self._edited("delete", before, await self._editor.delete(name, by=by), by)
 
-    async def _own(self, name: str) -> None:
-        await self.job(name)
+    async def _own(self, name: str) -> JobRecord:
+        record = await self.job(name)
         if name.startswith(SYSTEM_PREFIX):
             what = f"{name} is the system's own job and cannot be paused, resumed or deleted"
             raise InvalidInput(Problem("", what, "SWEEP_AT and CLEANUP_AT say when such jobs run"))
+        return record
+
+    async def _edited(self, verb: str, before: JobRecord, after: JobRecord, by: str) -> JobRecord:
+        if after.ver != before.ver:
+            await self._auditor.record(by, Changed(f"job.{verb}", f"job:{after.name}", _state(before), _state(after)))
+        await self._ring()
+        return after
 
     async def next_fires(self, name: str, count: int) -> list[datetime]:
         """The next instants, beginning with the cursor; none for a job without a schedule. Raises NotFound."""
@@ -123,13 +151,16 @@ class Service:
         """
         return await self._explainer.why(name, at, exact=exact)
 
-    async def trigger(self, name: str, args: Mapping[str, object] | None = None, key: str | None = None) -> str:
+    async def trigger(
+        self, name: str, args: Mapping[str, object] | None = None, key: str | None = None, *, by: str = ""
+    ) -> str:
         """Run a job now, beside its schedule. Returns the run's id; one `key`, one run. Raises NotFound."""
         record = await self.job(name)
         now = self._clock.now()
         run_id = f"{name}@manual-{key or secrets.token_hex(8)}"
         run = run_on_request(record, run_id, Kind.MANUAL, now.replace(microsecond=0), dict(args) if args else None, now)
-        await self._backends.runs.insert([run])
+        if await self._backends.runs.insert([run]):
+            await self._auditor.record(by, Changed("job.run", f"job:{name}", None, {"run": run.id, "args": run.args}))
         await self._ring()
         return run.id
 
@@ -179,12 +210,18 @@ class Service:
         Conflict while the run is open, and with `only_dead` when it is no dead letter (any more).
         """
         replay = await self._replayer.replay(run_id, args, by=by, note=note, only_dead=only_dead)
+        after = {"replay": replay, "args": args, "note": note}
+        await self._auditor.record(by, Changed("run.retry", f"run:{run_id}", None, after))
         await self._ring()
         return replay
 
     async def acknowledge(self, run_ids: Sequence[str], *, by: str = "", note: str = "") -> set[str]:
         """Nothing more is to be done about these. Returns those that were dead letters until now."""
-        return await self._replayer.acknowledge(run_ids, by=by, note=note)
+        done = await self._replayer.acknowledge(run_ids, by=by, note=note)
+        await self._auditor.record(
+            by, *(Changed("run.ack", f"run:{run}", None, {"note": note}) for run in sorted(done))
+        )
+        return done
 
     async def report(self, since: datetime, job: str | None = None) -> tuple[Sequence[Failure], bool]:
         """What failed since then, by reason, the most frequent first; and whether there was more than is looked at."""
@@ -199,13 +236,15 @@ class Service:
         run = await self.run(run_id)
         if not run.is_open:
             raise Conflict(f"run {run_id} has already ended: {run.state.value}")
-        (run,) = await self._canceller.cancel([run_id], reason, by)
-        await self._ring()
+        (run,) = await self.cancel_all([run_id], reason, by=by)
         return run
 
     async def cancel_all(self, ids: Collection[str], reason: str = "", *, by: str = "") -> list[Run]:
         """The same for several; those that have ended are left as they are. Raises Conflict."""
         runs = await self._canceller.cancel(ids, reason, by)
+        touched = [run for run in runs if run.is_open or run.state is RunState.CANCELLED]
+        after = {"reason": reason}
+        await self._auditor.record(by, *(Changed("run.cancel", f"run:{run.id}", None, after) for run in touched))
         await self._ring()
         return runs
 
@@ -228,17 +267,19 @@ class Service:
         holdings = await self._backends.membership.holdings([found[0].id])
         return found[0], holdings[found[0].id][1]
 
-    async def drain(self, name: str) -> Member:
+    async def drain(self, name: str, *, by: str = "") -> Member:
         """Have a node end what runs and take no more, also after a restart, until `undrain`. Raises NotFound."""
         await self.node(name)
         await self._backends.membership.drain(name, wanted=True)
+        await self._auditor.record(by, Changed("node.drain", f"node:{name}"))
         # What the leader gave it a moment ago comes back; the leader should look.
         await self._ring()
         return (await self.node(name))[0]
 
-    async def undrain(self, name: str) -> Member | None:
+    async def undrain(self, name: str, *, by: str = "") -> Member | None:
         """Let the node take work again. Returns it, or None when no node of this name is up now."""
         await self._backends.membership.drain(name, wanted=False)
+        await self._auditor.record(by, Changed("node.undrain", f"node:{name}"))
         try:
             return (await self.node(name))[0]
         except NotFound:
@@ -257,22 +298,28 @@ class Service:
             sweep=await self.last_sweep(),
         )
 
-    async def sweep(self) -> str:
+    async def sweep(self, *, by: str = "") -> str:
         """Sweep now. Returns the run's id; raises NotFound when nobody has led this cluster yet."""
-        return await self.trigger(SWEEP)
+        return await self.trigger(SWEEP, by=by)
 
     async def last_sweep(self) -> SweepReport | None:
         """What the last sweep found; None before the first."""
         return await self._backends.upkeep.report()
 
-    async def stepdown(self) -> str:
+    async def stepdown(self, *, by: str = "") -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""
         held = await self._backends.election.holder()
         record = await self._backends.control.leader()
         if held is None or record is None:
             raise NotFound("leader", "of this cluster")
         await self._backends.election.ask_to_resign(record.term)
-        return node_name(held[0])
+        leader = node_name(held[0])
+        await self._auditor.record(by, Changed("cluster.stepdown", f"node:{leader}", None, {"term": record.term}))
+        return leader
+
+    async def audit(self, query: AuditQuery) -> list[AuditEntry]:
+        """Who changed what, the newest first."""
+        return await self._backends.audit.find(query)
 
     async def health(self) -> Mapping[str, float | str]:
         """Seconds of a round trip, or the reason why there is none, per service."""
@@ -288,13 +335,22 @@ class Service:
         """How Redis keeps what it was given."""
         return await self._backends.housekeeping.keeping()
 
-    async def _then_ring(self, record: JobRecord) -> JobRecord:
-        await self._ring()
-        return record
-
     async def _ring(self) -> None:
         try:
             await self._backends.bus.ring(Bell.JOBS)
         except BackendUnavailable:
             # The change stands; a lost ring costs one poll of the leader.
             return
+
+
+_VERBS = {"created": "create", "changed": "change"}
+
+
+def _defined(verb: str, record: JobRecord | None, job: Job) -> Changed:
+    gone = record is None or record.deleted_at is not None
+    before = None if gone or record is None else job_document(record.job, compact=True)
+    return Changed(f"job.{verb}", f"job:{job.name}", before, job_document(job, compact=True))
+
+
+def _state(record: JobRecord) -> Mapping[str, object]:
+    return {"version": record.ver, "paused": record.paused, "deleted": record.deleted_at is not None}

@@ -13,8 +13,18 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from cronflow.app import App
+from cronflow.auth.logins import Logins, settings_admin
+from cronflow.auth.tokens import AccessTokens
+from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.access import (
+    MongoAuditStore,
+    MongoKeyStore,
+    MongoSecretStore,
+    MongoSessionStore,
+    MongoUserStore,
+)
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
@@ -23,6 +33,7 @@ from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, Mon
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
+from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection, RedisTimepiece
@@ -30,7 +41,7 @@ from cronflow.backends.redis.housekeeping import RedisHousekeeping
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit import Circuit
-from cronflow.config import Settings
+from cronflow.config import Settings, credentials
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
 from cronflow.domain.system import system_jobs
@@ -38,6 +49,7 @@ from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
+from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
 from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
@@ -50,6 +62,7 @@ from cronflow.service import Service
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
 VERSION = metadata.version("cronflow")
 
@@ -76,7 +89,12 @@ def connect(
     `circuit` is MongoDB's where one process connects more than once.
     """
     redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace, circuit=circuit)
-    backends = Backends(
+    return Connected(adapters(redis, mongo, lock_s=lock_s), _both(redis, mongo))
+
+
+def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35.0) -> Backends:
+    """All ports on these connections, which are the caller's to open."""
+    return Backends(
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
         runs=MongoRunStore(mongo),
@@ -93,9 +111,15 @@ def connect(
         queue=RedisQueue(redis, lock_s=lock_s),
         bus=RedisBus(redis),
         housekeeping=RedisHousekeeping(redis),
+        users=MongoUserStore(mongo),
+        sessions=MongoSessionStore(mongo),
+        keys=MongoKeyStore(mongo),
+        secrets=MongoSecretStore(mongo),
+        audit=MongoAuditStore(mongo),
+        limiter=RedisRateLimiter(redis),
+        tickets=RedisTicketStore(redis),
         timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
-    return Connected(backends, _both(redis, mongo))
 
 
 @asynccontextmanager
@@ -122,13 +146,23 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The use-cases on the servers of the settings."""
     redis_url, mongo_url = _urls(settings)
     async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
-        yield Service(backends, SystemClock())
+        yield _service(settings, backends, SystemClock())
 
 
-def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock) -> Executors:
+def _service(settings: Settings, backends: Backends, clock: Clock) -> Service:
+    return Service(backends, clock, vault=_vault(settings), admin=settings.admin_user)
+
+
+def _vault(settings: Settings) -> Vault | None:
+    return None if settings.secrets_key is None else Vault(settings.secrets_key)
+
+
+def executors(
+    settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock
+) -> WithSecrets:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
-    return Executors(
+    by_target = Executors(
         {
             SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
@@ -136,6 +170,7 @@ def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
         }
     )
+    return WithSecrets(by_target, backends.secrets, _vault(settings))
 
 
 async def run_node(
@@ -194,8 +229,8 @@ async def memory_cluster(
     """Nodes and the API in this one process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
-    service = Service(backends, clock)
-    server = _api_server(service, host, port)
+    service = _service(settings, backends, clock)
+    server = await _api_server(settings, service, backends, clock, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
@@ -225,31 +260,60 @@ async def memory_cluster(
                 member.stop()
 
 
-def _api_server(service: Service, host: str, port: int) -> uvicorn.Server:
-    # Imported here, because most commands need no web framework and would wait for it.
+async def _api_server(
+    settings: Settings, service: Service, backends: Backends, clock: Clock, host: str, port: int
+) -> uvicorn.Server:
     import uvicorn
-
-    from cronflow.api.app import create_api
 
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        create_api(service),
+        await api_application(settings, service, backends, clock),
         host=host,
         port=port,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=5,
         lifespan="off",
+        # Its own default believes every proxy on this machine; the guards believe TRUSTED_PROXIES.
+        proxy_headers=False,
+        server_header=False,
     )
     return uvicorn.Server(config)
 
 
+async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock) -> ASGIApp:
+    """The API behind its guards. Raises InvalidInput without an admin or a JWT_SECRET."""
+    # Imported here, because most commands need no web framework and would wait for it.
+    from cronflow.api.app import create_api
+    from cronflow.api.auth.gate import TokenGate
+    from cronflow.api.auth.logins import login_routes
+    from cronflow.api.auth.management import management_routes
+    from cronflow.api.guards import guarded
+
+    given = credentials(settings)
+    password_hash = given.password_hash or await service.passwords.hashed(given.password or "")
+    credential = given.password_hash or given.password or ""
+    admin = settings_admin(given.admin, password_hash, given.jwt_secret, credential)
+    tokens = AccessTokens(given.jwt_secret, settings.namespace, clock)
+    logins = Logins(backends, clock, tokens, admin, service.passwords)
+    gate = TokenGate(logins, service.keys, backends.limiter)
+    api = create_api(service, gate, [login_routes(logins), management_routes(service)])
+    return guarded(api, origins=settings.allow_origins, proxies=settings.trusted_proxies)
+
+
 def serve_api(settings: Settings, host: str, port: int) -> None:
-    """Serve the API until SIGTERM or SIGINT. Raises BackendUnavailable when a server is away at start."""
+    """Serve the API until SIGTERM or SIGINT. Raises InvalidInput without an admin or a JWT_SECRET, BackendUnavailable
+    when a server is away at start.
+    """
 
     async def serve() -> None:
-        async with open_service(settings) as service:
-            await _api_server(service, host, port).serve()
+        credentials(settings)
+        redis_url, mongo_url = _urls(settings)
+        clock = SystemClock()
+        async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
+            service = _service(settings, backends, clock)
+            server = await _api_server(settings, service, backends, clock, host, port)
+            await server.serve()
 
     asyncio.run(serve())
 

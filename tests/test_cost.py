@@ -12,27 +12,16 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 from redis.asyncio import Redis
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.mongo.archive import MongoArchive
-from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
-from cronflow.backends.mongo.logs import MongoLogStore
-from cronflow.backends.mongo.runs import MongoRunStore
-from cronflow.backends.mongo.upkeep import MongoUpkeep
-from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
-from cronflow.backends.redis.housekeeping import RedisHousekeeping
-from cronflow.backends.redis.membership import RedisMembership
-from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Once
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, LineSink, RunQuery
+from cronflow.ports import Assignment, LineSink, RunQuery
 from cronflow.service import Service
+from cronflow.wiring import adapters
 from tests.waiting import eventually
 
 HERD = 1000
@@ -95,24 +84,7 @@ async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[C
         MongoDatabase(mongo_url, namespace, listeners=[counting]) as database,
         CountingRedis(redis_url, namespace) as connection,
     ):
-        backends = Backends(
-            jobs=MongoJobStore(database),
-            plans=MongoPlanStore(database),
-            runs=MongoRunStore(database),
-            versions=MongoVersionStore(database),
-            late=MongoLateStore(database),
-            results=MongoResultStore(database),
-            letters=MongoDeadLetters(database),
-            logs=MongoLogStore(database),
-            control=MongoControl(database),
-            archive=MongoArchive(database),
-            upkeep=MongoUpkeep(database),
-            election=RedisElection(connection),
-            membership=RedisMembership(connection),
-            queue=RedisQueue(connection),
-            bus=RedisBus(connection),
-            housekeeping=RedisHousekeeping(connection),
-        )
+        backends = adapters(connection, database)
         service = Service(backends, SystemClock())
         # Due before the node starts, and not called missed: it finds them all due at once, on any machine.
         due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)

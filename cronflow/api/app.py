@@ -6,14 +6,24 @@ balancer has none.
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Response
+from collections.abc import Iterable
 
+from fastapi import APIRouter, FastAPI, Response
+
+from cronflow.api.access import Gate
+from cronflow.api.problems import add_problems
 from cronflow.service import Service
 
+ROOT = "/api/v1"
 
-def create_api(service: Service) -> FastAPI:
-    """The application over one service."""
+
+def create_api(service: Service, gate: Gate, routers: Iterable[APIRouter] = ()) -> FastAPI:
+    """The application over one service. The routers come below ROOT."""
     api = FastAPI(title="CronFlow", openapi_url=None)
+    api.state.gate = gate
+    add_problems(api)
+    for router in routers:
+        api.include_router(router, prefix=ROOT)
 
     @api.get("/livez")
     async def livez() -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from cronflow.cli import times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.connect import call, settings
 from cronflow.cli.lazy import new_group
 from cronflow.cli.nodes import drain, show_node, undrain
@@ -67,7 +68,7 @@ def stepdown(output: Output = Format.TABLE) -> None:
     """Ask the leader to give its lead to another node; what runs goes on."""
 
     async def ask(service: Service) -> tuple[str, int]:
-        return await service.stepdown(), (await service.status()).term
+        return await service.stepdown(by=who()), (await service.status()).term
 
     leader, term = call(ask)
 

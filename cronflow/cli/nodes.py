@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.connect import call, settings
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.tables import facts
@@ -48,7 +49,7 @@ def drain(
     """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
 
     async def act(service: Service) -> Member | None:
-        member: Member | None = await service.drain(name)
+        member: Member | None = await service.drain(name, by=who())
         while wait and member is not None and not member.drained:
             await times.sleep(LOOK_EVERY_S)
             try:
@@ -72,7 +73,7 @@ def drain(
 
 def undrain(name: Name, output: Output = Format.TABLE) -> None:
     """Let a node take work again."""
-    member = call(lambda service: service.undrain(name))
+    member = call(lambda service: service.undrain(name, by=who()))
 
     def view() -> None:
         console().print(Text.assemble(words.word("up"), f"  {words.clean(name)} takes work again"))

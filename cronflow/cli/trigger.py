@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import connect, runview, times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.output import Format, Output, console, diagnostics, note, show, warn
 from cronflow.domain.cluster import node_name
@@ -60,7 +61,7 @@ async def _run(service: Service, name: str, args: Mapping[str, object], *, wait:
     if args and not isinstance(record.job.target, PythonTarget):
         what = f"{name} is not a Python job, so arguments would have no effect"
         raise InvalidInput(Problem("--arg", what, "remove it"))
-    run = await service.run(await service.trigger(name, args or None))
+    run = await service.run(await service.trigger(name, args or None, by=who()))
     if not await service.members():
         warn("no node is up; the run waits until one is: cronflow node")
     if not wait:

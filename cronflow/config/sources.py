@@ -50,15 +50,9 @@ _NO_SETTINGS = frozenset(
 """Names behind the prefix that say where to look, what the tests run on, and what a job finds in its environment."""
 _LATER = frozenset(
     {
-        "ADMIN_PASSWORD",
-        "ADMIN_PASSWORD_FILE",
-        "ADMIN_PASSWORD_HASH",
-        "ADMIN_USER",
-        "JWT_SECRET",
         "LOOK_AHEAD",
         "METRICS_PORT",
         "MIN_NODES",
-        "SECRETS_KEY",
     }
 )
 """Named in the interface and not built: noted, because the nodes of a cluster share an environment across versions."""

@@ -1,12 +1,22 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive and Upkeep; Redis behind
-Election, Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per
-port runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
-says what repeating it means.
+MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive, Upkeep and the stores of
+`access`; Redis behind Election, Membership, Queue, Bus, Housekeeping, RateLimiter and TicketStore. The memory backend
+implements all of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable;
+then it is unknown whether it took effect, and each says what repeating it means.
 Cancelling a verb never leaves a connection half used.
 """
 
+from cronflow.ports.access import (
+    AuditQuery,
+    AuditStore,
+    KeyStore,
+    RateLimiter,
+    SecretStore,
+    SessionStore,
+    TicketStore,
+    UserStore,
+)
 from cronflow.ports.backends import Backends
 from cronflow.ports.clocks import Clock, Timepiece
 from cronflow.ports.executors import Choosy, Executor, LineSink
@@ -47,6 +57,8 @@ from cronflow.ports.motion import (
 __all__ = [
     "Archive",
     "Assignment",
+    "AuditQuery",
+    "AuditStore",
     "Backends",
     "Bell",
     "Bus",
@@ -62,6 +74,7 @@ __all__ = [
     "Housekeeping",
     "JobStore",
     "Keeping",
+    "KeyStore",
     "LargeResult",
     "LateResult",
     "LateStore",
@@ -73,11 +86,16 @@ __all__ = [
     "OpenRun",
     "PlanStore",
     "Queue",
+    "RateLimiter",
     "ResultStore",
     "RunQuery",
     "RunStore",
+    "SecretStore",
+    "SessionStore",
     "Taken",
+    "TicketStore",
     "Timepiece",
     "Upkeep",
+    "UserStore",
     "VersionStore",
 ]

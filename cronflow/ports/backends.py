@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cronflow.ports.access import (
+    AuditStore,
+    KeyStore,
+    RateLimiter,
+    SecretStore,
+    SessionStore,
+    TicketStore,
+    UserStore,
+)
 from cronflow.ports.clocks import Timepiece
 from cronflow.ports.history import (
     Archive,
@@ -42,4 +51,11 @@ class Backends:
     queue: Queue
     bus: Bus
     housekeeping: Housekeeping
+    users: UserStore
+    sessions: SessionStore
+    keys: KeyStore
+    secrets: SecretStore
+    audit: AuditStore
+    limiter: RateLimiter
+    tickets: TicketStore
     timepieces: Mapping[str, Timepiece] = field(default_factory=dict)

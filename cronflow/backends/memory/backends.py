@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cronflow.backends.memory.access import (
+    MemoryAuditStore,
+    MemoryKeyStore,
+    MemoryRateLimiter,
+    MemorySecretStore,
+    MemorySessionStore,
+    MemoryTicketStore,
+    MemoryUserStore,
+)
 from cronflow.backends.memory.faults import Faults
 from cronflow.backends.memory.history import (
     MemoryControl,
@@ -56,6 +65,13 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         bus=MemoryBus(faults, memory),
         timepieces={service: MemoryTimepiece(faults, clock, service) for service in ("MongoDB", "Redis")},
         housekeeping=MemoryHousekeeping(faults, memory),
+        users=MemoryUserStore(faults),
+        sessions=MemorySessionStore(faults),
+        keys=MemoryKeyStore(faults),
+        secrets=MemorySecretStore(faults),
+        audit=MemoryAuditStore(faults, clock),
+        limiter=MemoryRateLimiter(faults, clock),
+        tickets=MemoryTicketStore(faults, clock),
         memory=memory,
         faults=faults,
     )

@@ -13,13 +13,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from bson.codec_options import CodecOptions
 from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo import ReadPreference, WriteConcern
+from pymongo import ASCENDING, ReadPreference, WriteConcern
 from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
@@ -44,6 +44,7 @@ OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
 AUTHENTICATION_CODES = {13, 18, 8000}
 FAILURES_TO_OPEN = 5
 RESET_S = 5.0
+AGE = "age"
 
 # The driver logs every failed server check as an error of its own; the roles say once per change what that means.
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
@@ -170,6 +171,17 @@ class MongoDatabase:
                     raise
                 return ids - {failure["op"]["_id"] for failure in failures}
         return ids
+
+    async def expire(self, collection: str, field: str, after: timedelta) -> None:
+        """Delete documents when `field` is so long ago: a TTL index; where it has another age, collMod changes that."""
+        seconds, documents = round(after.total_seconds()), self._database[collection]
+        async with self.translated():
+            present = (await documents.index_information()).get(AGE)
+            if present is None:
+                await documents.create_index([(field, ASCENDING)], name=AGE, expireAfterSeconds=seconds)
+            elif present.get("expireAfterSeconds") != seconds:
+                index = {"name": AGE, "expireAfterSeconds": seconds}
+                await self._database.command("collMod", collection, index=index)
 
 
 def _reason_away(error: PyMongoError) -> str | None:

@@ -40,6 +40,8 @@ INDEXES = {
         ),
     ],
     "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
+    # MongoDB takes away what has expired.
+    "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],
     "late": [IndexModel([("run", ASCENDING)], name="run")],
     "results": [IndexModel([("run", ASCENDING)], name="run")],
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cronflow.domain.cluster import node_name
 
-EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:")
+EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,14 @@ class Keys:
     def cancel(self, run: str) -> str:
         """String with a TTL: this run was cancelled."""
         return f"{self.prefix}cancel:{run}"
+
+    def rate(self, key: str) -> str:
+        """String or hash with a TTL: how often somebody asked or failed."""
+        return f"{self.prefix}rate:{key}"
+
+    def ticket(self, ticket: str) -> str:
+        """String with a TTL: who may enter with the ticket."""
+        return f"{self.prefix}ticket:{ticket}"
 
     def bell(self, name: str) -> str:
         """Channel of a doorbell."""

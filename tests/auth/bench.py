@@ -1,0 +1,132 @@
+"""An API in this process, any number of replicas over the same stores, and clients that speak HTTP to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import httpx2
+from argon2 import PasswordHasher
+from fastapi import APIRouter
+
+from cronflow.api.access import needs
+from cronflow.api.app import create_api
+from cronflow.api.auth.gate import TokenGate
+from cronflow.api.auth.logins import login_routes
+from cronflow.api.auth.management import management_routes
+from cronflow.api.guards import guarded
+from cronflow.auth.accounts import Users
+from cronflow.auth.logins import Logins, settings_admin
+from cronflow.auth.passwords import Passwords
+from cronflow.auth.tokens import AccessTokens
+from cronflow.auth.vault import Vault
+from cronflow.domain.access import Principal, Role
+from cronflow.domain.job import CommandTarget, Job
+from cronflow.ports import Backends, Clock
+from cronflow.service import Service
+
+SECRET = "a secret of the tests that is long enough"
+PASSWORD = "correct horse battery"
+SEALING_KEY = b"01234567890123456789012345678901"
+QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""As weak as can be: the tests are about who hashes when."""
+
+
+class CountedPasswords(Passwords):
+    """Counts the comparisons."""
+
+    def __init__(self) -> None:
+        super().__init__(QUICK)
+        self.compared = 0
+
+    def _work(self, password: str, password_hash: str | None) -> str:
+        self.compared += password_hash is not None
+        return super()._work(password, password_hash)
+
+
+def probe_routes() -> APIRouter:
+    """Routes of the shapes that the jobs' and runs' routes have; each answers who asked."""
+    router = APIRouter()
+
+    async def answer(principal: Annotated[Principal, needs(Role.VIEWER)]) -> dict[str, str]:
+        return {"name": principal.name, "role": principal.role.value}
+
+    async def act(principal: Annotated[Principal, needs(Role.OPERATOR)]) -> dict[str, str]:
+        return {"name": principal.name}
+
+    for path in ("/jobs", "/jobs/plan", "/jobs/{name}", "/jobs/{name}/runs", "/runs/{id}", "/nodes/{name}"):
+        router.get(path)(answer)
+    for path in ("/runs/retry", "/jobs/{name}/run"):
+        router.post(path)(act)
+    return router
+
+
+@dataclass
+class Replica:
+    """One API process, as far as it matters here."""
+
+    backends: Backends
+    clock: Clock
+    passwords: CountedPasswords = field(default_factory=CountedPasswords)
+    admin_password: str = PASSWORD
+    per_s: int = 1000
+    guards: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.service = Service(self.backends, self.clock, vault=Vault([SEALING_KEY]))
+        # Its own hashes with the strength of a real one.
+        self.service.users = Users(self.backends, self.clock, self.passwords, reserved="admin")
+        self.tokens = AccessTokens(SECRET, "default", self.clock)
+        admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
+        self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)
+        gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
+        routers = [login_routes(self.logins), management_routes(self.service), probe_routes()]
+        self.app = guarded(create_api(self.service, gate, routers), **self.guards)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        json: object = None,
+        *,
+        token: str | None = None,
+        address: str = "192.0.2.1",
+        headers: dict[str, str] | None = None,
+        content: Any = None,
+        scheme: str = "http",
+    ) -> httpx2.Response:
+        """One request from an address."""
+        headers = dict(headers or {})
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        transport = httpx2.ASGITransport(app=self.app, client=(address, 40000))
+        given = {"json": json} if json is not None else {"content": content} if content is not None else {}
+        async with httpx2.AsyncClient(transport=transport, base_url=f"{scheme}://api") as client:
+            where = path if path.startswith("/livez") else f"/api/v1{path}"
+            return await client.request(method, where, headers=headers, **given)
+
+    async def login(self, name: str = "admin", password: str = PASSWORD, **rest: Any) -> httpx2.Response:
+        """Ask for tokens."""
+        return await self.send("POST", "/auth/token", {"username": name, "password": password}, **rest)
+
+    async def tokens_of(self, name: str = "admin", password: str = PASSWORD) -> dict[str, Any]:
+        """Tokens of a login that must succeed."""
+        answer = await self.login(name, password)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def refresh(self, refresh_token: str) -> httpx2.Response:
+        """Ask for the next tokens."""
+        return await self.send("POST", "/auth/refresh", {"refresh_token": refresh_token})
+
+    async def lets_in(self, token: str, path: str = "/jobs") -> bool:
+        """Whether a token is good."""
+        answer = await self.send("GET", path, token=token)
+        assert answer.status_code in (200, 401), answer.text
+        return answer.status_code == 200
+
+
+def a_job(name: str = "report", **fields: Any) -> Job:
+    """A job that is run by hand."""
+    return Job(name=name, target=CommandTarget("true"), **fields)
