@@ -18,8 +18,9 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, N
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
+from cronflow.domain.preview import Preview, preview
 from cronflow.domain.run import Kind, Run
-from cronflow.domain.schedule import next_after
+from cronflow.domain.schedule import Schedule, next_after
 from cronflow.domain.sweep import SweepReport
 from cronflow.domain.system import SWEEP
 from cronflow.domain.version import Version
@@ -147,6 +148,10 @@ class Service:
             fires.append(fire)
             fire = next_after(record.job.schedule, fire)
         return fires
+
+    def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
+        """What a schedule means, with its fires from now, or `start`, on. Raises InvalidInput."""
+        return preview(schedule, self._clock.now() if start is None else start, count)
 
     async def versions(self, name: str) -> list[Version]:
         """The history of a job, also of a deleted one, the oldest first. Raises NotFound."""

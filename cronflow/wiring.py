@@ -186,7 +186,7 @@ async def memory_cluster(
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
     service = Service(backends, clock)
-    server = _api_server(service, host, port)
+    server = _api_server(service, settings, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
@@ -216,15 +216,21 @@ async def memory_cluster(
                 member.stop()
 
 
-def _api_server(service: Service, host: str, port: int) -> uvicorn.Server:
+def _api_server(service: Service, settings: Settings, host: str, port: int) -> uvicorn.Server:
     # Imported here, because most commands need no web framework and would wait for it.
     import uvicorn
 
+    from cronflow.api.access import ClosedGate
     from cronflow.api.app import create_api
+    from cronflow.api.inputs import Deployment
+
+    deployment = Deployment(
+        namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
+    )
 
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        create_api(service),
+        create_api(service, ClosedGate(), deployment),
         host=host,
         port=port,
         log_config=None,
@@ -240,7 +246,7 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
 
     async def serve() -> None:
         async with open_service(settings) as service:
-            await _api_server(service, host, port).serve()
+            await _api_server(service, settings, host, port).serve()
 
     asyncio.run(serve())
 

@@ -1,14 +1,15 @@
 """Which role a route needs.
 
-A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`; the gate that the application was made with finds
-out who asks. No route decides about access in any other way.
+A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`, for which `Viewer`, `Operator` and `Admin` are
+short; the gate that the application was made with finds out who asks. No route decides about access in any other way.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 
 from cronflow.domain.access import Principal, Role
 
@@ -32,6 +33,14 @@ class Gate(Protocol):
         """Raises NotAuthenticated."""
 
 
+class ClosedGate:
+    """Admits nobody."""
+
+    async def admit(self, request: Request) -> Principal:
+        """Raises NotAuthenticated."""
+        raise NotAuthenticated
+
+
 def needs(role: Role) -> Any:
     """A dependency that gives the principal. Raises NotAuthenticated, NotAllowed."""
 
@@ -42,4 +51,19 @@ def needs(role: Role) -> Any:
             raise NotAllowed(role, found)
         return found
 
+    principal.needed = role  # type: ignore[attr-defined]
     return Depends(principal)
+
+
+def needed_by(dependant: Dependant) -> Role | None:
+    """The role that a route needs; None: it has no `needs`."""
+    for dependency in dependant.dependencies:
+        role = getattr(dependency.call, "needed", None) or needed_by(dependency)
+        if role is not None:
+            return Role(role)
+    return None
+
+
+Viewer = Annotated[Principal, needs(Role.VIEWER)]
+Operator = Annotated[Principal, needs(Role.OPERATOR)]
+Admin = Annotated[Principal, needs(Role.ADMIN)]

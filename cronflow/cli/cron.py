@@ -20,7 +20,7 @@ from cronflow.cli.words import ORANGE
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.preview import preview
 from cronflow.domain.schedule import Cron
-from cronflow.domain.zones import SECOND, find_zone, instant_of
+from cronflow.domain.zones import find_zone, instant_of
 from cronflow.shapes.preview import preview_shape
 
 cron = new_group("Cron expressions in words, without a cluster.")
@@ -47,8 +47,7 @@ def explain(
     """Say what an expression means: in words, as its next fires, and with what may surprise."""
     schedule = Cron(expression, tz)
     now = times.now()
-    after = now if start is None else _instant(start, tz) - SECOND
-    found = preview(schedule, after, count)
+    found = preview(schedule, now if start is None else _instant(start, tz), count)
     answer = preview_shape(found)
 
     def view() -> None:

@@ -92,7 +92,9 @@ class RefusedShape(Shape):
     """What stands against a node."""
 
     node: str
+    """The node."""
     reason: str
+    """Why it could not take the run."""
 
 
 class UnplannedShape(Shape):
@@ -155,11 +157,17 @@ class WaitingShape(Shape):
     """Why it waits, and since when."""
 
     fire: str
+    """The instant."""
     since: str
+    """Since when."""
     reason: str
+    """For what."""
     blocked_by: str | None
+    """The run that is in its way."""
     nodes: list[RefusedShape]
+    """What stands against some of the nodes."""
     more: int
+    """How many nodes more there were."""
 
 
 class TriesAgainShape(Shape):
