@@ -7,7 +7,7 @@ a server; whatever changes something rings the doorbell that lets the leader act
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from cronflow.auth.passwords import Passwords
 from cronflow.auth.secrets import Secrets
 from cronflow.auth.vault import Vault
 from cronflow.cancelling import Canceller
+from cronflow.comparing import Comparison, compare
 from cronflow.documents import job_document
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.cluster import LeaderRecord, Member, node_name
@@ -24,16 +25,18 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, N
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
+from cronflow.domain.preview import Preview, preview
 from cronflow.domain.run import Kind, Run, RunState
-from cronflow.domain.schedule import next_after
+from cronflow.domain.schedule import Schedule, next_after
 from cronflow.domain.sweep import SweepReport
 from cronflow.domain.system import SWEEP
 from cronflow.domain.version import Version
 from cronflow.domain.why import Why
-from cronflow.editing import Editor
+from cronflow.editing import Editor, Result
 from cronflow.explaining import Explainer
 from cronflow.ports import AuditQuery, Backends, Bell, Clock, Keeping, LateResult, LogLine, RunQuery
 from cronflow.replaying import Replayer
+from cronflow.searching import JobFilter, Searcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +68,21 @@ class Service:
         self.users = Users(backends, clock, self.passwords, reserved=admin)
         self.keys = Keys(backends, clock)
         self.secrets = Secrets(backends, clock, vault)
+        self._searcher = Searcher(backends)
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
-    async def apply(self, jobs: Sequence[Job], *, by: str = "") -> list[tuple[str, str]]:
-        """Create or change jobs. Returns (name, "created" | "changed" | "unchanged") for each. `by` is kept with the
-        version that this makes, here and in the other edits.
+    async def apply(self, jobs: Sequence[Job], *, by: str = "") -> list[tuple[str, Result]]:
+        """Create or change jobs. Returns for each its name and what was done. `by` is kept with the version that this
+        makes, here and in the other edits.
 
         Raises InvalidInput, before anything is changed, when two have one name or a name is reserved; Conflict when
         others keep changing a job meanwhile: those before it stand, and applying again is harmless.
         """
         names = [job.name for job in jobs]
-        twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-        if twice:
-            raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
-        if any(name.startswith(SYSTEM_PREFIX) for name in names):
-            raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are the system's own")
+        _check_names(names)
         before = {record.name: record for record in await self._backends.jobs.get(names)}
-        results: list[tuple[str, str]] = []
+        results: list[tuple[str, Result]] = []
         try:
             for job in jobs:
                 results.append((job.name, await self._editor.define(job, by=by)))  # noqa: PERF401  those before an error
@@ -91,6 +91,48 @@ class Service:
             await self._auditor.record(by, *(_defined(verb, before.get(job.name), job) for verb, job in done))
         await self._ring()
         return results
+
+    async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> tuple[JobRecord, Result]:
+        """Create or change one job, if its version is the `expected` one (`editing.ABSENT`: if it does not exist).
+
+        Returns it, and what was done. Raises Conflict; InvalidInput for a reserved name.
+        """
+        _check_names([job.name])
+        before = next(iter(await self._backends.jobs.get([job.name])), None)
+        result = await self._editor.define(job, by=by, expected=expected)
+        if (verb := _VERBS.get(result)) is not None:
+            await self._auditor.record(by, _defined(verb, before, job))
+        await self._ring()
+        return await self.job(job.name), result
+
+    async def amend(
+        self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
+    ) -> JobRecord:
+        """Make another job of the present one, if its version is the `expected` one. Raises NotFound, Conflict, what
+        `make` raises; InvalidInput for the system's own.
+        """
+        before = await self._own(name)
+        after = await self._editor.amend(name, make, by=by, expected=expected)
+        if after.ver != before.ver:
+            await self._auditor.record(by, _defined("change", before, after.job))
+        await self._ring()
+        return after
+
+    async def compare(self, jobs: Sequence[Job]) -> list[Comparison]:
+        """What `apply` would do now. Raises InvalidInput as it does."""
+        _check_names([job.name for job in jobs])
+        now = self._clock.now()
+        found = await self._backends.jobs.get([job.name for job in jobs])
+        stored = {record.name: record for record in found if record.deleted_at is None}
+        return [compare(stored.get(job.name), job, now) for job in jobs]
+
+    async def search(
+        self, wanted: JobFilter, *, after: str = "", limit: int = 100
+    ) -> tuple[list[JobRecord], str | None]:
+        """Those that match, by name, behind `after`; and behind which name to go on, None at the end. It looks at a
+        bounded number, so it may find fewer than there are.
+        """
+        return await self._searcher.jobs(wanted, after=after, limit=limit)
 
     async def jobs(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
         """By name, those behind `after`."""
@@ -113,15 +155,17 @@ class Service:
         before = await self._own(name)
         return await self._edited("resume", before, await self._editor.resume(name, by=by), by)
 
-    async def delete(self, name: str, *, by: str = "") -> JobRecord:
-        """Raises NotFound, Conflict; InvalidInput for the system's own."""
+    async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
+        """Raises NotFound, Conflict, also when its version is not the `expected` one; InvalidInput for the system's
+        own.
+        """
         before = await self._own(name)
-        return await self._edited("delete", before, await self._editor.delete(name, by=by), by)
+        return await self._edited("delete", before, await self._editor.delete(name, by=by, expected=expected), by)
 
     async def _own(self, name: str) -> JobRecord:
         record = await self.job(name)
         if name.startswith(SYSTEM_PREFIX):
-            what = f"{name} is the system's own job and cannot be paused, resumed or deleted"
+            what = f"{name} is the system's own job and cannot be changed, paused, resumed or deleted"
             raise InvalidInput(Problem("", what, "SWEEP_AT and CLEANUP_AT say when such jobs run"))
         return record
 
@@ -141,6 +185,10 @@ class Service:
             fire = next_after(record.job.schedule, fire)
         return fires
 
+    def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
+        """What a schedule means, with its fires from now, or `start`, on. Raises InvalidInput."""
+        return preview(schedule, self._clock.now() if start is None else start, count)
+
     async def versions(self, name: str) -> list[Version]:
         """The history of a job, also of a deleted one, the oldest first. Raises NotFound."""
         return await self._explainer.versions(name)
@@ -155,14 +203,22 @@ class Service:
         self, name: str, args: Mapping[str, object] | None = None, key: str | None = None, *, by: str = ""
     ) -> str:
         """Run a job now, beside its schedule. Returns the run's id; one `key`, one run. Raises NotFound."""
+        return (await self.request(name, args, key, by=by))[0].id
+
+    async def request(
+        self, name: str, args: Mapping[str, object] | None = None, key: str | None = None, *, by: str = ""
+    ) -> tuple[Run, bool]:
+        """The same; returns the run, and whether it is a new one. Raises NotFound."""
         record = await self.job(name)
         now = self._clock.now()
         run_id = f"{name}@manual-{key or secrets.token_hex(8)}"
         run = run_on_request(record, run_id, Kind.MANUAL, now.replace(microsecond=0), dict(args) if args else None, now)
         if await self._backends.runs.insert([run]):
             await self._auditor.record(by, Changed("job.run", f"job:{name}", None, {"run": run.id, "args": run.args}))
-        await self._ring()
-        return run.id
+            await self._ring()
+            return run, True
+        [present] = await self._backends.runs.get([run.id])
+        return present, False
 
     # ------------------------------------------------------------------------------------------------------- runs
 
@@ -252,6 +308,15 @@ class Service:
         """The lines of a run behind (fence, number), in order. Raises NotFound."""
         await self.run(run_id)
         return await self._backends.logs.read(run_id, after=after, limit=limit)
+
+    async def search_logs(
+        self, run_id: str, text: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000
+    ) -> tuple[list[LogLine], tuple[int, int], bool]:
+        """The lines of a run that contain the text in any case; behind which one to go on, and whether there may be
+        more now. It looks at a bounded number. Raises NotFound.
+        """
+        await self.run(run_id)
+        return await self._searcher.lines(run_id, text, after=after, limit=limit)
 
     # ---------------------------------------------------------------------------------------------------- cluster
 
@@ -354,3 +419,11 @@ def _defined(verb: str, record: JobRecord | None, job: Job) -> Changed:
 
 def _state(record: JobRecord) -> Mapping[str, object]:
     return {"version": record.ver, "paused": record.paused, "deleted": record.deleted_at is not None}
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
+    if any(name.startswith(SYSTEM_PREFIX) for name in names):
+        raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are the system's own")

@@ -285,10 +285,9 @@ async def api_application(settings: Settings, service: Service, backends: Backen
     """The API behind its guards. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
     from cronflow.api.app import create_api
-    from cronflow.api.auth.gate import TokenGate
-    from cronflow.api.auth.logins import login_routes
-    from cronflow.api.auth.management import management_routes
+    from cronflow.api.gate import TokenGate
     from cronflow.api.guards import guarded
+    from cronflow.api.inputs import Deployment
 
     given = credentials(settings)
     password_hash = given.password_hash or await service.passwords.hashed(given.password or "")
@@ -297,7 +296,10 @@ async def api_application(settings: Settings, service: Service, backends: Backen
     tokens = AccessTokens(given.jwt_secret, settings.namespace, clock)
     logins = Logins(backends, clock, tokens, admin, service.passwords)
     gate = TokenGate(logins, service.keys, backends.limiter)
-    api = create_api(service, gate, [login_routes(logins), management_routes(service)])
+    deployment = Deployment(
+        namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
+    )
+    api = create_api(service, gate, deployment, logins)
     return guarded(api, origins=settings.allow_origins, proxies=settings.trusted_proxies)
 
 

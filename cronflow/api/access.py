@@ -1,16 +1,17 @@
 """Which role a route needs.
 
-A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`; the gate that the application was made with finds
-out who asks. No route decides about access in any other way. An API key that is for certain jobs reaches `/jobs/{…}`
-and `/runs/{…}` of these and nothing else: whatever is about several jobs, or none, is refused here, so that a new
-route is closed to such keys until it is about one.
+A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`, for which `Viewer`, `Operator` and `Admin` are
+short; the gate that the application was made with finds out who asks. No route decides about access in any other way.
+An API key that is for certain jobs reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: whatever is about
+several jobs, or none, is refused here, so that a new route is closed to such keys until it is about one.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 
 from cronflow.domain.access import Principal, Role
 
@@ -34,6 +35,14 @@ class Gate(Protocol):
         """Raises NotAuthenticated."""
 
 
+class ClosedGate:
+    """Admits nobody."""
+
+    async def admit(self, request: Request) -> Principal:
+        """Raises NotAuthenticated."""
+        raise NotAuthenticated
+
+
 def needs(role: Role) -> Any:
     """A dependency that gives the principal. Raises NotAuthenticated, NotAllowed."""
 
@@ -46,6 +55,7 @@ def needs(role: Role) -> Any:
             raise NotAllowed(role, found, f"{found.name} is for jobs such as {found.jobs[0]}, one at a time")
         return found
 
+    principal.needed = role  # type: ignore[attr-defined]
     return Depends(principal)
 
 
@@ -59,3 +69,17 @@ def job_of(request: Request) -> str | None:
         case ["", "api", "v1", "runs", run, *_] if "@" in run and run in request.path_params.values():
             return str(run).partition("@")[0]
     return None
+
+
+def needed_by(dependant: Dependant) -> Role | None:
+    """The role that a route needs; None: it has no `needs`."""
+    for dependency in dependant.dependencies:
+        role = getattr(dependency.call, "needed", None) or needed_by(dependency)
+        if role is not None:
+            return Role(role)
+    return None
+
+
+Viewer = Annotated[Principal, needs(Role.VIEWER)]
+Operator = Annotated[Principal, needs(Role.OPERATOR)]
+Admin = Annotated[Principal, needs(Role.ADMIN)]

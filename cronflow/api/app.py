@@ -1,36 +1,57 @@
-"""The application and its probes.
+"""The application: its routes under one prefix, its probes, its errors and its description.
 
-`/livez` says that the event loop turns; `/readyz` that Redis and MongoDB answer. Neither needs a login: a load
-balancer has none.
+It keeps nothing between two requests, so any number of replicas may serve the same stores. `/livez` says that the event
+loop turns; `/readyz` that Redis and MongoDB answer. Neither needs a login: a load balancer has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from fastapi import FastAPI, Response
 
-from fastapi import APIRouter, FastAPI, Response
-
+from cronflow.api import cluster, jobs, logins, logs, management, nodes, problems, runs, schedules
 from cronflow.api.access import Gate
-from cronflow.api.problems import add_problems
+from cronflow.api.inputs import Deployment
+from cronflow.api.openapi import describe
+from cronflow.auth.logins import Logins
 from cronflow.service import Service
 
-ROOT = "/api/v1"
+
+def create_api(
+    service: Service, gate: Gate, deployment: Deployment | None = None, sessions: Logins | None = None
+) -> FastAPI:
+    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here."""
+    deployment = deployment or Deployment()
+    api = FastAPI(
+        title="CronFlow",
+        version=deployment.version or "0",
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
+    problems.install(api)
+    # Logs before runs: the path of a run would take theirs.
+    for group in (jobs, logs, runs, schedules, nodes, cluster):
+        api.include_router(group.router)
+    for router in (management.users, management.keys, management.secrets, management.audit):
+        api.include_router(router)
+    if sessions is not None:
+        api.state.logins = sessions
+        api.include_router(logins.router)
+    api.openapi = lambda: describe(api)  # type: ignore[method-assign]
+    _add_probes(api, service)
+    return api
 
 
-def create_api(service: Service, gate: Gate, routers: Iterable[APIRouter] = ()) -> FastAPI:
-    """The application over one service. The routers come below ROOT."""
-    api = FastAPI(title="CronFlow", openapi_url=None)
-    api.state.gate = gate
-    add_problems(api)
-    for router in routers:
-        api.include_router(router, prefix=ROOT)
-
-    @api.get("/livez")
+def _add_probes(api: FastAPI, service: Service) -> None:
+    @api.get("/livez", tags=["probes"])
     async def livez() -> dict[str, str]:
+        """The process is alive."""
         return {"status": "ok"}
 
-    @api.get("/readyz")
+    @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them does not answer."}})
     async def readyz(response: Response) -> dict[str, object]:
+        """Redis and MongoDB answer."""
         found = await service.health()
         ready = all(isinstance(seconds, float) for seconds in found.values())
         response.status_code = 200 if ready else 503
@@ -41,5 +62,3 @@ def create_api(service: Service, gate: Gate, routers: Iterable[APIRouter] = ()) 
                 for name, value in found.items()
             },
         }
-
-    return api

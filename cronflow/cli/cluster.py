@@ -16,7 +16,7 @@ from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.sweep import sweep, sweep_words
 from cronflow.cli.tables import Column, facts, table
-from cronflow.shapes.cluster import cluster_shape, node_shape, node_state, queue_shape
+from cronflow.shapes.cluster import StepdownShape, cluster_shape, node_shape, node_state, queue_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member
@@ -75,7 +75,8 @@ def stepdown(output: Output = Format.TABLE) -> None:
     def view() -> None:
         console().print(f"Asked {words.clean(leader)} to step down. Who leads now: cronflow cluster status")
 
-    show(output, {"asked": leader, "term": term}, [leader], view)
+    answer: StepdownShape = {"asked": leader, "term": term}
+    show(output, answer, [leader], view)
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:

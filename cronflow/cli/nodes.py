@@ -18,7 +18,7 @@ from cronflow.cli.connect import call, settings
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.tables import facts
 from cronflow.domain.errors import NotFound
-from cronflow.shapes.cluster import node_shape, node_state
+from cronflow.shapes.cluster import drain_shape, node_detail_shape, node_state, undrain_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member
@@ -37,7 +37,7 @@ def show_node(name: Name, output: Output = Format.TABLE) -> None:
 
     member, holds, leader = call(read)
     heartbeat = settings().heartbeat
-    shape = {**node_shape(member, leader, heartbeat), "drained": member.drained, "runs": sorted(holds)}
+    shape = node_detail_shape(member, holds, leader, heartbeat)
     show(output, shape, [name], lambda: _page(member, sorted(holds), leader, node_state(member, heartbeat)))
 
 
@@ -66,7 +66,7 @@ def drain(
         text = "is drained" if drained else "takes no more work"
         console().print(Text.assemble(words.word("draining"), f"  {words.clean(name)} {text}"))
 
-    show(output, {"name": name, "draining": True, "drained": drained}, [name], view)
+    show(output, drain_shape(name, member), [name], view)
     if not drained:
         note(f"what it runs goes on; wait for it with --wait, take it back with cronflow nodes undrain {name}")
 
@@ -78,7 +78,7 @@ def undrain(name: Name, output: Output = Format.TABLE) -> None:
     def view() -> None:
         console().print(Text.assemble(words.word("up"), f"  {words.clean(name)} takes work again"))
 
-    show(output, {"name": name, "draining": False, "up": member is not None}, [name], view)
+    show(output, undrain_shape(name, member), [name], view)
     if member is None:
         note(f"no node called {name} is up now; it takes work when it is")
 

@@ -17,7 +17,7 @@ from cronflow.cli.lazy import new_group
 from cronflow.cli.letters import ack, report, retry
 from cronflow.cli.output import Format, Output, console, note, show, write_json, yaml_text
 from cronflow.domain.run import Run, RunState
-from cronflow.shapes.runs import late_shape, log_shape, run_shape
+from cronflow.shapes.runs import log_shape, run_detail_shape, run_shape
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult, LogLine
@@ -103,8 +103,7 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
         return await service.whole(found) if output.has_all else found, await service.late(run_id)
 
     run, late = call(read)
-    shape = {**run_shape(run), "late": [late_shape(result) for result in late]}
-    show(output, shape, [run.id], lambda: runview.run_page(run, times.now(), late))
+    show(output, run_detail_shape(run, late), [run.id], lambda: runview.run_page(run, times.now(), late))
 
 
 runs.command()(report)

@@ -18,7 +18,6 @@ from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.output import Format, Output, console, diagnostics, note, show, warn
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.shapes.runs import run_shape
 
@@ -58,7 +57,7 @@ def run(
 
 async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
     record = await service.job(name)
-    if args and not isinstance(record.job.target, PythonTarget):
+    if args and not record.job.takes_args:
         what = f"{name} is not a Python job, so arguments would have no effect"
         raise InvalidInput(Problem("--arg", what, "remove it"))
     run = await service.run(await service.trigger(name, args or None, by=who()))

@@ -251,6 +251,11 @@ class Job:
                 raise InvalidInput("delivery at_most_once never starts a run twice, so retry.max must be 0")
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
 
+    @property
+    def takes_args(self) -> bool:
+        """Whether arguments of a single run would have an effect."""
+        return isinstance(self.target, PythonTarget)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pend:

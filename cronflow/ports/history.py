@@ -85,14 +85,17 @@ class PlanStore(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before;
-    `dead` leaves only dead letters that nobody has settled.
+    `dead` leaves only dead letters that nobody has settled; `node` is a node's name, or the id of one start of it;
+    `until` is no longer included.
     """
 
     job: str | None = None
     states: Collection[RunState] = ()
     kinds: Collection[Kind] = ()
     dead: bool = False
+    node: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
     before: tuple[datetime, str] | None = None
     limit: int = 100
 

@@ -11,9 +11,7 @@ from fastapi import APIRouter
 
 from cronflow.api.access import needs
 from cronflow.api.app import create_api
-from cronflow.api.auth.gate import TokenGate
-from cronflow.api.auth.logins import login_routes
-from cronflow.api.auth.management import management_routes
+from cronflow.api.gate import TokenGate
 from cronflow.api.guards import guarded
 from cronflow.auth.accounts import Users
 from cronflow.auth.logins import Logins, settings_admin
@@ -80,8 +78,9 @@ class Replica:
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
         self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
-        routers = [login_routes(self.logins), management_routes(self.service), probe_routes()]
-        self.app = guarded(create_api(self.service, gate, routers), **self.guards)
+        api = create_api(self.service, gate, sessions=self.logins)
+        api.include_router(probe_routes(), prefix="/api/v1")
+        self.app = guarded(api, **self.guards)
 
     async def send(
         self,

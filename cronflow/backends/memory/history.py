@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronflow.backends.memory.faults import Faults, verb
-from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term
+from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run
 from cronflow.ports import Clock, Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
@@ -216,7 +216,9 @@ class MemoryRunStore:
             and (not query.states or run.state in query.states)
             and (not query.kinds or run.kind in query.kinds)
             and (not query.dead or run.is_dead)
+            and (query.node is None or (run.node is not None and query.node in (run.node, node_name(run.node))))
             and (query.since is None or run.fire_at >= query.since)
+            and (query.until is None or run.fire_at < query.until)
             and (query.before is None or (run.fire_at, run.id) < query.before)
         ]
         return sorted(found, key=lambda run: (run.fire_at, run.id), reverse=True)[: query.limit]

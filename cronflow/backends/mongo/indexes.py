@@ -32,6 +32,18 @@ INDEXES = {
         # People: the history of one job, and of all.
         IndexModel([("job", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)], name="history"),
         IndexModel([("fire_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        # People: what did not go well. A run that succeeds never enters it.
+        IndexModel(
+            [("state", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING), ("job", ASCENDING)],
+            name="unusual",
+            partialFilterExpression={"ended_at": {"$exists": True}, "state": {"$lt": "succeeded"}},
+        ),
+        # People: what a node ran. The end of a run does not touch it.
+        IndexModel(
+            [("node", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)],
+            name="node",
+            partialFilterExpression={"node": {"$exists": True}},
+        ),
         # The clean-up: what ended long ago.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],

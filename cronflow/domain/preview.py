@@ -1,0 +1,37 @@
+"""What a schedule means: in words, as its next fires, and with what may surprise. It needs no job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cronflow.domain.cronnotes import notes_on
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.schedule import Cron, Schedule, describe, next_after
+
+RESOLUTION = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A schedule in words, its fires, and notes."""
+
+    schedule: Schedule
+    words: str
+    fires: Sequence[datetime]
+    notes: Sequence[str]
+
+
+def preview(schedule: Schedule, start: datetime, count: int) -> Preview:
+    """At most `count` fires from `start` on. Raises InvalidInput when that is not in the years 1970 to 2999."""
+    if not 1970 <= start.year < 3000:
+        raise InvalidInput(Problem("start", f"is in the year {start.year}; it must be 1970 to 2999"))
+    after = start - RESOLUTION
+    fires: list[datetime] = []
+    fire = next_after(schedule, after)
+    while fire is not None and len(fires) < count:
+        fires.append(fire)
+        fire = next_after(schedule, fire)
+    notes = notes_on(schedule, after) if isinstance(schedule, Cron) else []
+    return Preview(schedule, describe(schedule), fires, notes)
