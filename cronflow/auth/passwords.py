@@ -43,13 +43,11 @@ class Passwords:
         if self._pending >= self._most:
             raise TooSoon(1.0)
         self._pending += 1
-        work = asyncio.get_running_loop().run_in_executor(self._threads, self._work, password, password_hash)
-        # Not in a `finally`: whoever is cancelled here leaves a hash behind that is still being made.
-        work.add_done_callback(self._done)
-        return await work
-
-    def _done(self, _: asyncio.Future[str]) -> None:
-        self._pending -= 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, self._work, password, password_hash)
+        finally:
+            self._pending -= 1
 
     def _work(self, password: str, password_hash: str | None) -> str:
         if password_hash is None:

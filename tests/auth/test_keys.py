@@ -139,6 +139,14 @@ async def test_only_a_bearer_is_looked_at(api: Replica, header: str) -> None:
     assert (answer.status_code, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
+async def test_a_good_token_under_another_scheme_is_none(api: Replica) -> None:
+    token = await admins(api)
+    for scheme, status in (("bearer", 200), ("BEARER", 200), ("Basic", 401), ("Token", 401), ("DPoP", 401)):
+        answer = await api.send("GET", "/jobs", headers={"Authorization": f"{scheme} {token}"})
+        assert answer.status_code == status
+    assert (await api.send("GET", "/jobs", headers={"Authorization": token})).status_code == 401
+
+
 async def test_no_cookie_and_no_query_logs_in(api: Replica) -> None:
     token = await admins(api)
     for name in ("token", "access_token", "Authorization", "session"):
