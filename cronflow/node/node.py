@@ -71,6 +71,7 @@ class Node:
         system_jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
+        breakers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
@@ -109,6 +110,8 @@ class Node:
             version=version,
             load=self._load,
             lag_s=lambda: self._pulse.lag_s,
+            breakers=breakers,
+            backlog=lambda: self._recorder.backlog,
             resources=resources,
         )
         leases = Leases(

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from cronflow.domain.cluster import Renewal
+from cronflow.domain.cluster import Backlog, Renewal
 from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import Overlap
 from cronflow.ports import Bell, Hold
-from tests.contracts.builders import a_job, a_report, an_assignment
+from tests.contracts.builders import T0, a_job, a_report, an_assignment
 from tests.contracts.conftest import Motion
 from tests.waiting import eventually
 
@@ -99,7 +99,14 @@ async def test_a_leader_who_was_asked_to_resign_learns_it_at_its_renewal(motion:
 
 
 async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motion: Motion) -> None:
-    report = a_report(labels={"region": "eu"}, draining=True, rate=2.5)
+    report = a_report(
+        labels={"region": "eu"},
+        draining=True,
+        rate=2.5,
+        breakers={"MongoDB": "open"},
+        spool=Backlog(2, 700, T0),
+        zones="2026a",
+    )
     await motion.membership.report(report, 5)
     await motion.membership.report(a_report("n2", "b"), 0.05)
     (member,) = [m for m in await motion.membership.members() if m.report.name == "n1"]
