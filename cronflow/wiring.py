@@ -35,6 +35,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
 from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
+from cronflow.executors.breakers import Breakers
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
@@ -125,7 +126,9 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
         yield Service(backends, SystemClock())
 
 
-def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock) -> Executors:
+def executors(
+    settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock, breakers: Breakers
+) -> Executors:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     return Executors(
@@ -133,7 +136,7 @@ def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends
             SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
-            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
+            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
         }
     )
 
@@ -164,9 +167,11 @@ async def run_node(
 
         backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        executor = await stack.enter_async_context(
-            executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
+        breakers = Breakers()
+        by_target = executors(
+            settings, apps, threads=slots or settings.slots, backends=backends, clock=clock, breakers=breakers
         )
+        executor = await stack.enter_async_context(by_target)
         node = Node(
             backends,
             executor,
@@ -180,6 +185,7 @@ async def run_node(
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
             spool=spool,
+            breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -198,7 +204,8 @@ async def memory_cluster(
     server = _api_server(service, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
+    breakers = Breakers()
+    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock, breakers=breakers)
     async with by_target as executor, asyncio.TaskGroup() as group:
         members = [
             Node(
@@ -211,6 +218,7 @@ async def memory_cluster(
                 version=VERSION,
                 system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
                 log_retention=settings.log_retention,
+                breakers=breakers.states,
             )
             for k in range(1, nodes + 1)
         ]

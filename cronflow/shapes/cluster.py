@@ -36,6 +36,13 @@ def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> Shap
         "host": report.host,
         "pid": report.pid,
         "started_at": optional_iso(report.started_at),
+        "breakers": dict(report.breakers),
+        "spool": {
+            "outcomes": report.spool.outcomes,
+            "bytes": report.spool.bytes,
+            "since": optional_iso(report.spool.since),
+        },
+        "zones": report.zones,
     }
 
 
