@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from cronflow.domain.errors import Deposed, Problem
 
-PROTOCOL = 1
+PROTOCOL = 2
 FENCE_RANGE_US = 120_000_000
 NODE_SEPARATOR = "#"
 NO_EVICTION = "noeviction"
