@@ -46,6 +46,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
 from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
+from cronflow.executors.breakers import Breakers
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
@@ -158,7 +159,7 @@ def _vault(settings: Settings) -> Vault | None:
 
 
 def executors(
-    settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock
+    settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock, breakers: Breakers
 ) -> WithSecrets:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
@@ -167,7 +168,7 @@ def executors(
             SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
-            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
+            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
         }
     )
     return WithSecrets(by_target, backends.secrets, _vault(settings))
@@ -199,9 +200,11 @@ async def run_node(
 
         backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        executor = await stack.enter_async_context(
-            executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
+        breakers = Breakers()
+        by_target = executors(
+            settings, apps, threads=slots or settings.slots, backends=backends, clock=clock, breakers=breakers
         )
+        executor = await stack.enter_async_context(by_target)
         node = Node(
             backends,
             executor,
@@ -215,6 +218,7 @@ async def run_node(
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
             spool=spool,
+            breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -233,7 +237,8 @@ async def memory_cluster(
     server = await _api_server(settings, service, backends, clock, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
+    breakers = Breakers()
+    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock, breakers=breakers)
     async with by_target as executor, asyncio.TaskGroup() as group:
         members = [
             Node(
@@ -246,6 +251,7 @@ async def memory_cluster(
                 version=VERSION,
                 system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
                 log_retention=settings.log_retention,
+                breakers=breakers.states,
             )
             for k in range(1, nodes + 1)
         ]

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from cronflow.documents import job_document, parse_job
-from cronflow.domain.cluster import NodeReport
+from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
@@ -336,6 +336,10 @@ def report_from_json(text: bytes) -> NodeReport:
     fields = {name: value for name, value in orjson.loads(text).items() if name in known}
     if fields.get("started_at"):
         fields["started_at"] = datetime.fromisoformat(fields["started_at"])
+    if "spool" in fields:
+        spool = fields["spool"]
+        since = None if spool["since"] is None else datetime.fromisoformat(spool["since"])
+        fields["spool"] = Backlog(spool["outcomes"], spool["bytes"], since)
     return NodeReport(**fields)
 
 

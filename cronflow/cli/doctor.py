@@ -9,7 +9,7 @@ import asyncio
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import hanging
 from cronflow.config import Settings
 from cronflow.config.values import masked
-from cronflow.domain.cluster import NO_EVICTION, eviction_problem
+from cronflow.domain.cluster import NO_EVICTION, Member, eviction_problem
 from cronflow.domain.errors import BackendUnavailable, CronFlowError, InvalidInput
 from cronflow.embedded import Binary, find_mongod, find_redis
 from cronflow.embedded.binaries import missing_libraries, without_libraries
@@ -111,7 +111,7 @@ async def _servers(read: Settings) -> list[Finding]:
     try:
         async with connect.open_service(read) as service:
             health = await service.health()
-            kept = list(_keeping(await service.keeping()))
+            kept = [*_keeping(await service.keeping()), *_zones(await service.members())]
     except BackendUnavailable as error:
         return [_away(name, urls[name], error) for name in urls]
     except CronFlowError as error:
@@ -142,6 +142,18 @@ def _keeping(kept: Keeping) -> Iterator[Finding]:
             yield Finding("redis persistence", "warning", found, "set appendonly yes")
         case None:
             yield Finding("redis persistence", "unchecked", "Redis does not tell")
+
+
+def _zones(members: Sequence[Member]) -> Iterator[Finding]:
+    """Whether the nodes that are up have the same time zone data."""
+    nodes: dict[str, list[str]] = {}
+    for member in members:
+        nodes.setdefault(member.report.zones or "unknown", []).append(words.clean(member.report.name))
+    found = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(nodes.items()))
+    if len(nodes) > 1:
+        yield Finding("time zone data", "warning", found, "install the same tzdata everywhere: the leader's decides")
+    elif nodes:
+        yield Finding("time zone data", "ok", found)
 
 
 def _away(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> Finding:

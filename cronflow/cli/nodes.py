@@ -21,7 +21,7 @@ from cronflow.domain.errors import NotFound
 from cronflow.shapes.cluster import drain_shape, node_detail_shape, node_state, undrain_shape
 
 if TYPE_CHECKING:
-    from cronflow.domain.cluster import Member
+    from cronflow.domain.cluster import Backlog, Member
     from cronflow.service import Service
 
 LOOK_EVERY_S = 0.5
@@ -83,6 +83,13 @@ def undrain(name: Name, output: Output = Format.TABLE) -> None:
         note(f"no node called {name} is up now; it takes work when it is")
 
 
+def _spool(spool: Backlog) -> str | None:
+    if not spool.outcomes:
+        return None
+    since = "" if spool.since is None else f" since {times.absolute(spool.since)}"
+    return f"{words.plural(spool.outcomes, 'outcome')}, {spool.bytes:,} bytes, waiting for MongoDB{since}"
+
+
 def _page(member: Member, runs: list[str], leader: str | None, state: str) -> None:
     report = member.report
     out = console()
@@ -103,6 +110,9 @@ def _page(member: Member, runs: list[str], leader: str | None, state: str) -> No
             ("host", words.clean(report.host) or None),
             ("pid", str(report.pid) if report.pid else None),
             ("version", words.clean(report.version) or None),
+            ("zone data", words.clean(report.zones) or None),
+            ("breakers", ", ".join(f"{words.clean(name)} {state}" for name, state in report.breakers.items()) or None),
+            ("spool", _spool(report.spool)),
             ("drained", ("yes" if member.drained else "not yet") if member.draining else None),
             ("runs", "\n".join(runs) or None),
         ]

@@ -56,6 +56,11 @@ class Breakers:
         self.circuits.move_to_end(host)
         return circuit
 
+    def states(self) -> dict[str, str]:
+        """The states of those that are not closed, by host. May be called from any thread."""
+        found = {circuit.service: circuit.state for circuit in list(self.circuits.values())}
+        return {host: state for host, state in found.items() if state != "closed"}
+
     def _forget_one(self) -> None:
         for host, circuit in self.circuits.items():
             if circuit.state == "closed":

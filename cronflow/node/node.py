@@ -71,6 +71,7 @@ class Node:
         system_jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
+        breakers: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
@@ -110,6 +111,8 @@ class Node:
             load=self._load,
             lag_s=lambda: self._pulse.lag_s,
             mongo_away_s=lambda: self._outages.away_s("MongoDB"),
+            breakers=breakers,
+            backlog=lambda: self._recorder.backlog,
             resources=resources,
         )
         leases = Leases(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import Change
 from cronflow.node.apply import apply_each
@@ -73,6 +74,11 @@ class Recorder:
     def spooled(self) -> int:
         """How many outcomes wait on the disk for MongoDB."""
         return 0 if self._spool is None else self._spool.pending
+
+    @property
+    def backlog(self) -> Backlog:
+        """The same, with its size and age. May be read from any thread."""
+        return Backlog() if self._spool is None else self._spool.backlog
 
     def start_roles(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Run the four loops in the group."""

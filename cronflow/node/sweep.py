@@ -97,6 +97,7 @@ class Sweeping:
         await self._look_at_jobs()
         await self._look_at_indexes()
         await self._look_at_redis()
+        await self._look_at_nodes()
         notes = await self._old_notes(at)
         if self._runs or self._jobs or self._lost_pends or self._orphans or notes or self._lists:
             await self._clock.sleep(SECOND_LOOK_S)
@@ -189,6 +190,15 @@ class Sweeping:
                 count = await self._backends.housekeeping.let_expire(keys, LET_EXPIRE_S)
                 for key in sorted(keys):
                     self._find(Flaw.KEY_FOR_EVER, key, repaired=count > 0)
+
+    async def _look_at_nodes(self) -> None:
+        now = await self._backends.upkeep.time()
+        for member in await self._backends.membership.members():
+            self._checked["nodes"] += 1
+            since = member.report.spool.since
+            # Nobody leads without MongoDB, so what counts is an hour with it.
+            if since is not None and waited_too_long(since, now, self._led_since):
+                self._find(Flaw.SPOOL_OLD, member.id, repaired=False)
 
     # -------------------------------------------------------------------------------------------- the second look
 

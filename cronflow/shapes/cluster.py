@@ -14,6 +14,17 @@ from cronflow.shapes.plain import Shape, iso, optional_iso
 NodeState = Literal["up", "draining", "stale"]
 
 
+class SpoolShape(Shape):
+    """What waits on a disk for MongoDB."""
+
+    outcomes: int
+    """How many outcomes."""
+    bytes: int
+    """How large they are."""
+    since: str | None
+    """Since when there have been any."""
+
+
 class NodeShape(Shape):
     """A node that is up."""
 
@@ -47,6 +58,12 @@ class NodeShape(Shape):
     """The process."""
     started_at: str | None
     """When it was started."""
+    breakers: dict[str, str]
+    """The states of its circuits by service: MongoDB's, and those of hosts that are not closed."""
+    spool: SpoolShape
+    """Outcomes that wait on its disk for MongoDB."""
+    zones: str
+    """The version of its time zone data."""
 
 
 class NodeDetailShape(NodeShape):
@@ -179,6 +196,13 @@ def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> Node
         "host": report.host,
         "pid": report.pid,
         "started_at": optional_iso(report.started_at),
+        "breakers": dict(report.breakers),
+        "spool": {
+            "outcomes": report.spool.outcomes,
+            "bytes": report.spool.bytes,
+            "since": optional_iso(report.spool.since),
+        },
+        "zones": report.zones,
     }
 
 

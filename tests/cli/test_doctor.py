@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,21 @@ def test_a_redis_that_would_drop_keys_is_a_failure_and_one_that_keeps_nothing_a_
     scene.backends.housekeeping.told = Keeping(None, durable=None)  # type: ignore[attr-defined]
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("warning", "unchecked")
+
+
+@pytest.mark.usefixtures("urls")
+def test_nodes_with_different_time_zone_data_are_a_warning(cli: Cli, scene: Scene) -> None:
+    for name, zones in (("node-a", "2026a"), ("node-b", "2026a")):
+        _report(scene, name, zones)
+    scene.backends.memory.reports.pop("node-c#0c44")
+    assert findings(cli)["time zone data"]["state"] == "ok"
+    _report(scene, "node-b", "2025b")
+    found = findings(cli)["time zone data"]
+    assert (found["state"], found["found"]) == ("warning", "2025b on node-b; 2026a on node-a")
+
+
+def _report(scene: Scene, name: str, zones: str) -> None:
+    reports = scene.backends.memory.reports
+    [node] = [node for node in reports if node.startswith(f"{name}#")]
+    report, until, seen = reports[node]
+    reports[node] = (replace(report, zones=zones), until, seen)

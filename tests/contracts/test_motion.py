@@ -14,7 +14,7 @@ from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
-from cronflow.domain.cluster import Renewal
+from cronflow.domain.cluster import Backlog, Renewal
 from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import Delivery, Overlap, Retry
 from cronflow.domain.recovery import Dispatch
@@ -138,7 +138,14 @@ async def test_a_leader_who_was_asked_to_resign_learns_it_at_its_renewal(motion:
 
 
 async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motion: Motion) -> None:
-    report = a_report(labels={"region": "eu"}, draining=True, rate=2.5)
+    report = a_report(
+        labels={"region": "eu"},
+        draining=True,
+        rate=2.5,
+        breakers={"MongoDB": "open"},
+        spool=Backlog(2, 700, T0),
+        zones="2026a",
+    )
     await motion.membership.report(report, 5)
     await motion.membership.report(a_report("n2", "b"), 0.05)
     (member,) = [m for m in await motion.membership.members() if m.report.name == "n1"]

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job, Overlap, PythonTarget, StartGuard
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Every
 from cronflow.node.recorder import Recorder
 from cronflow.node.spool import Spool
-from tests.node.cluster import Cluster, a_cluster
+from cronflow.node.zonedata import zone_data
+from tests.node.cluster import Cluster, a_cluster, inline
 
 FOR_EVER = 1_000_000
 
@@ -411,3 +413,46 @@ async def test_every_fire_of_an_outage_is_accounted_for_and_none_runs_twice(tmp_
         first, last = cluster.runs[0].fire_at, cluster.runs[-1].fire_at
         assert fires == (last - first) / timedelta(seconds=10) + 1
         assert len(set(cluster.executor.runs_started)) == len(cluster.executor.starts)
+
+
+async def test_a_node_reports_its_breakers_and_how_much_waits_in_its_spool_since_when(tmp_path: Path) -> None:
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        await runs_under_way(cluster, "one", "two")
+        (node,) = cluster.nodes
+        node._heartbeat._breakers = lambda: {"MongoDB": "open", "shop:443": "half-open"}
+
+        async def reported() -> NodeReport:
+            return (await cluster.service.node("a"))[0].report
+
+        assert (await reported()).spool == Backlog()
+        cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(1)
+        ended = cluster.clock.now()
+        await cluster.elapse(10)
+        report = await reported()
+        assert report.breakers == {"MongoDB": "open", "shop:443": "half-open"}
+        assert report.zones == zone_data()
+        assert report.spool.outcomes == 2
+        assert report.spool.bytes > 500
+        assert report.spool.since is not None
+        assert timedelta(0) <= ended - report.spool.since <= timedelta(seconds=1)
+        cluster.backends.faults.heal()
+        await cluster.elapse(10)
+        assert (await reported()).spool == Backlog()
+
+
+async def test_a_node_that_finds_a_spool_reports_it_from_its_oldest_outcome_on(tmp_path: Path) -> None:
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        await runs_under_way(cluster, "one")
+        (node,) = cluster.nodes
+        cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(1)
+        ended = cluster.clock.now()
+        await cluster.kill(node)
+        await cluster.elapse(600)
+        async with Spool(tmp_path / "a", cluster.clock, offload=inline) as spool:
+            assert (spool.backlog.outcomes, spool.pending) == (1, 1)
+            assert spool.backlog.since is not None
+            assert timedelta(0) <= ended - spool.backlog.since <= timedelta(seconds=1)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from cronflow.domain.cluster import Backlog
 from cronflow.domain.job import JobRecord, Pend, PlanNote
 from cronflow.domain.run import Outcome, RunState, run_id
 from cronflow.domain.schedule import Every, Once
@@ -304,3 +305,15 @@ async def test_every_page_is_looked_at_and_none_is_larger_than_a_page(
     assert summary["checked"]["jobs"] == 5
     assert findings == [("run_unwatched", last.id, True)]
     assert sizes == [4, 4, 2, 0]
+
+
+async def test_outcomes_that_wait_on_a_disk_for_an_hour_are_a_finding_and_those_of_an_outage_are_not(
+    forge: Forge,
+) -> None:
+    await forge.is_up("fresh", spool=Backlog(3, 900, forge.now - 50 * MINUTE))
+    await forge.is_up("stuck", spool=Backlog(3, 900, forge.now - 2 * HOUR))
+    await forge.is_up("empty")
+    assert await forge.findings() == [("spool_old", "stuck#a", False)]
+    # Nobody led meanwhile: MongoDB was away, and the spools are being emptied.
+    await forge.backends.control.begin_term("stuck#a")
+    assert await forge.findings() == []
