@@ -146,8 +146,9 @@ class Planner:
         ]
 
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
-        """Returns when the jobs that were moved are due again, which may be at once after an outage. Raises Deposed when a
-        job was written by a newer term: no move of it would apply, and it would be due for ever.
+        """Returns when the jobs that were moved are due again, which may be at once after an outage.
+
+        Raises Deposed when a job was written by a newer term: no move of it would apply, and it would stay due.
         """
         newer = next((record.name for record in due if record.term > tenure.term), None)
         if newer is not None:
