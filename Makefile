@@ -30,7 +30,7 @@ demo: .venv/ready
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(TESTS)
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(WORDS)

@@ -13,7 +13,7 @@ import lupa
 import pytest
 
 from tests.mutants.catalogue import BACKENDS, MEMORY, MUTANTS, Mutant
-from tests.mutants.running import ROOT, CannotRun, Suite, copy_package, survives
+from tests.mutants.running import ROOT, CannotRun, copy_package, survives
 
 HOME = ROOT / BACKENDS
 WRITES = {"UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update", "delete_one", "delete_many"}
@@ -57,10 +57,10 @@ def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_i
     copy_package(tmp_path)
     history = tmp_path / BACKENDS / "memory" / "history.py"
     before = history.read_text("utf-8")
-    suite = Suite(("tests/contracts/test_history.py", "-k", "memory"))
+    suites = [("tests/contracts/test_history.py", "-k", "memory")]
     for words in QUICK:
         mutant = next(m for m in MEMORY if words in m.text)
-        assert not survives(mutant, tmp_path, {}, suite), mutant
+        assert not survives(mutant, tmp_path, {}, suites), mutant
     assert survives(
         Mutant(
             "memory/history.py",
@@ -69,11 +69,11 @@ def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_i
         ),
         tmp_path,
         {},
-        suite,
+        suites,
     )
     assert history.read_text("utf-8") == before
     with pytest.raises(CannotRun):
-        survives(Mutant("memory/history.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suite)
+        survives(Mutant("memory/history.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suites)
 
 
 # ------------------------------------------------------------------------------------------------ no condition without

@@ -126,8 +126,13 @@ class Worker:
             for assignment in taken.assignments:
                 await self._recorder.release(_hold(assignment))
             return 0.0
+        newest: dict[str, int] = {}
         for assignment in taken.assignments:
-            self._accept(assignment)
+            newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
+        for assignment in taken.assignments:
+            # Given back by an edit and placed here again while the first item still lay in the list: that one is void.
+            if assignment.fence == newest[assignment.run]:
+                self._accept(assignment)
         if len(taken.assignments) == free:
             return 0.0
         return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.cluster import Member
@@ -43,6 +43,7 @@ def test_a_node_that_was_full_when_a_run_was_placed_is_remembered_as_full() -> N
     assert (placed.node, placed.others) == ("large#x", (("small#x", "no free slot"),))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(0, 40))
 def test_what_is_remembered_of_a_placement_is_bounded_and_counts_everybody(able: int, away: int) -> None:
     members = [a_member(f"a{k}") for k in range(able)] + [a_member(f"b{k}", draining=True) for k in range(away)]
@@ -135,6 +136,7 @@ def test_an_empty_cluster_says_so() -> None:
     assert str(Fleet([]).place({})) == "no node is up"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=6), st.data())
 def test_whatever_the_order_every_run_goes_to_a_node_of_least_rank_and_none_beyond_its_room(
     nodes: list[tuple[int, float, int]], data: st.DataObject

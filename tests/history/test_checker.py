@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cronflow.domain.job import Delivery, Retry
+from cronflow.domain.job import Delivery, Retry, StartGuard
 from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Run, RunState, run_id
 from cronflow.ports import LateResult
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -269,6 +269,16 @@ def test_a_kill_may_take_an_outcome_along_and_only_that_of_its_node() -> None:
         assert [one.rule for one in check(replace(history, faults=[*history.faults, other]))] == ["H10"]
     away = Fault("MongoDB was away", at(151), at(155))
     assert check(replace(history, faults=[*history.faults, away, later])) == []
+
+
+def test_both_versions_may_start_around_an_edit_and_not_where_the_start_is_recorded_first() -> None:
+    history = with_lines(a_history(), Noted(START, REPORT[0], 101, "n2", at(2)))
+    for ack, rules in ((Ack("report", 2, at(4)), set()), (Ack("report", 2, at(8)), {"H7"})):
+        edited = replace(history, acks=[ack])
+        assert {one.rule for one in check(edited)} - {"H8"} == rules
+    guarded = replace(history.jobs[0], job=a_job("report", start_guard=StartGuard.MONGO))
+    edited = replace(history, jobs=[guarded, history.jobs[1]], acks=[Ack("report", 2, at(4))])
+    assert "H7" in {one.rule for one in check(edited)}
 
 
 def test_an_older_version_may_start_for_a_moment_and_longer_where_its_node_was_held_up() -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.running import SUITES, CannotRun, copy_package, passes, suite_of, survives
+from tests.mutants.running import CannotRun, copy_package, passes, suites_of, survives
 
 
 def main(words: list[str]) -> int:
@@ -30,18 +30,17 @@ def main(words: list[str]) -> int:
         }
         folder = home / "package"
         copy_package(folder)
-        for backend in {mutant.file.partition("/")[0] for mutant in chosen}:
-            for tests in (SUITES[backend].first, SUITES[backend].then):
-                if not passes(folder, tests, servers):
-                    print((folder / "said").read_text("utf-8"))
-                    print(f"the tests of {backend} fail without any mutant; mend that first")
-                    return 1
+        for tests in sorted({tests for mutant in chosen for tests in suites_of(mutant)}):
+            if not passes(folder, tests, servers):
+                print((folder / "said").read_text("utf-8"))
+                print(f"{' '.join(tests)}: fails without any mutant; mend that first")
+                return 1
         for number, mutant in enumerate(chosen, 1):
             began = time.monotonic()
             try:
-                verdict = "SURVIVED" if survives(mutant, folder, servers) else "killed"
+                verdict = "SURVIVED" if survives(mutant, folder, servers, suites_of(mutant)) else "killed"
             except CannotRun as error:
-                verdict = f"CANNOT RUN {suite_of(mutant).first}\n{error}\n"
+                verdict = f"CANNOT RUN\n{error}\n"
             bad += verdict != "killed"
             print(f"{number:3}/{len(chosen)}  {time.monotonic() - began:5.1f} s  {verdict:8}  {mutant}", flush=True)
     print(f"{len(chosen) - bad} of {len(chosen)} mutants were killed")

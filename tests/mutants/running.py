@@ -10,8 +10,7 @@ import multiprocessing
 import os
 import shutil
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -25,32 +24,36 @@ PASSED, FAILED = 100, 101
 """What a process answers whose tests were run; everything else says that they could not be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """Tests, and which of their variants. The second are asked only if the first have noticed nothing."""
+Tests = tuple[str, ...]
+"""Words for pytest: files, and which of their variants."""
 
-    first: tuple[str, ...]
-    then: tuple[str, ...] = ()
+HISTORY = ("transitions", "history", "ledger", "upkeep", "control")
+MOTION = ("motion", "upkeep")
+SWEEPS = ("tests/node/test_sweep.py", "tests/node/test_cleanup.py")
 
-
-HISTORY = tuple(f"tests/contracts/test_{name}.py" for name in ("history", "transitions", "ledger", "upkeep", "control"))
-MOTION = tuple(f"tests/contracts/test_{name}.py" for name in ("motion", "upkeep"))
-NODE = tuple(f"tests/node/test_{name}.py" for name in ("sweep", "cleanup"))
-
-SUITES: Mapping[str, Suite] = {
-    "mongo": Suite((*HISTORY, "-k", "mongodb or control"), (*NODE, "-k", "servers")),
-    "memory": Suite((*HISTORY, *MOTION, "-k", "memory"), (*NODE, "-k", "not servers")),
-    "redis": Suite((*MOTION, "-k", "redis and not fakeredis"), (*NODE, "-k", "servers")),
-}
+NEAREST = {"history": "transitions", "runs": "transitions", "ledger": "ledger", "control": "control", "jobs": "history"}
+NEAREST |= {"database": "history", "archive": "upkeep", "upkeep": "upkeep"}
+"""The contract that is asked first, by the module; of a script, and of its double in memory, that of the motion."""
 
 
 class CannotRun(Exception):
     """The tests could not be run, so that nothing is known of the mutant."""
 
 
-def suite_of(mutant: Mutant) -> Suite:
-    """By the backend that it changes."""
-    return SUITES[mutant.file.partition("/")[0]]
+def suites_of(mutant: Mutant) -> list[Tests]:
+    """One after another: the contract that it is most about, those of the same backend, the sweep and the clean-up."""
+    contracts: tuple[str, ...]
+    match mutant.file.partition("/")[0]:
+        case "mongo":
+            contracts, variant, others = HISTORY, "mongodb or control", (*SWEEPS, "-k", "servers")
+        case "memory":
+            contracts, variant, others = (*HISTORY[:-1], "motion"), "memory", (*SWEEPS, "-k", "not servers")
+        case _:
+            contracts, variant, others = MOTION, "redis and not fakeredis", (*SWEEPS, "-k", "servers")
+    nearest = NEAREST.get(Path(mutant.file).stem, "motion")
+    rest = [contract for contract in contracts if contract != nearest]
+    files = [[f"tests/contracts/test_{name}.py" for name in names] for names in ([nearest], rest)]
+    return [*((*chosen, "-k", variant) for chosen in files), others]
 
 
 def copy_package(folder: Path) -> None:
@@ -58,7 +61,7 @@ def copy_package(folder: Path) -> None:
     shutil.copytree(ROOT / "cronflow", folder / "cronflow", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def passes(folder: Path, tests: tuple[str, ...], servers: Mapping[str, str]) -> bool:
+def passes(folder: Path, tests: Tests, servers: Mapping[str, str]) -> bool:
     """Whether these tests pass on the copy. Raises CannotRun."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED_ONCE)
@@ -76,7 +79,7 @@ def passes(folder: Path, tests: tuple[str, ...], servers: Mapping[str, str]) -> 
     return child.exitcode == PASSED
 
 
-def _run(folder: Path, tests: tuple[str, ...], servers: dict[str, str], said: Path) -> None:
+def _run(folder: Path, tests: Tests, servers: dict[str, str], said: Path) -> None:
     import pytest
 
     with said.open("wb") as file:
@@ -93,14 +96,13 @@ def _run(folder: Path, tests: tuple[str, ...], servers: dict[str, str], said: Pa
     sys.exit(PASSED + pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]))
 
 
-def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suite: Suite | None = None) -> bool:
-    """Whether the tests of its backend, or these, pass with the mutant in the copy, which is as before afterwards."""
+def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suites: Sequence[Tests]) -> bool:
+    """Whether these tests pass with the mutant in the copy, which is as before afterwards."""
     file = folder / BACKENDS / mutant.file
     original = file.read_text("utf-8")
-    suite = suite or suite_of(mutant)
     _write(file, mutant.apply(original))
     try:
-        return all(passes(folder, tests, servers) for tests in (suite.first, suite.then) if tests)
+        return all(passes(folder, tests, servers) for tests in suites)
     finally:
         _write(file, original)
 

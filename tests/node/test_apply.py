@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -49,6 +50,26 @@ async def test_at_most_once_starts_once_although_its_node_takes_it_under_two_fen
         await cluster.elapse(1.5)
         (lists,) = cluster.backends.memory.lists.values()
         assert len(lists) == 2
+        cluster.backends.faults.heal()
+        await cluster.elapse(3.0)
+        (run,) = cluster.runs
+        assert run.state is RunState.SUCCEEDED
+        assert [(name, fence) for name, fence, *_ in cluster.executor.starts] == [(run_id, run.fence)]
+
+
+async def test_a_run_that_an_edit_gave_back_starts_once_although_both_of_its_items_are_taken_together() -> None:
+    async with a_cluster("only") as cluster:
+        job = Job(name="report", target=PythonTarget("a:b"))
+        await cluster.service.apply([job])
+        stall = cluster.backends.faults.stall("queue.take")
+        run_id = await cluster.service.trigger("report")
+        await cluster.elapse(1.5)
+        edit = asyncio.create_task(cluster.service.apply([replace(job, timeout=60 * SECOND)]))
+        await cluster.elapse(2.5)
+        assert edit.done()
+        (items,) = cluster.backends.memory.lists.values()
+        assert [item.run for _, item in items] == [run_id, run_id]
+        stall.release()
         cluster.backends.faults.heal()
         await cluster.elapse(3.0)
         (run,) = cluster.runs

@@ -201,6 +201,7 @@ async def test_at_most_once_a_run_whose_worker_was_killed_is_lost_and_not_starte
 async def test_sidekiq_4633_a_job_that_kills_three_nodes_is_poison_and_kills_no_fourth(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
+    """sidekiq #4633: a job that killed its process was recovered for ever, and took one process after another."""
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("leader")
         workers = ("a", "b", "c", "d")
