@@ -259,3 +259,4 @@ async def test_what_is_no_hash_lets_nobody_in() -> None:
     assert not await passwords.matches(PASSWORD, None)
     assert await passwords.matches(PASSWORD, QUICK.hash(PASSWORD))
     assert not await passwords.matches(PASSWORD + " ", QUICK.hash(PASSWORD))
+    assert passwords.compared == 4, "as much for nobody as for somebody"

@@ -262,8 +262,10 @@ async def test_passwords_in_the_documents_of_jobs_are_masked(api: Replica) -> No
     env = {"DB_PASSWORD": "hunter2", "TOKEN": "${secret:token}", "PATH": "/bin"}
     command = CommandTarget("curl https://u:hunter2@host", env=env)
     await api.service.apply([Job(name="a", target=http), Job(name="b", target=command)])
-    first, second = await entries(api.service)
-    assert "hunter2" not in repr([first, second])
+    await api.service.apply([Job(name="a", target=http, description="new")])
+    first, second, changed = await entries(api.service)
+    assert "hunter2" not in repr([first, second, changed])
+    assert changed.before == first.after
     assert first.after["run"]["http"]["headers"] == {  # type: ignore[index]
         "Authorization": "***",
         "X-Api-Key": "***",
