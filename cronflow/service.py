@@ -12,8 +12,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cronflow.cancelling import Canceller
+from cronflow.documents import nearest
 from cronflow.domain.cluster import LeaderRecord, Member, node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
+from cronflow.domain.events import (
+    KINDS,
+    Event,
+    Happened,
+    JobChanged,
+    JobCreated,
+    JobDeleted,
+    JobPaused,
+    JobResumed,
+    RunCancelled,
+    StepdownAsked,
+)
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
@@ -25,7 +38,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor
 from cronflow.explaining import Explainer
-from cronflow.ports import Backends, Bell, Clock, LateResult, LogLine, RunQuery
+from cronflow.ports import Backends, Bell, Clock, LateResult, LogLine, RunQuery, Tell, nobody
 from cronflow.replaying import Replayer
 
 
@@ -42,11 +55,12 @@ class ClusterStatus:
 
 
 class Service:
-    """The use-cases."""
+    """The use-cases. `tell` hears of what they change."""
 
-    def __init__(self, backends: Backends, clock: Clock) -> None:
+    def __init__(self, backends: Backends, clock: Clock, tell: Tell = nobody) -> None:
         self._backends = backends
         self._clock = clock
+        self._tell = tell
         self._editor = Editor(backends, clock)
         self._explainer = Explainer(backends, clock)
         self._replayer = Replayer(backends, clock)
@@ -67,7 +81,12 @@ class Service:
             raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
         if any(name.startswith(SYSTEM_PREFIX) for name in names):
             raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are the system's own")
-        results = [(job.name, await self._editor.define(job, by=by)) for job in jobs]
+        results = []
+        for job in jobs:
+            result = await self._editor.define(job, by=by)
+            results.append((job.name, result))
+            if result != "unchanged":
+                self._tell((JobCreated if result == "created" else JobChanged)(job.name, by))
         await self._ring()
         return results
 
@@ -85,17 +104,17 @@ class Service:
     async def pause(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
         await self._own(name)
-        return await self._then_ring(await self._editor.pause(name, by=by))
+        return await self._edited(await self._editor.pause(name, by=by), JobPaused(name, by))
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
         await self._own(name)
-        return await self._then_ring(await self._editor.resume(name, by=by))
+        return await self._edited(await self._editor.resume(name, by=by), JobResumed(name, by))
 
     async def delete(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
         await self._own(name)
-        return await self._then_ring(await self._editor.delete(name, by=by))
+        return await self._edited(await self._editor.delete(name, by=by), JobDeleted(name, by))
 
     async def _own(self, name: str) -> None:
         await self.job(name)
@@ -188,12 +207,16 @@ class Service:
         if not run.is_open:
             raise Conflict(f"run {run_id} has already ended: {run.state.value}")
         (run,) = await self._canceller.cancel([run_id], reason, by)
+        self._tell(RunCancelled(run_id, by, reason))
         await self._ring()
         return run
 
     async def cancel_all(self, ids: Collection[str], reason: str = "", *, by: str = "") -> list[Run]:
         """The same for several; those that have ended are left as they are. Raises Conflict."""
         runs = await self._canceller.cancel(ids, reason, by)
+        for run in runs:
+            if run.cancel_requested:
+                self._tell(RunCancelled(run.id, by, reason))
         await self._ring()
         return runs
 
@@ -253,13 +276,35 @@ class Service:
         """What the last sweep found; None before the first."""
         return await self._backends.upkeep.report()
 
-    async def stepdown(self) -> str:
+    async def events(
+        self,
+        *,
+        kinds: Collection[str] = (),
+        since: datetime | None = None,
+        after: str = "",
+        before: str = "",
+        limit: int = 100,
+    ) -> list[Happened]:
+        """What happened behind the id `after`, the oldest first; without it the newest before `before`, newest first.
+
+        Raises InvalidInput for a kind that there is not.
+        """
+        for kind in kinds:
+            if kind not in KINDS:
+                near = nearest(kind, KINDS)
+                raise InvalidInput(
+                    Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")
+                )
+        return await self._backends.events.find(kinds=kinds, since=since, after=after, before=before, limit=limit)
+
+    async def stepdown(self, *, by: str = "") -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""
         held = await self._backends.election.holder()
         record = await self._backends.control.leader()
         if held is None or record is None:
             raise NotFound("leader", "of this cluster")
         await self._backends.election.ask_to_resign(record.term)
+        self._tell(StepdownAsked(node_name(held[0]), by))
         return node_name(held[0])
 
     async def health(self) -> Mapping[str, float | str]:
@@ -272,7 +317,8 @@ class Service:
                 found[name] = str(error)
         return found
 
-    async def _then_ring(self, record: JobRecord) -> JobRecord:
+    async def _edited(self, record: JobRecord, event: Event) -> JobRecord:
+        self._tell(event)
         await self._ring()
         return record
 

@@ -18,15 +18,18 @@ from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
+from cronflow.backends.mongo.events import MongoEventStore
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection, RedisTimepiece
 from cronflow.backends.redis.housekeeping import RedisHousekeeping
+from cronflow.backends.redis.live import RedisFeed, RedisTails
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit import Circuit
@@ -35,16 +38,19 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
 from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
+from cronflow.executors.breakers import Breakers
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.system import SystemExecutor
 from cronflow.node.cleanup import Cleanup
+from cronflow.node.journal import Journal
+from cronflow.node.loop import Outages, repeat
 from cronflow.node.node import Connected, Node
 from cronflow.node.spool import Spool
 from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, Tell, nobody
 from cronflow.service import Service
 
 if TYPE_CHECKING:
@@ -86,11 +92,16 @@ def connect(
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),
         upkeep=MongoUpkeep(mongo),
+        events=MongoEventStore(mongo),
+        rollups=MongoRollupStore(mongo),
+        totals=MongoTotals(mongo),
         election=RedisElection(redis),
         membership=RedisMembership(redis),
         queue=RedisQueue(redis, lock_s=lock_s),
         bus=RedisBus(redis),
         housekeeping=RedisHousekeeping(redis),
+        feed=RedisFeed(redis),
+        tails=RedisTails(redis),
         timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
     return Connected(backends, _both(redis, mongo))
@@ -119,19 +130,39 @@ async def open_backends(
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The use-cases on the servers of the settings."""
     redis_url, mongo_url = _urls(settings)
-    async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
-        yield Service(backends, SystemClock())
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        told(Journal(backends, clock, "api"), clock) as tell,
+    ):
+        yield Service(backends, clock, tell)
 
 
-def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock) -> Executors:
+@asynccontextmanager
+async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
+    """Write what is told meanwhile, and the rest at the end."""
+    telling = asyncio.create_task(repeat(journal.role, clock, Outages()), name="events")
+    try:
+        yield journal.tell
+    finally:
+        telling.cancel()
+        await asyncio.wait({telling})
+        if not telling.cancelled():
+            telling.result()
+        await journal.flush()
+
+
+def executors(
+    settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock, tell: Tell = nobody
+) -> Executors:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     return Executors(
         {
-            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
+            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock, tell).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
-            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
+            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=Breakers(tell=tell)),
         }
     )
 
@@ -154,9 +185,13 @@ async def run_node(
         backends = await stack.enter_async_context(
             open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
         )
+        journal = Journal(backends, clock, name)
+        circuit.tell = journal.tell
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         executor = await stack.enter_async_context(
-            executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
+            executors(
+                settings, apps, threads=slots or settings.slots, backends=backends, clock=clock, tell=journal.tell
+            )
         )
         node = Node(
             backends,
@@ -171,6 +206,7 @@ async def run_node(
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
             spool=spool,
+            journal=journal,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -185,12 +221,13 @@ async def memory_cluster(
     """Nodes and the API in this one process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
-    service = Service(backends, clock)
+    journal = Journal(backends, clock, "api")
+    service = Service(backends, clock, journal.tell)
     server = _api_server(service, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
-    async with by_target as executor, asyncio.TaskGroup() as group:
+    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock, tell=journal.tell)
+    async with by_target as executor, told(journal, clock), asyncio.TaskGroup() as group:
         members = [
             Node(
                 backends,

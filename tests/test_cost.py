@@ -15,15 +15,18 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.events import MongoEventStore
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.housekeeping import RedisHousekeeping
+from cronflow.backends.redis.live import RedisFeed, RedisTails
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
@@ -106,11 +109,16 @@ async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[C
             control=MongoControl(database),
             archive=MongoArchive(database),
             upkeep=MongoUpkeep(database),
+            events=MongoEventStore(database),
+            rollups=MongoRollupStore(database),
+            totals=MongoTotals(database),
             election=RedisElection(connection),
             membership=RedisMembership(connection),
             queue=RedisQueue(connection),
             bus=RedisBus(connection),
             housekeeping=RedisHousekeeping(connection),
+            feed=RedisFeed(connection),
+            tails=RedisTails(connection),
         )
         service = Service(backends, SystemClock())
         # Due before the node starts, and not called missed: it finds them all due at once, on any machine.
@@ -155,7 +163,9 @@ async def test_a_herd_of_a_thousand_costs_three_writes_a_run_and_two_a_batch(
         assert mongo.writes["jobs"] == HERD
         assert mongo.writes["runs"] == 2 * HERD
         assert mongo.writes["plans"] <= 2 * batches
-        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control"}
+        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control", "events", "rollups"}
+        # Two that the node is up and leads.
+        assert mongo.writes["events"] <= 2
         # Round trips: so many a batch of the planner, and so many a group commit of the worker.
         assert mongo.commands["update jobs"] == batches
         assert mongo.commands["insert runs"] == batches

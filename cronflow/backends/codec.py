@@ -7,7 +7,7 @@ the same jobs again and again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
@@ -17,6 +17,7 @@ import orjson
 
 from cronflow.documents import job_document, parse_job
 from cronflow.domain.cluster import NodeReport
+from cronflow.domain.events import Happened, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
@@ -318,6 +319,36 @@ def line_document(line: LogLine) -> Document:
 def line(document: Mapping[str, Any]) -> LogLine:
     """The log line in a document."""
     return LogLine(**{name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")})
+
+
+def lines_json(lines: Sequence[LogLine]) -> bytes:
+    """Lines as they travel to whoever looks on."""
+    return orjson.dumps([line_document(line) for line in lines])
+
+
+def lines_from_json(text: bytes) -> list[LogLine]:
+    """The lines in a text."""
+    return [line({**found, "at": datetime.fromisoformat(found["at"])}) for found in orjson.loads(text)]
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+def event_document(happened: Happened) -> Document:
+    """An event."""
+    return {
+        "_id": happened.id,
+        "at": happened.at,
+        "source": happened.source,
+        "kind": happened.event.kind,
+        "fields": fields_of(happened.event),
+    }
+
+
+def event(document: Mapping[str, Any]) -> Happened | None:
+    """The event in a document; None when this version does not know its kind."""
+    found = event_of(document["kind"], document["fields"])
+    return None if found is None else Happened(document["_id"], document["at"], document["source"], found)
 
 
 # ----------------------------------------------------------------------------------------------- what travels in Redis

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cronflow.cli import times, words
 from cronflow.cli.connect import call, settings
+from cronflow.cli.events import events
 from cronflow.cli.lazy import new_group
 from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
@@ -75,6 +76,9 @@ def stepdown(output: Output = Format.TABLE) -> None:
         console().print(f"Asked {words.clean(leader)} to step down. Who leads now: cronflow cluster status")
 
     show(output, {"asked": leader, "term": term}, [leader], view)
+
+
+cluster.command()(events)
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:

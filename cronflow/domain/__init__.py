@@ -26,4 +26,6 @@ System job   A job that is CronFlow itself; its name begins with `_sys:`.
 Sweep        The daily audit of all records against the invariants. A finding is something that must not be.
 Clean-up     The daily deletion of what has outlived its retention. A tombstone is what stays of a deleted job.
 Event        Something that happened, in the past tense.
+Roll-up      Counts of what ended within a minute, an hour or a day. Its bucket is the document that has them.
+Tick         The state of the cluster as the live stream tells it, once a second.
 """

@@ -7,7 +7,7 @@ local (Kleppmann, "How to do distributed locking", 2016, for the use of tokens).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -34,6 +34,7 @@ class NodeReport:
     """What a node says of itself with each heartbeat.
 
     `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned.
+    `breakers` are the services that it leaves alone for now.
     """
 
     name: str
@@ -50,6 +51,7 @@ class NodeReport:
     pid: int = 0
     host: str = ""
     started_at: datetime | None = None
+    breakers: Sequence[str] = ()
 
     @property
     def id(self) -> str:

@@ -18,12 +18,14 @@ import structlog
 
 from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import NodeJoined, NodeLeft
 from cronflow.domain.job import Job
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
 from cronflow.node.grace import SpoolGrace
 from cronflow.node.heartbeat import Heartbeat, Measures
+from cronflow.node.journal import Journal
 from cronflow.node.leases import Lease, Leases
 from cronflow.node.lifeline import Lifeline, Pulse
 from cronflow.node.loop import Outages, Role, repeat
@@ -35,6 +37,7 @@ from cronflow.node.spool import Spool
 from cronflow.node.systemjobs import Caretaker
 from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
+from cronflow.node.watch import Watch
 from cronflow.node.worker import Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
 
@@ -70,11 +73,15 @@ class Node:
         system_jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
+        journal: Journal | None = None,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
-        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
+        self._name, self._version = name, version
+        self._journal = journal or Journal(backends, clock, name)
+        tell = self._journal.tell
+        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat, name=name, tell=tell)
         # Every role of this node asks the cluster's time; only the timekeeper asks the machine's.
-        clock = self._timekeeper
+        clock = self._journal.clock = self._timekeeper
         self._backends = backends
         self._executor = executor
         self._clock: Clock = clock
@@ -83,7 +90,7 @@ class Node:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
-        self._outages = Outages(clock.monotonic)
+        self._outages = Outages(clock.monotonic, tell)
         self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
@@ -96,6 +103,7 @@ class Node:
             on_change=self._leadership_changed,
             unfit=self._unfit,
             mongo_away_s=lambda: self._outages.away_s("MongoDB"),
+            tell=tell,
         )
         self._heartbeat = Heartbeat(
             vital.membership,
@@ -127,11 +135,12 @@ class Node:
         )
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
         self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
-        self._settler = Settler(backends, self.elector, clock, timings)
+        self._settler = Settler(backends, self.elector, clock, timings, tell)
         self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool)
+        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool, tell)
         grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
-        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace)
+        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace, tell)
+        self._watch = Watch(backends, self.elector, clock, timings, tell)
 
     @property
     def leads(self) -> bool:
@@ -153,6 +162,7 @@ class Node:
             await lifeline.call(self._timekeeper.step)
             await lifeline.call(self._heartbeat.announce)
             log.info("node up", node=self.id, slots=self._slots)
+            self._journal.tell(NodeJoined(self._name, self._version, self._slots))
             worker = self._worker = Worker(
                 self._backends,
                 self._recorder,
@@ -172,6 +182,7 @@ class Node:
                 self._clock,
                 self._timings,
                 node=self.id,
+                tell=self._journal.tell,
             )
             self._heartbeat.on_asked = drain.wake.set
             roles = [
@@ -183,7 +194,9 @@ class Node:
                 Role("worker", worker.step, worker.wake),
                 Role("cancellations", worker.look_for_cancellations, worker.cancellations),
                 Role("draining", drain.step, drain.wake),
+                Role("watch", self._watch.step, self._watch.wake),
                 self._recorder.replaying,
+                self._journal.role,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
@@ -194,6 +207,8 @@ class Node:
             await self._wind_down(worker)
             for task in tasks:
                 task.cancel()
+        self._journal.tell(NodeLeft(self._name))
+        await self._journal.flush()
         log.info("node down", node=self.id)
 
     async def _wind_down(self, worker: Worker) -> None:

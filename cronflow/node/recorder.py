@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import FenceRejected, SpoolBegun, SpoolDrained
 from cronflow.domain.run import Change
+from cronflow.node.deaths import Deaths
 from cronflow.node.finish import Finish as Finish
 from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
 from cronflow.node.lines import Lines
 from cronflow.node.loop import Outages, Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Hold, LogLine
+from cronflow.ports import Backends, Clock, Hold, LogLine, Tell, nobody
 
 if TYPE_CHECKING:
     from cronflow.node.spool import Spool
@@ -48,12 +51,14 @@ class Recorder:
         timings: Timings,
         outages: Outages,
         spool: Spool | None = None,
+        tell: Tell = nobody,
     ) -> None:
         self._backends = backends
         self._node = node
         self._clock = clock
         self._linger_s = timings.group_commit
         self._spool = spool
+        self._tell = tell
         self._stuck = False
         self._replaying = asyncio.Lock()
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
@@ -120,6 +125,7 @@ class Recorder:
             await spool.acknowledge()
             if not spool.pending:
                 log.info("spool replayed")
+                self._tell(SpoolDrained(node_name(self._node)))
         return 0.0
 
     async def replay_all(self) -> None:
@@ -156,7 +162,10 @@ class Recorder:
                 except BackendUnavailable:
                     if spool is None:
                         raise
+            begun = not spool.pending
             await spool.append(finishes)
+            if begun:
+                self._tell(SpoolBegun(node_name(self._node)))
         except BackendUnavailable:
             self._stuck = True
             raise
@@ -181,11 +190,17 @@ class Recorder:
             won = await self._backends.runs.apply([finishes[k].change for k in chosen.values()])
             for run, k in chosen.items():
                 results[k] = run in won
+        deaths = Deaths()
+        for finish, accepted in zip(finishes, results, strict=True):
+            if accepted:
+                deaths.ended(finish.change)
+        deaths.tell(self._tell)
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:
             await self._backends.runs.keep_late(late)
             for result in late:
                 log.warning("late result kept aside", run=result.run, fence=result.fence, outcome=result.ending.outcome)
+                self._tell(FenceRejected(result.run, result.fence, result.ending.outcome))
         return results
 
     async def _write_releases(self, holds: Sequence[Hold]) -> list[None]:

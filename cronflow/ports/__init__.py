@@ -1,9 +1,9 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive and Upkeep; Redis behind Election,
-Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per port
-runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
-says what repeating it means.
+MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive, Upkeep, EventStore, RollupStore and
+Totals; Redis behind Election, Membership, Queue, Bus, Housekeeping, Feed and Tails. The memory backend implements all
+of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable; then it is
+unknown whether it took effect, and each says what repeating it means.
 Cancelling a verb never leaves a connection half used.
 """
 
@@ -29,6 +29,7 @@ from cronflow.ports.history import (
     VersionStore,
 )
 from cronflow.ports.motion import Assignment, Bell, Bus, Election, Endless, Hold, Housekeeping, Membership, Queue, Taken
+from cronflow.ports.telling import Entry, EventStore, Feed, Lines, RollupStore, Standing, Tails, Tell, Totals, nobody
 
 __all__ = [
     "Archive",
@@ -43,13 +44,17 @@ __all__ = [
     "Deferral",
     "Election",
     "Endless",
+    "Entry",
+    "EventStore",
     "Executor",
+    "Feed",
     "Hold",
     "Housekeeping",
     "JobStore",
     "LateResult",
     "LateStore",
     "LineSink",
+    "Lines",
     "LogLine",
     "LogStore",
     "Membership",
@@ -57,10 +62,16 @@ __all__ = [
     "OpenRun",
     "PlanStore",
     "Queue",
+    "RollupStore",
     "RunQuery",
     "RunStore",
+    "Standing",
+    "Tails",
     "Taken",
+    "Tell",
     "Timepiece",
+    "Totals",
     "Upkeep",
     "VersionStore",
+    "nobody",
 ]

@@ -19,6 +19,7 @@ from cronflow.ports.history import (
     VersionStore,
 )
 from cronflow.ports.motion import Bus, Election, Housekeeping, Membership, Queue
+from cronflow.ports.telling import EventStore, Feed, RollupStore, Tails, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,14 @@ class Backends:
     control: Control
     archive: Archive
     upkeep: Upkeep
+    events: EventStore
+    rollups: RollupStore
+    totals: Totals
     election: Election
     membership: Membership
     queue: Queue
     bus: Bus
     housekeeping: Housekeeping
+    feed: Feed
+    tails: Tails
     timepieces: Mapping[str, Timepiece] = field(default_factory=dict)

@@ -265,7 +265,7 @@ class Upkeep(Protocol):
         """Make those that are missing."""
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """Delete log lines when they are older than this, from now on; repeating it is harmless."""
+        """Delete log lines and events when they are older than this, from now on; repeating it is harmless."""
 
     async def write_report(self, report: SweepReport) -> None:
         """Keep the report in place of the one before."""

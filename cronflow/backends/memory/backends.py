@@ -21,6 +21,13 @@ from cronflow.backends.memory.motion import (
     MemoryQueue,
     MemoryTimepiece,
 )
+from cronflow.backends.memory.telling import (
+    MemoryEventStore,
+    MemoryFeed,
+    MemoryRollupStore,
+    MemoryTails,
+    MemoryTotals,
+)
 from cronflow.backends.memory.upkeep import MemoryArchive, MemoryHousekeeping, MemoryUpkeep
 from cronflow.ports import Backends, Clock
 
@@ -37,6 +44,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
     """Make one. `lock_s`: how long a job lock lasts unrenewed; `start_by_s`: how long an item may lie in a list."""
     faults, memory = Faults(), Memory(clock)
     jobs, runs, logs = MemoryJobStore(faults), MemoryRunStore(faults, clock), MemoryLogStore(faults)
+    events = MemoryEventStore(faults)
     return MemoryBackends(
         jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
@@ -47,13 +55,18 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         logs=logs,
         control=MemoryControl(faults, clock),
         archive=MemoryArchive(faults, clock, jobs, runs),
-        upkeep=MemoryUpkeep(faults, clock, logs),
+        upkeep=MemoryUpkeep(faults, clock, logs, events),
+        events=events,
+        rollups=MemoryRollupStore(faults),
+        totals=MemoryTotals(faults, jobs, runs),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),
         queue=MemoryQueue(faults, memory, lock_s=lock_s, start_by_s=start_by_s),
         bus=MemoryBus(faults, memory),
         timepieces={service: MemoryTimepiece(faults, clock, service) for service in ("MongoDB", "Redis")},
         housekeeping=MemoryHousekeeping(faults, memory),
+        feed=MemoryFeed(faults, memory),
+        tails=MemoryTails(faults, memory),
         memory=memory,
         faults=faults,
     )

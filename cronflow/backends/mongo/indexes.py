@@ -16,6 +16,11 @@ INDEXES = {
             name="tombstones",
             partialFilterExpression={"deleted_at": {"$type": "date"}},
         ),
+        # People: how many there are in which state, from the index alone.
+        IndexModel(
+            [("active", ASCENDING), ("paused", ASCENDING), ("deleted_at", ASCENDING), ("_id", ASCENDING)],
+            name="standing",
+        ),
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
@@ -39,6 +44,10 @@ INDEXES = {
             partialFilterExpression={"ended_at": {"$exists": True}},
         ),
     ],
+    # People: what happened, of some kinds.
+    "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
+    # Each bucket says itself when it is to go.
+    "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
     "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
     "late": [IndexModel([("run", ASCENDING)], name="run")],
 }

@@ -20,7 +20,7 @@ class MongoUpkeep:
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
-        self._control, self._logs = database["control"], database["logs"]
+        self._control = database["control"]
 
     async def time(self) -> datetime:
         """The primary's clock, which `$$NOW` reads."""
@@ -46,15 +46,17 @@ class MongoUpkeep:
                 await self._database[collection].create_indexes(indexes)
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """A TTL index; where it has another age, collMod changes that in place."""
+        """A TTL index on each; where it has another age, collMod changes that in place."""
         seconds = round(retention.total_seconds())
         async with self._database.translated():
-            present = (await self._logs.index_information()).get(LINE_AGE)
-            if present is None:
-                await self._logs.create_index([("at", ASCENDING)], name=LINE_AGE, expireAfterSeconds=seconds)
-            elif present.get("expireAfterSeconds") != seconds:
-                index = {"name": LINE_AGE, "expireAfterSeconds": seconds}
-                await self._logs.database.command("collMod", self._logs.name, index=index)
+            for name in ("logs", "events"):
+                kept = self._database[name]
+                present = (await kept.index_information()).get(LINE_AGE)
+                if present is None:
+                    await kept.create_index([("at", ASCENDING)], name=LINE_AGE, expireAfterSeconds=seconds)
+                elif present.get("expireAfterSeconds") != seconds:
+                    index = {"name": LINE_AGE, "expireAfterSeconds": seconds}
+                    await kept.database.command("collMod", name, index=index)
 
     async def write_report(self, report: SweepReport) -> None:
         """One document."""
