@@ -20,6 +20,7 @@ from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import NodeJoined, NodeLeft
 from cronflow.domain.job import Job
+from cronflow.node.counts import Counts
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
@@ -133,13 +134,16 @@ class Node:
             lifeline.lifetime if lifeline is not None else None,
             threaded=lifeline is not None,
         )
+        self._counts = Counts(backends.rollups)
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
-        self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
+        self._planner = Planner(backends, self.elector, dispatcher, clock, timings, self._counts.inserted)
         self._settler = Settler(backends, self.elector, clock, timings, tell)
         self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool, tell)
+        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool, tell, self._counts.changed)
         grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
-        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace, tell)
+        self._reconciler = Reconciler(
+            backends, self.elector, dispatcher, clock, timings, grace, tell, self._counts.changed
+        )
         self._watch = Watch(backends, self.elector, clock, timings, tell)
 
     @property
@@ -197,6 +201,7 @@ class Node:
                 Role("watch", self._watch.step, self._watch.wake),
                 self._recorder.replaying,
                 self._journal.role,
+                self._counts.role,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
@@ -208,6 +213,7 @@ class Node:
             for task in tasks:
                 task.cancel()
         self._journal.tell(NodeLeft(self._name))
+        await self._counts.flush()
         await self._journal.flush()
         log.info("node down", node=self.id)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -61,6 +61,7 @@ class Reconciler:
         timings: Timings,
         grace: SpoolGrace,
         tell: Tell = nobody,
+        count: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self._backends = backends
         self._elector = elector
@@ -69,6 +70,7 @@ class Reconciler:
         self._timings = timings
         self._grace = grace
         self._tell = tell
+        self._count = count
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -121,6 +123,7 @@ class Reconciler:
         deaths = Deaths()
         for change in applied:
             deaths.ended(change)
+            self._count(change)
         deaths.tell(self._tell)
         again = [change.run for change in applied if change.row == PLACED_AGAIN]
         if again:

@@ -11,7 +11,7 @@ is kept as a late result. And no outcome is given up before it is in MongoDB or 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -52,6 +52,7 @@ class Recorder:
         outages: Outages,
         spool: Spool | None = None,
         tell: Tell = nobody,
+        count: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self._backends = backends
         self._node = node
@@ -59,6 +60,7 @@ class Recorder:
         self._linger_s = timings.group_commit
         self._spool = spool
         self._tell = tell
+        self._count = count
         self._stuck = False
         self._replaying = asyncio.Lock()
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
@@ -194,6 +196,7 @@ class Recorder:
         for finish, accepted in zip(finishes, results, strict=True):
             if accepted:
                 deaths.ended(finish.change)
+                self._count(finish.change)
         deaths.tell(self._tell)
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:
