@@ -38,7 +38,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor
 from cronflow.explaining import Explainer
-from cronflow.ports import Backends, Bell, Clock, LateResult, LogLine, RunQuery, Tell, nobody
+from cronflow.ports import Backends, Bell, Clock, Found, LateResult, LineQuery, LogLine, RunQuery, Tell, nobody
 from cronflow.replaying import Replayer
 
 
@@ -220,10 +220,16 @@ class Service:
         await self._ring()
         return runs
 
-    async def logs(self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
-        """The lines of a run behind (fence, number), in order. Raises NotFound."""
+    async def logs(
+        self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000, text: str = ""
+    ) -> list[LogLine]:
+        """The lines of a run behind (fence, number), in order; only those that contain the text. Raises NotFound."""
         await self.run(run_id)
-        return await self._backends.logs.read(run_id, after=after, limit=limit)
+        return await self._backends.logs.read(run_id, after=after, limit=limit, text=text)
+
+    async def find_lines(self, query: LineQuery) -> Found:
+        """Lines of all runs, the newest first. A page may be short although others follow."""
+        return await self._backends.logs.find(query)
 
     # ---------------------------------------------------------------------------------------------------- cluster
 

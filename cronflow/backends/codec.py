@@ -19,6 +19,7 @@ from cronflow.documents import job_document, parse_job
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.events import Happened, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
+from cronflow.domain.lines import GRAVE
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -302,9 +303,13 @@ def late(document: Mapping[str, Any]) -> LateResult:
 
 
 def line_document(line: LogLine) -> Document:
-    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless."""
+    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless. What warns
+    stands in an index of its own.
+    """
+    grave = {"grave": True} if line.level in GRAVE else {}
     return {
-        "_id": f"{line.run}#{line.fence}#{line.n:08d}",
+        **grave,
+        "_id": line_id(line),
         "run": line.run,
         "job": line.job,
         "fence": line.fence,
@@ -313,12 +318,19 @@ def line_document(line: LogLine) -> Document:
         "at": line.at,
         "level": line.level,
         "text": line.text,
+        "node": line.node,
     }
+
+
+def line_id(line: LogLine) -> str:
+    """The id of a line: unique, and in the order of the lines of a run."""
+    return f"{line.run}#{line.fence}#{line.n:08d}"
 
 
 def line(document: Mapping[str, Any]) -> LogLine:
     """The log line in a document."""
-    return LogLine(**{name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")})
+    fields = {name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")}
+    return LogLine(**fields, node=document.get("node", ""))
 
 
 def lines_json(lines: Sequence[LogLine]) -> bytes:

@@ -114,6 +114,7 @@ def log_shape(line: LogLine) -> Shape:
         "n": line.n,
         "at": iso(line.at),
         "level": line.level,
+        "node": line.node or None,
         "text": line.text,
     }
 

@@ -48,6 +48,12 @@ INDEXES = {
     "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
     # Each bucket says itself when it is to go.
     "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
-    "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
+    "logs": [
+        IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines"),
+        # People: the newest of all, of one job, and those that warn.
+        IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        IndexModel([("job", ASCENDING), ("at", DESCENDING), ("_id", DESCENDING)], name="of_job"),
+        IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="grave", partialFilterExpression={"grave": True}),
+    ],
     "late": [IndexModel([("run", ASCENDING)], name="run")],
 }
