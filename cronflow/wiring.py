@@ -205,6 +205,7 @@ async def run_node(
             lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
+            lines_per_run=settings.log_lines_per_run,
             spool=spool,
             journal=journal,
         )
@@ -239,6 +240,7 @@ async def memory_cluster(
                 version=VERSION,
                 system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
                 log_retention=settings.log_retention,
+                lines_per_run=settings.log_lines_per_run,
             )
             for k in range(1, nodes + 1)
         ]
@@ -268,6 +270,8 @@ def _api_server(service: Service, host: str, port: int) -> uvicorn.Server:
         access_log=False,
         timeout_graceful_shutdown=5,
         lifespan="off",
+        # It would cost each socket memory and time for messages that are small.
+        ws_per_message_deflate=False,
     )
     return uvicorn.Server(config)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -51,6 +51,7 @@ class Heartbeat:
         load: Callable[[], tuple[int, int]],
         lag_s: Callable[[], float] = lambda: 0.0,
         resources: Measures | None = None,
+        breakers: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -62,6 +63,7 @@ class Heartbeat:
         self._version = version
         self._load = load
         self._lag_s = lag_s
+        self._breakers = breakers
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
@@ -132,4 +134,5 @@ class Heartbeat:
             pid=os.getpid(),
             host=socket.gethostname(),
             started_at=self._started_at,
+            breakers=tuple(self._breakers()),
         )

@@ -15,7 +15,7 @@ import orjson
 import structlog
 
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.events import Event, EventsDropped, Happened, event_id
+from cronflow.domain.events import BreakerClosed, BreakerOpened, Event, EventsDropped, Happened, event_id
 from cronflow.node.loop import Role, Wake
 from cronflow.ports import Backends, Clock
 from cronflow.shapes.events import event_shape
@@ -24,6 +24,7 @@ LINGER_S = 0.2
 IDLE_S = 60.0
 MOST_WAITING = 200
 MOST_AT_ONCE = 50
+MOST_BREAKERS = 20
 
 log = structlog.get_logger("cronflow.node")
 
@@ -42,6 +43,7 @@ class Journal:
         self._batch: list[Happened] = []
         self._dropped = 0
         self._count = 0
+        self._open: dict[str, None] = {}
         self._token = secrets.token_hex(4)
         self._lock = threading.Lock()
         self.role = Role("events", self.step, Wake())
@@ -49,11 +51,21 @@ class Journal:
     def tell(self, event: Event) -> None:
         """Take an event."""
         with self._lock:
+            match event:
+                case BreakerOpened():
+                    self._open[event.service] = None
+                case BreakerClosed():
+                    self._open.pop(event.service, None)
             if len(self._waiting) >= self._most_waiting:
                 self._dropped += 1
                 return
             self._waiting.append(self._happened(event))
         self.role.wake.set()
+
+    def breakers(self) -> list[str]:
+        """The services whose breaker was told to have opened, and not yet to have closed."""
+        with self._lock:
+            return list(self._open)[-MOST_BREAKERS:]
 
     async def step(self) -> float:
         """Linger for what belongs together, then write it."""

@@ -39,7 +39,7 @@ from cronflow.node.systemjobs import Caretaker
 from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
 from cronflow.node.watch import Watch
-from cronflow.node.worker import Worker
+from cronflow.node.worker import LINES_PER_RUN, Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
 
 STALLED_AFTER_S = 10.0
@@ -75,6 +75,7 @@ class Node:
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
         journal: Journal | None = None,
+        lines_per_run: int = LINES_PER_RUN,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._name, self._version = name, version
@@ -88,6 +89,7 @@ class Node:
         self._clock: Clock = clock
         self._timings = timings
         self._slots = slots
+        self._lines_per_run = lines_per_run
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
@@ -118,6 +120,7 @@ class Node:
             load=self._load,
             lag_s=lambda: self._pulse.lag_s,
             resources=resources,
+            breakers=self._journal.breakers,
         )
         leases = Leases(
             vital.runs, vital.queue, clock, timings, node=self.id, current=self._leases, lost=self._lease_lost
@@ -177,6 +180,7 @@ class Node:
                 node=self.id,
                 slots=self._slots,
                 group=group,
+                lines_per_run=self._lines_per_run,
             )
             drain = Draining(
                 self._backends,
@@ -200,6 +204,7 @@ class Node:
                 Role("draining", drain.step, drain.wake),
                 Role("watch", self._watch.step, self._watch.wake),
                 self._recorder.replaying,
+                self._recorder.publishing,
                 self._journal.role,
                 self._counts.role,
             ]

@@ -66,8 +66,9 @@ class Recorder:
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
         self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
-        self._lines = Lines(backends.logs, clock, outages)
+        self._lines = Lines(backends.logs, backends.tails, clock, outages)
         self.replaying = Role("spool", self.replay, Wake())
+        self.publishing = self._lines.onlookers.role
 
     @property
     def accepts(self) -> bool:
