@@ -29,6 +29,7 @@ CLUSTER = "cluster"
 LOGIN_OVER, TOO_SLOW, TOO_MANY, STOPPING = 4401, 4408, 4429, 1012
 HELLO_WITHIN_S = 10.0
 READY_WITHIN_S = 5.0
+CLOSE_WITHIN_S = 30.0
 
 CheckTicket = Callable[[str], Awaitable[Principal | None]]
 
@@ -214,8 +215,8 @@ async def _receive(socket: WebSocket) -> dict[str, Any]:
 
 async def _close(socket: WebSocket, over: Over) -> None:
     try:
-        # Who does not take its messages does not take its end either; the server then drops the connection.
-        async with asyncio.timeout(1.0):
+        # Who does not take its messages does not take its end either: then the connection is dropped.
+        async with asyncio.timeout(CLOSE_WITHIN_S):
             await socket.close(over.code, over.reason)
     except (TimeoutError, WebSocketDisconnect, RuntimeError):
         return

@@ -188,7 +188,7 @@ async def test_who_does_not_read_is_closed_as_too_slow_and_the_others_go_on(back
         slow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 2048)
         slow.setblocking(False)
         await asyncio.get_running_loop().sock_connect(slow, ("127.0.0.1", replica.listening.getsockname()[1]))
-        lazy = await connect(replica.url, sock=slow, proxy=None, max_queue=1, close_timeout=0.1)
+        lazy = await connect(replica.url, sock=slow, proxy=None, max_queue=1, close_timeout=0.1, max_size=None)
         await say(lazy, op="hello", ticket="good-max")
         await eventually(lambda: len(replica.hub.sessions) == 2, WITHIN_S, "both are served")
         lazy.transport.pause_reading()
@@ -198,7 +198,8 @@ async def test_who_does_not_read_is_closed_as_too_slow_and_the_others_go_on(back
         assert "detail" in await receive_large(good)
         await eventually(lambda: len(replica.hub.sessions) == 1, WITHIN_S, "the slow one is given up")
         assert (await receive(good))["t"] == "tick"
-        lazy.transport.abort()
+        lazy.transport.resume_reading()
+        assert await closed(lazy) == 4408
 
 
 async def receive_large(client: ClientConnection) -> dict[str, Any]:

@@ -313,7 +313,7 @@ async def test_the_lines_of_all_runs_are_filtered_and_each_is_sent_once() -> Non
         await bench.write(a_line(2, level=warn, at=now), a_line(3, at=now), a_line(4, level=warn, job="x", at=now))
         await bench.backends.logs.append([a_line(5, level="error", at=now)])
         assert texts(await watch(bench, session, 12), topic) == ["r@1 7.0", "r@1 7.2", "r@1 7.5"]
-        assert texts(await messages(other), topic) == ["r@1 7.2", "r@1 7.5"]
+        assert texts(await watch(bench, other, 2), topic) == ["r@1 7.2", "r@1 7.5"]
 
 
 async def test_a_client_that_takes_nothing_loses_lines_and_is_told_so() -> None:
