@@ -289,6 +289,38 @@ async def test_lines_that_redis_lost_are_read_from_mongodb() -> None:
         assert texts(await watch(bench, session, 8), "run:r@1") == ["r@1 7.0", "r@1 7.1", "r@1 7.2"]
 
 
+async def test_lines_that_were_never_published_are_read_within_seconds() -> None:
+    async with a_bench() as bench:
+        hub = await bench.replica()
+        await bench.elapse(2)
+        session = hub.open(None)
+        await messages(session)
+        await hub.following.subscribe(session, "run:r@1", 100)
+        await watch(bench, session, 20)
+        await bench.backends.logs.append([a_line(0), a_line(1)])
+        assert texts(await watch(bench, session, 7), "run:r@1") == ["r@1 7.0", "r@1 7.1"]
+
+
+async def test_who_joins_later_is_not_sent_again_what_its_history_had() -> None:
+    async with a_bench() as bench:
+        hub = await bench.replica()
+        await bench.elapse(2)
+        first, second = hub.open(None), hub.open(None)
+        await messages(first)
+        await messages(second)
+        await hub.following.subscribe(first, "run:r@1", 0)
+        # The store has them already; the first one has not been sent them yet.
+        await bench.backends.logs.append([a_line(0), a_line(1)])
+        await hub.following.subscribe(second, "run:r@1", 100)
+        await bench.write(a_line(2))
+        found = {first: list[dict[str, Any]](), second: list[dict[str, Any]]()}
+        for _ in range(8):
+            for session, sent in found.items():
+                sent += await watch(bench, session, 1)
+        for sent in found.values():
+            assert texts(sent, "run:r@1") == ["r@1 7.0", "r@1 7.1", "r@1 7.2"]
+
+
 async def test_lines_that_nobody_has_are_marked_as_a_gap_with_their_number() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
