@@ -72,6 +72,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "DRAIN_TIMEOUT": "1m",
         "RUN_RETENTION": "30d",
         "LOG_RETENTION": "7d",
+        "LOG_LINES_PER_RUN": "10000",
         "LOG_LEVEL": "info",
     }
 

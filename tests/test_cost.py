@@ -128,7 +128,12 @@ async def test_a_herd_of_a_thousand_costs_three_writes_a_run_and_two_a_batch(
         assert mongo.writes["jobs"] == HERD
         assert mongo.writes["runs"] == 2 * HERD
         assert mongo.writes["plans"] <= 2 * batches
-        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control"}
+        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control", "events", "rollups"}
+        # Two that the node is up and leads.
+        assert mongo.writes["events"] <= 2
+        # A minute, an hour and a day, twice where a minute ends between; a write of them a second, not one a run.
+        assert 0 < mongo.commands["update rollups"] <= 30
+        assert mongo.writes["rollups"] <= 6 * mongo.commands["update rollups"]
         # Round trips: so many a batch of the planner, and so many a group commit of the worker.
         assert mongo.commands["update jobs"] == batches
         assert mongo.commands["insert runs"] == batches

@@ -12,14 +12,21 @@ from cronflow.api import cluster, jobs, logins, logs, management, nodes, problem
 from cronflow.api.access import Gate
 from cronflow.api.inputs import Deployment
 from cronflow.api.openapi import describe
+from cronflow.api.stream import Stream, add_stream
 from cronflow.auth.logins import Logins
 from cronflow.service import Service
 
 
 def create_api(
-    service: Service, gate: Gate, deployment: Deployment | None = None, sessions: Logins | None = None
+    service: Service,
+    gate: Gate,
+    deployment: Deployment | None = None,
+    sessions: Logins | None = None,
+    stream: Stream | None = None,
 ) -> FastAPI:
-    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here."""
+    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here,
+    without `stream` there is no live stream.
+    """
     deployment = deployment or Deployment()
     api = FastAPI(
         title="CronFlow",
@@ -38,6 +45,8 @@ def create_api(
     if sessions is not None:
         api.state.logins = sessions
         api.include_router(logins.router)
+    if stream is not None:
+        add_stream(api, stream)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]
     _add_probes(api, service)
     return api

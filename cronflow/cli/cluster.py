@@ -11,6 +11,7 @@ from rich.text import Text
 from cronflow.cli import times, words
 from cronflow.cli.bulk import who
 from cronflow.cli.connect import call, settings
+from cronflow.cli.events import events
 from cronflow.cli.lazy import new_group
 from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
@@ -77,6 +78,9 @@ def stepdown(output: Output = Format.TABLE) -> None:
 
     answer: StepdownShape = {"asked": leader, "term": term}
     show(output, answer, [leader], view)
+
+
+cluster.command()(events)
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:

@@ -38,8 +38,14 @@ Record = TypeVar("Record", bound=Named)
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
-    from cronflow import wiring
+    import structlog
 
+    from cronflow import wiring
+    from cronflow.cli.logs import LogFormat, configure
+
+    if not structlog.is_configured():
+        # What the log has to say of a server belongs on stderr; stdout carries the answer.
+        configure("warn", LogFormat.TEXT)
     async with wiring.open_service(settings) as service:
         yield service
 

@@ -77,6 +77,7 @@ class Settings:
     cleanup_at: time = _setting("03:00", values.time_of_day)
     run_retention: timedelta = _setting("30d", values.duration("24h"))
     log_retention: timedelta = _setting("7d", values.duration("1h"))
+    log_lines_per_run: int = _setting("10000", values.number(int, 1, 1_000_000))
     retry_max: int = _setting(3, values.number(int, 0, 100))
     retry_initial: timedelta = _setting("30s", values.duration("0s"))
     retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))

@@ -31,4 +31,6 @@ API key      What a script logs in with.
 Principal    Who asks: a user or an API key, with a role.
 Secret       A sealed value that jobs name and only an attempt sees.
 Audit log    Who changed what, and when: one audit entry for each change. (The sweep's audit is another thing.)
+Roll-up      Counts of what ended within a minute, an hour or a day. Its bucket is the document that has them.
+Tick         The state of the cluster as the live stream tells it, once a second.
 """

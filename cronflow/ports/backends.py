@@ -29,6 +29,7 @@ from cronflow.ports.history import (
     VersionStore,
 )
 from cronflow.ports.motion import Bus, Election, Housekeeping, Membership, Queue
+from cronflow.ports.telling import EventStore, Feed, RollupStore, Tails, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,9 @@ class Backends:
     control: Control
     archive: Archive
     upkeep: Upkeep
+    events: EventStore
+    rollups: RollupStore
+    totals: Totals
     election: Election
     membership: Membership
     queue: Queue
@@ -58,4 +62,6 @@ class Backends:
     audit: AuditStore
     limiter: RateLimiter
     tickets: TicketStore
+    feed: Feed
+    tails: Tails
     timepieces: Mapping[str, Timepiece] = field(default_factory=dict)

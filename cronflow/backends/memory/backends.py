@@ -30,6 +30,13 @@ from cronflow.backends.memory.motion import (
     MemoryQueue,
     MemoryTimepiece,
 )
+from cronflow.backends.memory.telling import (
+    MemoryEventStore,
+    MemoryFeed,
+    MemoryRollupStore,
+    MemoryTails,
+    MemoryTotals,
+)
 from cronflow.backends.memory.upkeep import MemoryArchive, MemoryHousekeeping, MemoryUpkeep
 from cronflow.ports import Backends, Clock
 
@@ -47,6 +54,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
     faults, memory = Faults(), Memory(clock)
     jobs, runs, logs = MemoryJobStore(faults), MemoryRunStore(faults, clock), MemoryLogStore(faults)
     results = MemoryResultStore(faults)
+    events = MemoryEventStore(faults)
     return MemoryBackends(
         jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
@@ -58,7 +66,10 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         logs=logs,
         control=MemoryControl(faults, clock),
         archive=MemoryArchive(faults, clock, jobs, runs, results),
-        upkeep=MemoryUpkeep(faults, clock, logs),
+        upkeep=MemoryUpkeep(faults, clock, logs, events),
+        events=events,
+        rollups=MemoryRollupStore(faults),
+        totals=MemoryTotals(faults, jobs, runs),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),
         queue=MemoryQueue(faults, memory, lock_s=lock_s, start_by_s=start_by_s),
@@ -72,6 +83,8 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         audit=MemoryAuditStore(faults, clock),
         limiter=MemoryRateLimiter(faults, clock),
         tickets=MemoryTicketStore(faults, clock),
+        feed=MemoryFeed(faults, memory),
+        tails=MemoryTails(faults, memory),
         memory=memory,
         faults=faults,
     )
