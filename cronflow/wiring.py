@@ -338,6 +338,8 @@ async def _api_server(
 ) -> uvicorn.Server:
     import uvicorn
 
+    from cronflow.api.stream import LARGEST_MESSAGE
+
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
         await api_application(settings, service, backends, clock, hub),
@@ -352,6 +354,7 @@ async def _api_server(
         server_header=False,
         # It would cost each socket memory and time for messages that are small.
         ws_per_message_deflate=False,
+        ws_max_size=LARGEST_MESSAGE,
     )
     return uvicorn.Server(config)
 

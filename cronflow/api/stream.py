@@ -1,7 +1,8 @@
 """The websocket of the live stream, `/api/v1/stream`: see `docs/concepts/stream.md` for what is said on it.
 
 The rules it protects: nobody is sent anything before a ticket was accepted, which is taken once and never stands in a
-URL; a page of another origin cannot connect; a socket that does not take what it is sent is closed and holds up nobody.
+URL; a page of another origin cannot connect; who is for certain jobs follows lines of these alone; a socket that does
+not take what it is sent is closed and holds up nobody.
 
 It knows neither users nor passwords: who has a ticket is found out by `check`.
 """
@@ -19,14 +20,17 @@ import orjson
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 
 from cronflow.domain.access import Principal
-from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
+from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, Problem
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
+from cronflow.live.topics import Topic, topic_of
 
 PATH = "/api/v1/stream"
 CLUSTER = "cluster"
 """The topic that everybody has."""
 LOGIN_OVER, TOO_SLOW, TOO_MANY, STOPPING = 4401, 4408, 4429, 1012
+LARGEST_MESSAGE = 64 * 1024
+"""What clients say is short; in bytes."""
 HELLO_WITHIN_S = 10.0
 READY_WITHIN_S = 5.0
 CLOSE_WITHIN_S = 30.0
@@ -78,6 +82,8 @@ class Stream:
             await self._serve(socket)
         except Over as over:
             await _close(socket, over)
+        except BackendUnavailable as error:
+            await _close(socket, Over(STOPPING, f"{error.service} is away"))
         except WebSocketDisconnect:
             return
 
@@ -102,7 +108,7 @@ class Stream:
                 raise Over(TOO_MANY, f"too many sockets of {principal.name}")
             self._each[principal.name] += 1
             try:
-                await self._talk(socket, hello)
+                await self._talk(socket, principal, hello)
             finally:
                 self._each[principal.name] -= 1
         finally:
@@ -115,7 +121,7 @@ class Stream:
             raise Over(LOGIN_OVER, "the ticket is not, or no longer, valid")
         return principal
 
-    async def _talk(self, socket: WebSocket, hello: dict[str, Any]) -> None:
+    async def _talk(self, socket: WebSocket, principal: Principal, hello: dict[str, Any]) -> None:
         try:
             async with asyncio.timeout(READY_WITHIN_S):
                 await self._hub.ready.wait()
@@ -123,7 +129,7 @@ class Stream:
             raise Over(STOPPING, "the live stream is not available") from None
         since = hello.get("since")
         session = self._hub.open(since if isinstance(since, str) else None)
-        login = Deadline(self._limits.login_s)
+        login = Login(principal, self._limits.login_s)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write(socket, session), name="stream writer")
@@ -145,7 +151,7 @@ class Stream:
             except TimeoutError:
                 raise Over(TOO_SLOW, "it does not take what it is sent") from None
 
-    async def _read(self, socket: WebSocket, session: Session, login: Deadline, hello: dict[str, Any]) -> None:
+    async def _read(self, socket: WebSocket, session: Session, login: Login, hello: dict[str, Any]) -> None:
         topics = hello.get("topics")
         wanted = deque(
             {"op": "sub", "topic": topic, "tail": hello.get("tail", 0)}
@@ -161,30 +167,39 @@ class Stream:
             except BackendUnavailable as error:
                 session.say({"t": "error", "op": message.get("op"), "detail": f"{error.service} is away"})
 
-    async def _obey(self, message: dict[str, Any], session: Session, login: Deadline) -> None:
+    async def _obey(self, message: dict[str, Any], session: Session, login: Login) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)
         match message.get("op"):
             case "sub" if isinstance(topic, str) and isinstance(tail, int):
+                login.check(topic_of(topic))
                 await self._hub.following.subscribe(session, topic, tail)
             case "unsub" if isinstance(topic, str):
                 self._hub.following.unsubscribe(session, topic)
             case "auth":
-                await self._admit(message)
-                login.extend()
+                login.renew(await self._admit(message))
             case _:
                 raise InvalidInput("write sub or unsub with a topic, or auth with a ticket")
 
 
-class Deadline:
-    """The end of a login, which may be moved."""
+class Login:
+    """Who is at the other end, and for how long that holds."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, principal: Principal, seconds: float) -> None:
+        self._principal = principal
         self._seconds = seconds
-        self.extend()
+        self.renew(principal)
 
-    def extend(self) -> None:
-        """So long again, from now on."""
+    def renew(self, principal: Principal) -> None:
+        """So long again, from now on. Raises Over when it is somebody else, or with another role."""
+        if principal != self._principal:
+            raise Over(LOGIN_OVER, "the ticket is of another login")
         self._until = asyncio.get_running_loop().time() + self._seconds
+
+    def check(self, topic: Topic) -> None:
+        """Raises InvalidInput for lines of other jobs than those that the principal is for."""
+        if not self._principal.may_touch(topic.job):
+            what = f"{self._principal.name} is for jobs such as {self._principal.jobs[0]}"
+            raise InvalidInput(Problem("topic", what, "name one of these"))
 
     async def over(self) -> None:
         """Wait for it. Raises Over."""

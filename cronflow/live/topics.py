@@ -8,12 +8,15 @@ from urllib.parse import parse_qsl
 
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.lines import at_least
+from cronflow.domain.run import job_of
 from cronflow.ports import LogLine
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it was written, and what it means. `run` is set for the lines of one run."""
+    """A topic as it was written, and what it means. `run` is set for the lines of one run, `job` wherever all are of
+    one.
+    """
 
     text: str
     run: str | None = None
@@ -36,7 +39,7 @@ def topic_of(text: str) -> Topic:
     """Read a topic. Raises InvalidInput."""
     kind, mark, rest = text.partition(":")
     if kind == "run" and mark and rest:
-        return Topic(text, run=rest)
+        return Topic(text, run=rest, job=job_of(rest))
     path, _, query = text.partition("?")
     found = dict(parse_qsl(query))
     if path != "logs" or found.keys() - {"level", "job", "node"}:

@@ -9,20 +9,24 @@ from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
+import httpx2
 import orjson
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from cronflow.api.stream import Stream, StreamLimits, add_stream
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
+from cronflow.config import Settings
 from cronflow.domain.access import Principal, Role
 from cronflow.live.hub import Hub
 from cronflow.ports import Backends, LogLine
-from cronflow.wiring import open_backends
+from cronflow.service import Service
+from cronflow.wiring import api_application, open_backends
 from tests.contracts.builders import T0, a_report
 from tests.waiting import eventually
 
@@ -30,27 +34,37 @@ WITHIN_S = 30.0
 
 
 class Tickets:
-    """`good-<name>` is a ticket of that name, once."""
+    """`good-<name>` is a ticket of that name, once; it is for these jobs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *jobs: str) -> None:
+        self.jobs = jobs
         self.used: set[str] = set()
 
     async def check(self, ticket: str) -> Principal | None:
         if not ticket.startswith("good-") or ticket in self.used:
             return None
         self.used.add(ticket)
-        return Principal(ticket.removeprefix("good-").partition(".")[0], Role.VIEWER)
+        return Principal(ticket.removeprefix("good-").partition(".")[0], Role.VIEWER, self.jobs)
 
 
 class Replica:
     """An API replica: a hub and a server."""
 
-    def __init__(self, backends: Backends, tickets: Tickets, limits: StreamLimits | None = None) -> None:
-        self.hub = Hub(backends, SystemClock(), timedelta(seconds=5))
-        api = FastAPI()
-        add_stream(api, Stream(self.hub, tickets.check, limits=limits))
+    def __init__(
+        self,
+        backends: Backends,
+        tickets: Tickets | None = None,
+        limits: StreamLimits | None = None,
+        *,
+        hub: Hub | None = None,
+        app: ASGIApp | None = None,
+    ) -> None:
+        self.hub = hub or Hub(backends, SystemClock(), timedelta(seconds=5))
+        if app is None:
+            app = api = FastAPI()
+            add_stream(api, Stream(self.hub, (tickets or Tickets()).check, limits=limits))
         config = uvicorn.Config(
-            api, log_config=None, lifespan="off", timeout_graceful_shutdown=5, ws_per_message_deflate=False
+            app, log_config=None, lifespan="off", timeout_graceful_shutdown=5, ws_per_message_deflate=False
         )
         self.server = uvicorn.Server(config)
         self.server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
@@ -268,6 +282,58 @@ async def test_a_page_of_another_origin_cannot_connect(backends: Backends) -> No
         async with connect(replica.url, proxy=None, origin=own) as client:  # type: ignore[arg-type]
             await say(client, op="hello", ticket="good-eva")
             assert (await receive(client))["t"] == "snap"
+
+
+@on_memory
+async def test_who_is_for_certain_jobs_follows_lines_of_these_alone(backends: Backends) -> None:
+    async with Replica(backends, Tickets("billing-*")) as replica, a_client(replica) as client:
+        await receive(client)
+        for topic in ("run:payroll@1", "run:payroll@billing-a", "logs", "logs?level=warn", "logs?job=payroll"):
+            await say(client, op="sub", topic=topic)
+            while (found := await receive(client))["t"] != "error":
+                pass
+            assert "is for jobs such as billing-*" in found["detail"]
+        for topic in ("run:billing-a@1", "logs?job=billing-a&level=warn"):
+            await say(client, op="sub", topic=topic)
+        # It is read behind the other two.
+        await say(client, op="jump")
+        while (found := await receive(client))["t"] != "error":
+            pass
+        assert found["op"] == "jump"
+
+
+@on_memory
+async def test_a_login_is_not_renewed_by_the_ticket_of_somebody_else(backends: Backends) -> None:
+    async with Replica(backends, Tickets()) as replica, a_client(replica, "good-eva") as client:
+        await receive(client)
+        await say(client, op="auth", ticket="good-max")
+        assert await closed(client) == 4401
+
+
+@on_memory
+async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_the_settings(
+    backends: Backends,
+) -> None:
+    ours = "https://ops.example.com"
+    settings = Settings(admin_password="correct horse", jwt_secret="s" * 32, allow_origins=(ours,))
+    clock = SystemClock()
+    hub = Hub(backends, clock, settings.heartbeat)
+    app = await api_application(settings, Service(backends, clock), backends, clock, hub)
+    async with Replica(backends, hub=hub, app=app) as replica:
+        base = replica.url.replace("ws://", "http://").removesuffix("/stream")
+        async with httpx2.AsyncClient() as http:
+            login = {"username": "admin", "password": "correct horse"}
+            token = (await http.post(f"{base}/auth/token", json=login)).json()["access_token"]
+            asked = await http.post(f"{base}/auth/ws-ticket", headers={"Authorization": f"Bearer {token}"})
+        ticket = asked.json()["ticket"]
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(replica.url, proxy=None, origin="https://evil.example")  # type: ignore[arg-type]
+        assert refused.value.response.status_code == 403
+        async with connect(replica.url, proxy=None, origin=ours) as client:  # type: ignore[arg-type]
+            await say(client, op="hello", ticket=ticket)
+            assert (await receive(client))["t"] == "snap"
+        async with a_client(replica, ticket) as thief:
+            assert await closed(thief) == 4401
 
 
 @on_memory
