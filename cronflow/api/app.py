@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Response
 
-from cronflow.api import cluster, jobs, logins, logs, management, nodes, problems, runs, schedules
+from cronflow.api import cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
 from cronflow.api.access import Gate
 from cronflow.api.inputs import Deployment
 from cronflow.api.openapi import describe
@@ -38,7 +38,7 @@ def create_api(
     api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
     problems.install(api)
     # Logs before runs: the path of a run would take theirs.
-    for group in (jobs, logs, runs, schedules, nodes, cluster):
+    for group in (jobs, logs, runs, schedules, nodes, cluster, events):
         api.include_router(group.router)
     for router in (management.users, management.keys, management.secrets, management.audit):
         api.include_router(router)

@@ -11,7 +11,7 @@ from fastapi import Header, Query, Response
 from cronflow.api.access import Admin, Operator, Viewer
 from cronflow.api.answers import PREFIX, may, new_router
 from cronflow.api.inputs import At, Body, Deployed, Expected, Uses, etag_of, fields_of, takes
-from cronflow.api.pages import Cursor, Limit, cursor_of, name_key, run_key
+from cronflow.api.pages import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.runs import RunPage, run_page
 from cronflow.documents import job_document, parse_job
 from cronflow.documents.values import got, json_mapping
@@ -252,7 +252,7 @@ async def why(service: Uses, _: Viewer, name: str, at: At = None) -> WhyShape:
 @router.get("/jobs/{name}/runs", responses=may(404))
 async def runs_of_job(service: Uses, _: Viewer, name: str, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
     """The runs of a job, those that fell due last first; also of a deleted one, while its runs are kept."""
-    page = await run_page(service, RunQuery(job=name, before=run_key(cursor)), limit)
+    page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit)
     if not page["items"]:
         await service.versions(name)
     return page

@@ -41,6 +41,7 @@ TAGS = {
     "schedules": "What a schedule means, before a job has it.",
     "nodes": "Who is up.",
     "cluster": "Who leads, and how full the cluster is.",
+    "events": "What happened in the cluster.",
     "auth": "Logging in and out.",
     "users": "Who may log in.",
     "api-keys": "What scripts log in with.",

@@ -50,13 +50,13 @@ def name_key(cursor: str | None) -> str:
     return str(name)
 
 
-def run_key(cursor: str | None) -> tuple[datetime, str] | None:
-    """Behind which (fire_at, id) to go on. Raises InvalidInput."""
+def time_key(cursor: str | None) -> tuple[datetime, str] | None:
+    """Behind which (instant, id) to go on. Raises InvalidInput."""
     if cursor is None:
         return None
-    fire_at, run = _parts(cursor, instant, text)
-    assert isinstance(fire_at, datetime)
-    return fire_at, str(run)
+    at, name = _parts(cursor, instant, text)
+    assert isinstance(at, datetime)
+    return at, str(name)
 
 
 def line_key(cursor: str | None) -> tuple[int, int]:

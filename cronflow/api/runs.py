@@ -12,7 +12,7 @@ from fastapi import Query
 from cronflow.api.access import Operator, Viewer
 from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Body, Since, Until, Uses, fields_of, takes
-from cronflow.api.pages import MOST, Cursor, Limit, cursor_of, run_key
+from cronflow.api.pages import MOST, Cursor, Limit, cursor_of, time_key
 from cronflow.documents.mappings import read_fields
 from cronflow.documents.values import choice, got, instant, json_mapping, list_of, text, whole
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
@@ -190,7 +190,7 @@ async def list_runs(
 ) -> RunPage:
     """Runs, those that fell due last first."""
     query = RunQuery(
-        job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=run_key(cursor)
+        job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
     )
     return await run_page(service, query, limit)
 
@@ -329,7 +329,7 @@ async def _page(service: Service, query: RunQuery, limit: int) -> tuple[list[Run
 
 
 async def _chosen(service: Service, query: RunQuery, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
-    return await _page(service, replace(query, before=run_key(asked.get("cursor"))), asked.get("limit", BULK))
+    return await _page(service, replace(query, before=time_key(asked.get("cursor"))), asked.get("limit", BULK))
 
 
 async def _chosen_dead(service: Service, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
