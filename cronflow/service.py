@@ -343,12 +343,10 @@ class Service:
         await self._ring()
         return runs
 
-    async def logs(
-        self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000, text: str = ""
-    ) -> list[LogLine]:
-        """The lines of a run behind (fence, number), in order; only those that contain the text. Raises NotFound."""
+    async def logs(self, run_id: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
+        """The lines of a run behind (fence, number), in order. Raises NotFound."""
         await self.run(run_id)
-        return await self._backends.logs.read(run_id, after=after, limit=limit, text=text)
+        return await self._backends.logs.read(run_id, after=after, limit=limit)
 
     async def find_lines(self, query: LineQuery) -> Found:
         """Lines of all runs, the newest first. A page may be short although others follow."""

@@ -248,10 +248,8 @@ class LogStore(Protocol):
     async def append(self, lines: Sequence[LogLine]) -> None:
         """Store them; repeating it may store none twice."""
 
-    async def read(
-        self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000, text: str = ""
-    ) -> list[LogLine]:
-        """The lines of a run behind (fence, n), in order; only those that contain the text, in whatever case."""
+    async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
+        """The lines of a run behind (fence, n), in order."""
 
     async def tail(self, run: str, limit: int) -> list[LogLine]:
         """The last lines of a run, in order."""

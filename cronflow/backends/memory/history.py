@@ -246,10 +246,9 @@ class MemoryLogStore:
             self.lines.setdefault((line.run, line.fence, line.n), line)
 
     @verb(MONGO, "logs.read")
-    def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000, text: str = "") -> list[LogLine]:
+    def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """Filter, sort and cut."""
-        found = [line for key, line in sorted(self.lines.items()) if key[0] == run and key[1:] > after]
-        return [line for line in found if says(line.text, text)][:limit]
+        return [line for key, line in sorted(self.lines.items()) if key[0] == run and key[1:] > after][:limit]
 
     @verb(MONGO, "logs.tail")
     def tail(self, run: str, limit: int) -> list[LogLine]:

@@ -26,14 +26,10 @@ class MongoLogStore:
         """One insertMany; a line that is there already stays."""
         await self._database.insert_new("logs", [codec.line_document(line) for line in lines])
 
-    async def read(
-        self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000, text: str = ""
-    ) -> list[LogLine]:
+    async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """Through the index on (run, fence, n)."""
         fence, n = after
-        query: dict[str, Any] = {"run": run, "$or": [{"fence": {"$gt": fence}}, {"fence": fence, "n": {"$gt": n}}]}
-        if text:
-            query["text"] = _contains(text)
+        query = {"run": run, "$or": [{"fence": {"$gt": fence}}, {"fence": fence, "n": {"$gt": n}}]}
         async with self._database.translated():
             found = await self._logs.find(query).sort([("fence", 1), ("n", 1)]).limit(limit).to_list(None)
         return [codec.line(document) for document in found]
