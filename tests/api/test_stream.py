@@ -108,6 +108,14 @@ async def a_client(replica: Replica, ticket: str = "good-eva", **hello: object) 
         yield client
 
 
+async def refusal(client: ClientConnection) -> dict[str, Any]:
+    """The next error; ticks are passed over."""
+    async with asyncio.timeout(WITHIN_S):
+        while (found := await receive(client))["t"] != "error":
+            pass
+    return found
+
+
 async def closed(client: ClientConnection) -> int | None:
     """The code that the server closes it with."""
     async with asyncio.timeout(WITHIN_S):
@@ -290,15 +298,13 @@ async def test_who_is_for_certain_jobs_follows_lines_of_these_alone(backends: Ba
         await receive(client)
         for topic in ("run:payroll@1", "run:payroll@billing-a", "logs", "logs?level=warn", "logs?job=payroll"):
             await say(client, op="sub", topic=topic)
-            while (found := await receive(client))["t"] != "error":
-                pass
+            found = await refusal(client)
             assert "is for jobs such as billing-*" in found["detail"]
         for topic in ("run:billing-a@1", "logs?job=billing-a&level=warn"):
             await say(client, op="sub", topic=topic)
         # It is read behind the other two.
         await say(client, op="jump")
-        while (found := await receive(client))["t"] != "error":
-            pass
+        found = await refusal(client)
         assert found["op"] == "jump"
 
 
@@ -342,13 +348,11 @@ async def test_what_cannot_be_obeyed_is_an_error_and_what_cannot_be_read_the_end
         await receive(client)
         for message in ({"op": "sub", "topic": "moon"}, {"op": "sub"}, {"op": "jump"}):
             await say(client, **message)
-            while (found := await receive(client))["t"] != "error":
-                pass
+            found = await refusal(client)
             assert found["op"] == message["op"]
         for n in range(20):
             await say(client, op="sub", topic=f"run:r@{n}")
-        while (found := await receive(client))["t"] != "error":
-            pass
+        found = await refusal(client)
         assert "at most 20 topics" in found["detail"]
         await client.send("no json")
         assert await closed(client) == 1007
