@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import httpx2
 from argon2 import Parameters, PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
-from fastapi import APIRouter
 
-from cronflow.api.access import needs
 from cronflow.api.app import create_api
 from cronflow.api.gate import TokenGate
 from cronflow.api.guards import guarded
@@ -19,7 +17,6 @@ from cronflow.auth.logins import Logins, settings_admin
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
-from cronflow.domain.access import Principal, Role
 from cronflow.domain.job import CommandTarget, Job
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
@@ -63,23 +60,6 @@ class CountedPasswords(Passwords):
         return len(self.hasher.made)
 
 
-def probe_routes() -> APIRouter:
-    """Routes of the shapes that the jobs' and runs' routes have; each answers who asked."""
-    router = APIRouter()
-
-    async def answer(principal: Annotated[Principal, needs(Role.VIEWER)]) -> dict[str, str]:
-        return {"name": principal.name, "role": principal.role.value}
-
-    async def act(principal: Annotated[Principal, needs(Role.OPERATOR)]) -> dict[str, str]:
-        return {"name": principal.name}
-
-    for path in ("/jobs", "/jobs/plan", "/jobs/{name}", "/jobs/{name}/runs", "/runs/{id}", "/nodes/{name}"):
-        router.get(path)(answer)
-    for path in ("/runs/retry", "/jobs/{name}/run"):
-        router.post(path)(act)
-    return router
-
-
 @dataclass
 class Replica:
     """One API process, as far as it matters here."""
@@ -99,9 +79,7 @@ class Replica:
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
         self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
-        api = create_api(self.service, gate, sessions=self.logins)
-        api.include_router(probe_routes(), prefix="/api/v1")
-        self.app = guarded(api, **self.guards)
+        self.app = guarded(create_api(self.service, gate, sessions=self.logins), **self.guards)
 
     async def send(
         self,
