@@ -4,6 +4,7 @@
 #   make test            every test, on real servers
 #   make check           lint, formatting, types, layers
 #   make bench           executions a second, lateness of a lone job and of a herd
+#   make docs            the reference of the API, from its description
 #   make clean           removes .venv and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -13,7 +14,7 @@ FOR ?=
 DATA ?= .cronflow/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -38,6 +39,9 @@ check: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
+
+docs: .venv/ready
+	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -246,7 +246,12 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
 
     async def serve() -> None:
         async with open_service(settings) as service:
-            await _api_server(service, settings, host, port).serve()
+            server = _api_server(service, settings, host, port)
+            # uvicorn would raise the signal again at its end, before the connections are closed.
+            server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
+            await server.serve()
 
     asyncio.run(serve())
 
