@@ -5,6 +5,7 @@
 #   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
 #   make bench           executions a second, lateness of a lone job and of a herd
+#   make docs            the reference of the API, from its description
 #   make clean           removes .venv and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -15,7 +16,7 @@ WORDS ?=
 DATA ?= .cronflow/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants check bench clean
+.PHONY: help demo test mutants check bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,6 +44,9 @@ check: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
+
+docs: .venv/ready
+	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

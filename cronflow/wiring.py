@@ -321,6 +321,10 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
         async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
             service = _service(settings, backends, clock)
             server = await _api_server(settings, service, backends, clock, host, port)
+            # uvicorn would raise the signal again at its end, before the connections are closed.
+            server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
             await server.serve()
 
     asyncio.run(serve())

@@ -8,7 +8,7 @@ from fastapi import Query
 
 from cronflow.api.access import Viewer
 from cronflow.api.answers import may, new_router
-from cronflow.api.inputs import Uses
+from cronflow.api.inputs import RunId, Uses
 from cronflow.api.pages import Limit, cursor_of, line_key
 from cronflow.shapes.plain import Shape
 from cronflow.shapes.runs import LogShape, log_shape
@@ -29,7 +29,7 @@ class LogPage(Shape):
 async def run_logs(
     service: Uses,
     _: Viewer,
-    id: str,  # noqa: A002  the public name
+    id: RunId,  # noqa: A002  the public name
     q: Annotated[str, Query(max_length=200, description="Only lines with this text, in any case.")] = "",
     after: Annotated[
         str | None,
