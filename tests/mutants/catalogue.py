@@ -127,7 +127,8 @@ MONGO: tuple[Mutant, ...] = (
         # delete_runs. The second time, in `{**match, …}`, nothing can have changed: ended runs stay as they are.
         ('"state": {"$in": ENDED_STATES}, "ended_at"', '"ended_at"'),
         (', "ended_at": {"$lt": ended_before}}', "}"),
-        ('{"run": {"$in": going}}', "{}"),
+        ('_late.delete_many({"run": {"$in": going}})', "_late.delete_many({})"),
+        ('_results.delete_many({"run": {"$in": going}})', "_results.delete_many({})"),
         # delete_job
         ('if await self._runs.find_one({"job": name}, {"_id": 1}) is not None:', "if False:"),
         ('"rev": rev, "deleted_at": {"$type": "date"}', '"deleted_at": {"$type": "date"}'),
@@ -212,7 +213,8 @@ MEMORY: tuple[Mutant, ...] = (
         "memory/upkeep.py",
         ("if not run.is_open and run.ended_at and", "if run.ended_at and"),
         (" and run.ended_at < ended_before}", "}"),
-        ("if result.run in gone]", "]"),
+        ("self._runs.late.items() if result.run in gone]", "self._runs.late.items()]"),
+        ("self._results.results.items() if result.run in gone]", "self._results.results.items()]"),
         ("record is None or record.rev != rev or record.deleted_at is None", "record is None or record.rev != rev"),
         (
             "record is None or record.rev != rev or record.deleted_at is None",
@@ -267,8 +269,8 @@ MEMORY: tuple[Mutant, ...] = (
         # queue
         ("if self._memory.term > term:", "if False:"),
         ("if self._memory.boot != boot:", "if False:"),
-        ("if now > start_by or assignment.term", "if assignment.term"),
-        (" or assignment.term < memory.term or ", " or "),
+        ("if now > start_by or memory", "if memory"),
+        ("if assignment.term < memory.term:", "if False:"),
         (" or memory.is_cancelled(assignment.run):", ":"),
         ("if present is not None and present[0].run != hold.run:", "if False:"),
         ("elif present is not None and present[0].fence >= hold.fence:", "elif False:"),
@@ -332,7 +334,7 @@ LUA: tuple[Mutant, ...] = (
         "redis/lua/take.lua",
         ("if not by or ms > tonumber(by) or", "if ms > tonumber(by) or"),
         ("not by or ms > tonumber(by) or", "not by or"),
-        ("or tonumber(of) < term or", "or"),
+        ("elseif tonumber(of) < term then", "elseif false then"),
         ("tonumber(of) < term", "tonumber(of) <= term"),
         (" or redis.call('EXISTS', ARGV[1] .. 'cancel:' .. run) == 1 then", " then"),
         ("if slot ~= '' then lock = lock .. ':' .. slot end", ""),
