@@ -81,9 +81,15 @@ class Document:
 
 
 @lru_cache
+def the_api() -> FastAPI:
+    """An application whose service each test sets: it keeps nothing else, and making one takes a while."""
+    return create_api(Scene().service, HeaderGate(), Deployment(version="1.2.3"))
+
+
+@lru_cache
 def the_document() -> Document:
-    """That of every application; making it takes a while."""
-    return Document(orjson.loads(orjson.dumps(create_api(Scene().service, HeaderGate()).openapi())))
+    """That of every application."""
+    return Document(orjson.loads(orjson.dumps(the_api().openapi())))
 
 
 class Client:
@@ -130,9 +136,10 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(service: Service, **rest: Any) -> AsyncIterator[Client]:
-    """A client of an application of its own."""
-    api = create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
+async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -> AsyncIterator[Client]:
+    """A client of an application of its own, unless one is given."""
+    api = api or create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
+    api.state.service = service
     transport = httpx2.ASGITransport(app=api, raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
         yield Client(api, http)
@@ -149,5 +156,5 @@ async def scene() -> Scene:
 @pytest.fixture
 async def client(scene: Scene) -> AsyncIterator[Client]:
     """A client of its API."""
-    async with client_of(scene.service) as client:
+    async with client_of(scene.service, the_api()) as client:
         yield client

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from cronflow.api.access import ClosedGate, needed_by
 from cronflow.api.app import create_api
 from cronflow.domain.access import Role
-from tests.api.conftest import Client
+from tests.api.conftest import Client, the_api
 from tests.cli.scene import Scene
 
 PUBLIC = {"/livez", "/readyz"}
@@ -29,14 +29,13 @@ def routes(api: FastAPI) -> Iterator[tuple[str, str, APIRoute]]:
 
 MATRIX = [
     (method, path, role)
-    for method, path, route in routes(create_api(Scene().service, ClosedGate()))
+    for method, path, route in routes(the_api())
     if path not in PUBLIC and (role := needed_by(route.dependant)) is not None
 ]
 
 
 def test_every_route_says_which_role_it_needs_or_is_known_to_be_public() -> None:
-    api = create_api(Scene().service, ClosedGate())
-    without = {path for _, path, route in routes(api) if needed_by(route.dependant) is None}
+    without = {path for _, path, route in routes(the_api()) if needed_by(route.dependant) is None}
     assert without == PUBLIC
     assert len(MATRIX) >= 30
 

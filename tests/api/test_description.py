@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cronflow.api.reference import document, reference
+from cronflow.api.reference import reference
 from tests.api.conftest import Client, the_document
 from tests.cli.scene import FAILED
 
@@ -18,19 +18,19 @@ LATER = ("backfill", "calendars", "alerts", "events", "maintenance", "stream", "
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Path, method and operation of each."""
-    for path, methods in document()["paths"].items():
+    for path, methods in the_document().content["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
 def test_the_page_is_what_the_document_says() -> None:
-    assert PAGE.read_text("utf-8").rstrip() == reference(document()).rstrip(), "make docs"
+    assert PAGE.read_text("utf-8").rstrip() == reference(the_document().content).rstrip(), "make docs"
 
 
 def test_the_page_has_every_operation_and_every_shape() -> None:
-    headings = {line for line in reference(document()).splitlines() if line.startswith("### ")}
+    headings = {line for line in reference(the_document().content).splitlines() if line.startswith("### ")}
     assert {f"### {method.upper()} {path}" for path, method, _ in operations()} <= headings
-    assert {f"### {name}" for name in document()["components"]["schemas"]} <= headings
+    assert {f"### {name}" for name in the_document().content["components"]["schemas"]} <= headings
 
 
 def test_everything_is_described() -> None:
@@ -41,7 +41,7 @@ def test_everything_is_described() -> None:
         assert all(parameter["description"] for parameter in operation.get("parameters", ())), (method, path)
         for status, response in operation["responses"].items():
             assert "$ref" in response or int(status) < 400 or path == "/readyz"
-    for name, schema in document()["components"]["schemas"].items():
+    for name, schema in the_document().content["components"]["schemas"].items():
         assert schema["description"], name
         fields = schema.get("properties", {})
         if "step" not in fields:
@@ -59,7 +59,7 @@ def test_references_lead_somewhere_and_names_are_unique() -> None:
             for value in part:
                 yield from references(value)
 
-    made = document()
+    made = the_document().content
     for reference_ in references(made):
         kind, name = reference_.removeprefix("#/components/").split("/")
         assert name in made["components"][kind], reference_
@@ -81,7 +81,7 @@ def test_what_is_not_built_yet_is_not_offered() -> None:
 
 @pytest.mark.parametrize("path", [path for path, _, operation in operations() if "requestBody" in operation])
 async def test_the_example_of_each_body_fits_its_schema_and_is_accepted(client: Client, path: str) -> None:
-    for method, operation in document()["paths"][path].items():
+    for method, operation in the_document().content["paths"][path].items():
         if "requestBody" not in operation:
             continue
         content = operation["requestBody"]["content"]["application/json"]

@@ -23,10 +23,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
 from cronflow.api.inputs import Deployment
-from tests.api.conftest import AS, HeaderGate
+from tests.api.conftest import AS, HeaderGate, the_document
 from tests.cli.scene import FAILED, Scene
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -65,7 +64,7 @@ def address() -> Iterator[str]:
     thread.join(30)
 
 
-DOCUMENT: dict[str, Any] = create_api(Scene().service, ClosedGate()).openapi()
+DOCUMENT: dict[str, Any] = the_document().content
 OPERATIONS = [
     (method.upper(), path)
     for path, operations in DOCUMENT["paths"].items()
