@@ -30,15 +30,14 @@ def create_api(
         generate_unique_id_function=lambda route: route.name,
     )
     api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
+    api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would take theirs.
     for group in (jobs, logs, runs, schedules, nodes, cluster):
         api.include_router(group.router)
     for router in (management.users, management.keys, management.secrets, management.audit):
         api.include_router(router)
-    if sessions is not None:
-        api.state.logins = sessions
-        api.include_router(logins.router)
+    api.include_router(logins.router)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]
     _add_probes(api)
     # FastAPI would put the routes together with the first request, which would wait for it.

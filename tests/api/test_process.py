@@ -18,9 +18,9 @@ import orjson
 import pytest
 
 from cronflow.embedded.server import free_port
-from tests.api.standin import PASSWORD
 from tests.waiting import eventually
 
+PASSWORD = "only-for-this-test"
 ROOT = Path(__file__).parents[2]
 HOW_TO = ROOT / "docs" / "how-to" / "use-the-api.md"
 
@@ -33,6 +33,8 @@ def environment(redis_url: str, mongo_url: str, namespace: str) -> dict[str, str
         "CRONFLOW_REDIS_URL": redis_url,
         "CRONFLOW_MONGO_URL": mongo_url,
         "CRONFLOW_NAMESPACE": namespace,
+        "CRONFLOW_ADMIN_PASSWORD": PASSWORD,
+        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
         "PYTHONPATH": str(ROOT),
     }
 
@@ -86,7 +88,7 @@ async def test_the_how_to_can_be_followed_line_by_line(environment: dict[str, st
     port = free_port()
     blocks = re.findall(r"^```bash\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 6
-    with process(["tests.api.standin", str(port)], environment, tmp_path / "api.log"):
+    with process(["cronflow", "api", "--port", str(port)], environment, tmp_path / "api.log"):
         await eventually(lambda: status(f"http://127.0.0.1:{port}/readyz")[0] == 200, 60, "the API is ready")
         done = await asyncio.to_thread(
             subprocess.run,
