@@ -84,7 +84,7 @@ async def test_the_example_of_the_readme_runs(url: str, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, program],
+        [sys.executable, str(program)],
         env=environment,
         capture_output=True,
         text=True,
