@@ -14,6 +14,8 @@ BIN := .venv/bin
 FOR ?=
 WORDS ?=
 DATA ?= .cronflow/demo
+# Twice as many as cores: most of the time of the process tests is waiting.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants check bench docs clean
@@ -31,7 +33,7 @@ demo: .venv/ready
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(WORDS)
