@@ -18,7 +18,9 @@ from cronflow.api.access import NotAuthenticated
 from cronflow.api.app import create_api
 from cronflow.api.inputs import Deployment
 from cronflow.auth.logins import Logins, settings_admin
+from cronflow.auth.secrets import Secrets
 from cronflow.auth.tokens import AccessTokens
+from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
 from cronflow.service import Service
 from tests.auth.bench import QUICK, SECRET
@@ -159,6 +161,7 @@ async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -
 async def scene() -> Scene:
     """The cluster of `tests.cli.scene`: a dozen jobs, runs in every state, three nodes. It is noon."""
     scene = Scene()
+    scene.service.secrets = Secrets(scene.backends, scene.clock, Vault([bytes(32)]))
     await scene.fill()
     return scene
 

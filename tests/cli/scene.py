@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronflow.auth.vault import Vault
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.config import Settings
 from cronflow.domain.cluster import NodeReport
@@ -148,7 +147,7 @@ class Scene:
         self.namespace = namespace
         self.clock = FakeClock(NOON)
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.service = Service(self.backends, self.clock, vault=Vault([bytes(32)]))
+        self.service = Service(self.backends, self.clock)
         self.opened = 0
 
     @asynccontextmanager

@@ -46,6 +46,11 @@ def _of(file: str, *pairs: tuple[str, str]) -> Iterator[Mutant]:
 
 MONGO: tuple[Mutant, ...] = (
     *_of(
+        "mongo/access.py",
+        ('{"_id": user.name, "stamp": stamp}', '{"_id": user.name}'),
+        ('{"_id": session, "token_hash": old}', '{"_id": session}'),
+    ),
+    *_of(
         "mongo/jobs.py",
         # move
         ('"rev": move.rev, ', ""),
@@ -284,6 +289,26 @@ MEMORY: tuple[Mutant, ...] = (
 )
 
 LUA: tuple[Mutant, ...] = (
+    *_of(
+        "redis/lua/rate_attempt.lua",
+        ("if count < free then return 0 end", ""),
+        ("if now < due then return due - now end\n", ""),
+        ("if count >= free then\n  redis", "if false then\n  redis"),
+        ("elseif redis.call('PTTL', KEYS[1]) < 0 then", "else"),
+    ),
+    *_of(
+        "redis/lua/rate_take.lua",
+        ("if excess > 0 then return math.ceil(excess) end\n", ""),
+        ("if excess > 0 then", "if excess >= 0 then"),
+    ),
+    *_of(
+        "redis/lua/rate_take_back.lua",
+        (
+            "if tonumber(redis.call('HGET', KEYS[1], 'count') or '0') > 0 then",
+            "if true then",
+        ),
+        (" > 0 then redis.call('HINCRBY', KEYS[1], 'count', -1) end", " > 9 then return 0 end"),
+    ),
     *_of(
         "redis/lua/install.lua",
         ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
