@@ -19,18 +19,18 @@ async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterS
 
 
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))
-async def stepdown(service: Uses, _: Operator) -> StepdownShape:
+async def stepdown(service: Uses, by: Operator) -> StepdownShape:
     """Ask the leader to give its lead to another node; what runs goes on. 404 when nobody leads."""
     term = (await service.status()).term
-    return {"asked": await service.stepdown(), "term": term}
+    return {"asked": await service.stepdown(by=by.name), "term": term}
 
 
 @router.post("/cluster/sweep", status_code=202, responses=may(404))
-async def sweep(service: Uses, _: Operator) -> AskedShape:
+async def sweep(service: Uses, by: Operator) -> AskedShape:
     """Check every record against the invariants now. Its run tells how it went, `GET /cluster` what it found. 404 when
     nobody has ever led this cluster.
     """
     try:
-        return asked_shape(await service.run(await service.sweep()))
+        return asked_shape(await service.run(await service.sweep(by=by.name)))
     except NotFound as error:
         raise NotFound("leader", "that has ever led this cluster") from error

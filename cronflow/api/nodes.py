@@ -45,12 +45,12 @@ async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName
 
 
 @router.post("/nodes/{name}/drain", responses=may(404))
-async def drain_node(service: Uses, _: Operator, name: NodeName) -> DrainShape:
+async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainShape:
     """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
-    return drain_shape(name, await service.drain(name))
+    return drain_shape(name, await service.drain(name, by=by.name))
 
 
 @router.post("/nodes/{name}/undrain")
-async def undrain_node(service: Uses, _: Operator, name: NodeName) -> UndrainShape:
+async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainShape:
     """Let a node take work again, also one that is not up now."""
-    return undrain_shape(name, await service.undrain(name))
+    return undrain_shape(name, await service.undrain(name, by=by.name))
