@@ -316,7 +316,7 @@ async def test_taking_back_what_was_never_tried_allows_no_more_attempts(rates: R
     assert await rates.limiter.attempt("a", 2, 600.0, 900.0) > 500
 
 
-async def test_a_free_attempt_does_not_prolong_the_time_in_which_they_count(redis_url: str, namespace: str) -> None:
+async def test_a_free_attempt_does_not_prolong_the_time_of_its_key_in_redis(redis_url: str, namespace: str) -> None:
     async with RedisConnection(redis_url, namespace) as connection:
         limiter, key = RedisRateLimiter(connection), connection.keys.rate("a")
         await limiter.attempt("a", 3, 600.0, 900.0)
