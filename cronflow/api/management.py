@@ -43,7 +43,7 @@ class UserInput(Shape):
     name: str
     """The name."""
     password: str
-    """The password, 12 characters or more."""
+    """The password, 8 characters or more."""
     role: NotRequired[Role]
     """What the user may do; viewer unless it is given."""
 
