@@ -5,6 +5,7 @@
 #   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
 #   make bench           executions a second, lateness of a lone job and of a herd
+#   make docs            the reference of the API, from its description
 #   make clean           removes .venv and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -13,9 +14,11 @@ BIN := .venv/bin
 FOR ?=
 WORDS ?=
 DATA ?= .cronflow/demo
+# Twice as many as cores: most of the time of the process tests is waiting.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants check bench clean
+.PHONY: help demo test mutants check bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,7 +33,7 @@ demo: .venv/ready
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(WORDS)
@@ -43,6 +46,9 @@ check: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
+
+docs: .venv/ready
+	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

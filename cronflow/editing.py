@@ -90,7 +90,11 @@ class Editor:
 
     async def pause(self, name: str, *, by: str = "") -> JobRecord:
         """Plan no more of its fires until it is resumed."""
-        return await self._edit(name, lambda record, now: replace(record, paused=True), "paused", by)
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            return record if record.paused else replace(record, paused=True)
+
+        return await self._edit(name, change, "paused", by)
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""

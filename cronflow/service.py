@@ -219,8 +219,8 @@ class Service:
         return fires
 
     def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
-        """What a schedule means, with its fires from now, or `start`, on. Raises InvalidInput."""
-        return preview(schedule, self._clock.now() if start is None else start, count)
+        """What a schedule means, with its fires from `start` on, or those to come. Raises InvalidInput."""
+        return preview(schedule, self._clock.now(), count, start)
 
     async def versions(self, name: str) -> list[Version]:
         """The history of a job, also of a deleted one, the oldest first. Raises NotFound."""

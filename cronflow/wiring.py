@@ -399,6 +399,10 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
             hub = Hub(backends, clock, settings.heartbeat)
             service = _service(settings, backends, clock, tell)
             server = await _api_server(settings, service, backends, clock, hub, host, port)
+            # uvicorn would raise the signal again at its end, before the connections are closed.
+            server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
             await _serve(server, hub)
 
     asyncio.run(serve())

@@ -70,7 +70,7 @@ def parse(words: Sequence[str]) -> None:
 
 def given_by(text: str, folder: Path) -> Given:
     """The Python example as `cronflow dev` reads it, under the name that the text gives it."""
-    [example] = blocks(text, "python")
+    example, *_ = blocks(text, "python")
     [name] = re.findall(r"[Ss]ave this as `([\w.]+)`", text)
     (folder / name).write_text(example, "utf-8")
     return read([folder / name], Retry())

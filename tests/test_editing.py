@@ -92,6 +92,14 @@ async def test_an_edit_that_leaves_the_schedule_alone_leaves_the_cursor_alone(be
     assert await bench.runs() == []
 
 
+async def test_pausing_a_paused_job_makes_no_version(bench: Bench) -> None:
+    await bench.service.apply([a_job()])
+    await bench.service.pause("report")
+    before = await bench.record()
+    await bench.service.pause("report")
+    assert await bench.record() == before
+
+
 async def test_what_falls_due_while_paused_is_recorded_when_it_is_resumed(bench: Bench) -> None:
     await bench.service.apply([a_job()])
     await bench.service.pause("report")

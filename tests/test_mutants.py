@@ -9,8 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import lupa
 import pytest
+from lupa.lua51 import LuaRuntime
 
 from tests.mutants.catalogue import BACKENDS, MEMORY, MUTANTS, Mutant
 from tests.mutants.running import ROOT, CannotRun, copy_package, survives
@@ -32,7 +32,8 @@ def covered(file: str) -> set[int]:
 def test_a_mutant_fits_the_source_and_can_be_loaded(mutant: Mutant) -> None:
     mutated = mutant.apply((HOME / mutant.file).read_text("utf-8"))
     if mutant.file.endswith(".lua"):
-        lupa.LuaRuntime().compile(mutated)
+        # The Lua of Redis, and of fakeredis: two of them in one process have crashed it.
+        LuaRuntime().compile(mutated)
     else:
         compile(mutated, mutant.file, "exec")
 

@@ -7,10 +7,11 @@ loop turns; `/readyz` that Redis and MongoDB answer. Neither needs a login: a lo
 from __future__ import annotations
 
 from fastapi import FastAPI, Response
+from fastapi.routing import iter_route_contexts
 
 from cronflow.api import cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
 from cronflow.api.access import Gate
-from cronflow.api.inputs import Deployment
+from cronflow.api.inputs import Deployment, Uses
 from cronflow.api.openapi import describe
 from cronflow.api.stream import Stream, add_stream
 from cronflow.auth.logins import Logins
@@ -36,30 +37,32 @@ def create_api(
         generate_unique_id_function=lambda route: route.name,
     )
     api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
+    api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would take theirs.
     for group in (jobs, logs, runs, schedules, nodes, cluster, events):
         api.include_router(group.router)
     for router in (management.users, management.keys, management.secrets, management.audit):
         api.include_router(router)
-    if sessions is not None:
-        api.state.logins = sessions
-        api.include_router(logins.router)
+    api.include_router(logins.router)
     if stream is not None:
         add_stream(api, stream)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]
-    _add_probes(api, service)
+    _add_probes(api)
+    # FastAPI would put the routes together with the first request, which would wait for it.
+    for _ in iter_route_contexts(api.routes):
+        pass
     return api
 
 
-def _add_probes(api: FastAPI, service: Service) -> None:
+def _add_probes(api: FastAPI) -> None:
     @api.get("/livez", tags=["probes"])
     async def livez() -> dict[str, str]:
         """The process is alive."""
         return {"status": "ok"}
 
     @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them does not answer."}})
-    async def readyz(response: Response) -> dict[str, object]:
+    async def readyz(service: Uses, response: Response) -> dict[str, object]:
         """Redis and MongoDB answer."""
         found = await service.health()
         ready = all(isinstance(seconds, float) for seconds in found.values())

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 import orjson
-from fastapi import Depends, Header, Query, Request
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
@@ -58,6 +58,9 @@ def _instant(value: object) -> object:
         raise PydanticCustomError("ours", "{what}", told) from None
 
 
+JobName = Annotated[str, Path(description="The job.")]
+NodeName = Annotated[str, Path(description="The node.")]
+RunId = Annotated[str, Path(description="The run.")]
 Uses = Annotated[Service, Depends(_service)]
 Deployed = Annotated[Deployment, Depends(_deployment)]
 Since = Annotated[

@@ -10,7 +10,7 @@ from fastapi import Header, Query, Response
 
 from cronflow.api.access import Admin, Operator, Viewer
 from cronflow.api.answers import PREFIX, may, new_router
-from cronflow.api.inputs import At, Body, Deployed, Expected, Uses, etag_of, fields_of, takes
+from cronflow.api.inputs import At, Body, Deployed, Expected, JobName, Uses, etag_of, fields_of, takes
 from cronflow.api.pages import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.runs import RunPage, run_page
 from cronflow.documents import job_document, parse_job
@@ -133,16 +133,16 @@ async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, body: Body) ->
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
-async def show_job(service: Uses, _: Viewer, name: str, response: Response) -> JobShape:
+async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) -> JobShape:
     """A job: its document with every default, and what the cluster keeps of it."""
     record = await service.job(name)
     response.headers["ETag"] = etag_of(record.ver)
     return job_shape(record)
 
 
-@router.put("/jobs/{name}", responses={**TAGGED, **may(201, 409)}, openapi_extra=takes("JobInput", EXAMPLE))
+@router.put("/jobs/{name}", responses={**TAGGED, **may(201, 409)}, openapi_extra=takes("JobReplacement", EXAMPLE))
 async def put_job(
-    service: Uses, by: Admin, deployed: Deployed, name: str, expected: Expected, body: Body, response: Response
+    service: Uses, by: Admin, deployed: Deployed, name: JobName, expected: Expected, body: Body, response: Response
 ) -> JobShape:
     """Create or replace a job. With `If-Match` only if it is still at that version: else 409, and nothing is changed.
     The body may leave the name out.
@@ -162,7 +162,7 @@ async def put_job(
     openapi_extra=takes("JobPatch", {"schedule": {"cron": "30 3 * * *"}, "labels": {"team": None}}),
 )
 async def patch_job(
-    service: Uses, by: Admin, name: str, expected: Expected, body: Body, response: Response
+    service: Uses, by: Admin, name: JobName, expected: Expected, body: Body, response: Response
 ) -> JobShape:
     """Change a part of a job by a JSON merge patch (RFC 7396): what is given replaces what was, null removes it, and
     what is removed has its default again. The schedule, the target and the retry are kept without their defaults, so
@@ -183,7 +183,7 @@ async def patch_job(
 
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
-async def delete_job(service: Uses, by: Admin, name: str, expected: Expected) -> DeletedShape:
+async def delete_job(service: Uses, by: Admin, name: JobName, expected: Expected) -> DeletedShape:
     """Remove a job. Its runs and logs stay until their time is over."""
     return deleted_shape(await service.delete(name, by=by.name, expected=expected))
 
@@ -197,7 +197,7 @@ async def delete_job(service: Uses, by: Admin, name: str, expected: Expected) ->
 async def run_job(
     service: Uses,
     by: Operator,
-    name: str,
+    name: JobName,
     body: Body,
     response: Response,
     idempotency_key: Annotated[
@@ -219,13 +219,13 @@ async def run_job(
 
 
 @router.post("/jobs/{name}/pause", responses=may(404, 409))
-async def pause_job(service: Uses, by: Operator, name: str) -> JobShape:
+async def pause_job(service: Uses, by: Operator, name: JobName) -> JobShape:
     """Plan no more fires of a job, until it is resumed. What runs goes on."""
     return job_shape(await service.pause(name, by=by.name))
 
 
 @router.post("/jobs/{name}/resume", responses=may(404, 409))
-async def resume_job(service: Uses, by: Operator, name: str) -> JobShape:
+async def resume_job(service: Uses, by: Operator, name: JobName) -> JobShape:
     """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
     return job_shape(await service.resume(name, by=by.name))
 
@@ -234,7 +234,7 @@ async def resume_job(service: Uses, by: Operator, name: str) -> JobShape:
 async def next_fires(
     service: Uses,
     _: Viewer,
-    name: str,
+    name: JobName,
     n: Annotated[int, Query(ge=1, le=500, description="How many.")] = 10,
 ) -> FiresShape:
     """The next instants at which a job falls due."""
@@ -242,7 +242,7 @@ async def next_fires(
 
 
 @router.get("/jobs/{name}/why", responses=may(404))
-async def why(service: Uses, _: Viewer, name: str, at: At = None) -> WhyShape:
+async def why(service: Uses, _: Viewer, name: JobName, at: At = None) -> WhyShape:
     """Why an instant of a job ran, did not run, or waits: what was decided, from the schedule to the outcome. Deleted
     jobs are explained too, as long as they are remembered.
     """
@@ -250,7 +250,7 @@ async def why(service: Uses, _: Viewer, name: str, at: At = None) -> WhyShape:
 
 
 @router.get("/jobs/{name}/runs", responses=may(404))
-async def runs_of_job(service: Uses, _: Viewer, name: str, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
+async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
     """The runs of a job, those that fell due last first; also of a deleted one, while its runs are kept."""
     page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit)
     if not page["items"]:
@@ -259,7 +259,7 @@ async def runs_of_job(service: Uses, _: Viewer, name: str, cursor: Cursor = None
 
 
 @router.get("/jobs/{name}/history", responses=may(404))
-async def history(service: Uses, _: Viewer, name: str) -> VersionPage:
+async def history(service: Uses, _: Viewer, name: JobName) -> VersionPage:
     """Every version of a job: when it began, who made it, and what it says; also of a deleted one."""
     return {"items": [version_shape(version) for version in await service.versions(name)], "next_cursor": None}
 

@@ -37,7 +37,9 @@ class RefreshInput(Shape):
 
 
 def _logins(request: Request) -> Logins:
-    logins: Logins = request.app.state.logins
+    logins: Logins | None = request.app.state.logins
+    if logins is None:
+        raise NotAuthenticated("nobody can log in here")
     return logins
 
 

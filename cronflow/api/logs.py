@@ -8,7 +8,7 @@ from fastapi import Query
 
 from cronflow.api.access import Viewer
 from cronflow.api.answers import may, new_router
-from cronflow.api.inputs import From, Uses
+from cronflow.api.inputs import From, RunId, Uses
 from cronflow.api.pages import Cursor, Limit, cursor_of, line_key, time_key
 from cronflow.domain.lines import at_least
 from cronflow.ports import LineQuery
@@ -76,7 +76,7 @@ async def search_logs(
 async def run_logs(
     service: Uses,
     _: Viewer,
-    id: str,  # noqa: A002  the public name
+    id: RunId,  # noqa: A002  the public name
     q: Text = "",
     after: Annotated[
         str | None,

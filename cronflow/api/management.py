@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired
 
-from fastapi import Query, Response
+from fastapi import Path, Query, Response
 
 from cronflow.api.access import Admin
 from cronflow.api.answers import may, new_router
@@ -43,7 +43,7 @@ class UserInput(Shape):
     name: str
     """The name."""
     password: str
-    """The password, 12 characters or more."""
+    """The password, 8 characters or more."""
     role: NotRequired[Role]
     """What the user may do; viewer unless it is given."""
 
@@ -117,6 +117,7 @@ class AuditPage(Shape):
     """For the next page; null: this is the last one."""
 
 
+Name = Annotated[str, Path(description="Its name.")]
 _password = at_most(LONGEST_PASSWORD)
 _role = choice(Role)
 _USER_PATCH = {"role": _role, "enabled": flag, "password": _password}
@@ -148,13 +149,13 @@ async def create_user(service: Uses, by: Admin, body: Body) -> UserShape:
 
 
 @users.patch("/users/{name}", responses=may(404, 409), openapi_extra=takes("UserPatch", {"enabled": False}))
-async def change_user(service: Uses, by: Admin, name: str, body: Body) -> UserShape:
+async def change_user(service: Uses, by: Admin, name: Name, body: Body) -> UserShape:
     """Change a user's role or password, or disable or enable the user; the user's sessions end."""
     return user_shape(await service.users.change(name, **fields_of(body, _USER_PATCH), by=by.name))
 
 
 @users.delete("/users/{name}", status_code=204, response_class=Response, responses=may(404))
-async def delete_user(service: Uses, by: Admin, name: str) -> None:
+async def delete_user(service: Uses, by: Admin, name: Name) -> None:
     """Delete a user; the user's sessions end."""
     await service.users.delete(name, by=by.name)
 
@@ -186,7 +187,7 @@ async def create_key(service: Uses, by: Admin, body: Body) -> NewKeyShape:
 
 
 @keys.delete("/api-keys/{name}", status_code=204, response_class=Response, responses=may(404))
-async def delete_key(service: Uses, by: Admin, name: str) -> None:
+async def delete_key(service: Uses, by: Admin, name: Name) -> None:
     """Delete an API key."""
     await service.keys.delete(name, by=by.name)
 
@@ -203,7 +204,7 @@ async def list_secrets(service: Uses, _: Admin, cursor: Cursor = None, limit: Li
     "/secrets",
     status_code=201,
     responses={200: {"model": SecretSetShape, "description": "It was replaced."}},
-    openapi_extra=takes("SecretInput", {"name": "shop-token", "value": "…"}),
+    openapi_extra=takes("SecretInput", {"name": "shop-token", "value": "what the shop gave us"}),
 )
 async def set_secret(service: Uses, by: Admin, body: Body, response: Response) -> SecretSetShape:
     """Set a secret, new or not."""
@@ -214,7 +215,7 @@ async def set_secret(service: Uses, by: Admin, body: Body, response: Response) -
 
 
 @secrets.delete("/secrets/{name}", status_code=204, response_class=Response, responses=may(404))
-async def delete_secret(service: Uses, by: Admin, name: str) -> None:
+async def delete_secret(service: Uses, by: Admin, name: Name) -> None:
     """Delete a secret."""
     await service.secrets.delete(name, by=by.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cronflow.api.access import Operator, Viewer
 from cronflow.api.answers import may, new_router
-from cronflow.api.inputs import Deployed, Uses
+from cronflow.api.inputs import Deployed, NodeName, Uses
 from cronflow.shapes.cluster import (
     DrainShape,
     NodeDetailShape,
@@ -38,19 +38,19 @@ async def list_nodes(service: Uses, _: Viewer, deployed: Deployed) -> NodePage:
 
 
 @router.get("/nodes/{name}", responses=may(404))
-async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: str) -> NodeDetailShape:
+async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName) -> NodeDetailShape:
     """A node that is up: its load, its labels, and what it runs."""
     member, holds = await service.node(name)
     return node_detail_shape(member, holds, (await service.status()).leader, deployed.heartbeat)
 
 
 @router.post("/nodes/{name}/drain", responses=may(404))
-async def drain_node(service: Uses, by: Operator, name: str) -> DrainShape:
+async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainShape:
     """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
     return drain_shape(name, await service.drain(name, by=by.name))
 
 
 @router.post("/nodes/{name}/undrain")
-async def undrain_node(service: Uses, by: Operator, name: str) -> UndrainShape:
+async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainShape:
     """Let a node take work again, also one that is not up now."""
     return undrain_shape(name, await service.undrain(name, by=by.name))

@@ -161,6 +161,7 @@ def _components(made: Document) -> None:
         schemas[name] = _strict(found[name]) if name == "FilterInput" else found[name]
     schemas["PreviewInput"] = _inputs(schemas["PreviewInput"])
     schemas["JobInput"]["description"] = "What to run and when. Whatever is left out has its default."
+    schemas["JobReplacement"] = {**schemas["JobInput"], "title": "JobReplacement", "required": ["run"]}
     schemas["JobPatch"] = {
         "type": "object",
         "title": "JobPatch",

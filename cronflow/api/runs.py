@@ -11,7 +11,7 @@ from fastapi import Query
 
 from cronflow.api.access import Operator, Viewer
 from cronflow.api.answers import may, new_router
-from cronflow.api.inputs import Body, Since, Until, Uses, fields_of, takes
+from cronflow.api.inputs import Body, RunId, Since, Until, Uses, fields_of, takes
 from cronflow.api.pages import MOST, Cursor, Limit, cursor_of, time_key
 from cronflow.documents.mappings import read_fields
 from cronflow.documents.values import choice, got, instant, json_mapping, list_of, text, whole
@@ -261,7 +261,7 @@ async def acknowledge_runs(service: Uses, by: Operator, body: Body) -> Acknowled
 
 
 @router.get("/runs/{id}", responses=may(404))
-async def show_run(service: Uses, _: Viewer, id: str) -> RunDetailShape:  # noqa: A002  the public name
+async def show_run(service: Uses, _: Viewer, id: RunId) -> RunDetailShape:  # noqa: A002  the public name
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
     return run_detail_shape(await service.run(id), await service.late(id))
 
@@ -271,7 +271,7 @@ async def show_run(service: Uses, _: Viewer, id: str) -> RunDetailShape:  # noqa
     responses=may(404, 409),
     openapi_extra=takes("CancelInput", {"reason": "wrong data"}, required=False),
 )
-async def cancel_run(service: Uses, by: Operator, id: str, body: Body) -> RunShape:  # noqa: A002  the public name
+async def cancel_run(service: Uses, by: Operator, id: RunId, body: Body) -> RunShape:  # noqa: A002  the public name
     """Cancel a run: at once if it has not started, else its worker stops it. Asking again is harmless; 409 when it has
     ended.
     """
@@ -285,7 +285,7 @@ async def cancel_run(service: Uses, by: Operator, id: str, body: Body) -> RunSha
     responses=may(404, 409),
     openapi_extra=takes("RetryInput", {"note": "target is back"}, required=False),
 )
-async def retry_run(service: Uses, by: Operator, id: str, body: Body) -> ReplayShape:  # noqa: A002  the public name
+async def retry_run(service: Uses, by: Operator, id: RunId, body: Body) -> ReplayShape:  # noqa: A002  the public name
     """Replay a run that has ended: a new run for the same instant, under the job as it is now. 409 while it is open."""
     asked = fields_of(body, {"args": json_mapping, "note": _note})
     run = await service.run(id)
@@ -302,7 +302,7 @@ async def retry_run(service: Uses, by: Operator, id: str, body: Body) -> ReplayS
 async def acknowledge_run(
     service: Uses,
     by: Operator,
-    id: str,  # noqa: A002  the public name
+    id: RunId,  # noqa: A002  the public name
     body: Body,
 ) -> RunShape:
     """Acknowledge a dead letter. Asking again is harmless; 409 when the run is none and was none."""

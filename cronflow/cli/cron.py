@@ -47,7 +47,7 @@ def explain(
     """Say what an expression means: in words, as its next fires, and with what may surprise."""
     schedule = Cron(expression, tz)
     now = times.now()
-    found = preview(schedule, now if start is None else _instant(start, tz), count)
+    found = preview(schedule, now, count, None if start is None else _instant(start, tz))
     answer = preview_shape(found)
 
     def view() -> None:

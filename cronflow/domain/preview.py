@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.cronnotes import notes_on
-from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule import Cron, Schedule, describe, next_after
+from cronflow.domain.zones import check_reach
 
 RESOLUTION = timedelta(microseconds=1)
 
@@ -23,11 +23,12 @@ class Preview:
     notes: Sequence[str]
 
 
-def preview(schedule: Schedule, start: datetime, count: int) -> Preview:
-    """At most `count` fires from `start` on. Raises InvalidInput when that is not in the years 1970 to 2999."""
-    if not 1970 <= start.year < 3000:
-        raise InvalidInput(Problem("start", f"is in the year {start.year}; it must be 1970 to 2999"))
-    after = start - RESOLUTION
+def preview(schedule: Schedule, now: datetime, count: int, start: datetime | None = None) -> Preview:
+    """At most `count` fires: from `start` on, or those to come. Raises InvalidInput when `start` is out of reach."""
+    after = now
+    if start is not None:
+        check_reach(start, "start")
+        after = start - RESOLUTION
     fires: list[datetime] = []
     fire = next_after(schedule, after)
     while fire is not None and len(fires) < count:

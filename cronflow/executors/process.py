@@ -1,7 +1,8 @@
 """Runs a Python function in a child process: the node's side of `executors.child`.
 
 For functions that must be stoppable (a thread cannot be killed), that hold the interpreter, or that may bring a process
-down. The child is a process group of its own with the node's environment and import path; it ends with the attempt.
+down. The child is a process group of its own with the node's environment, but for its settings, and its import path; it
+ends with the attempt.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class ChildProcesses:
                         stdin=request,
                         stdout=out,
                         stderr=err,
-                        env={**os.environ, "PYTHONUNBUFFERED": "1", **facts(assignment)},
+                        env=_environment(assignment),
                         pass_fds=(messages.end,),
                         start_new_session=True,
                     )
@@ -72,6 +73,12 @@ class ChildProcesses:
         if code is None:
             return outlived(assignment.job.timeout)
         return messages.ending or _vanished(code, output.last_error)
+
+
+def _environment(assignment: Assignment) -> dict[str, str]:
+    """The node's, without its settings: among them are keys and passwords that no job needs."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
+    return {**inherited, "PYTHONUNBUFFERED": "1", **facts(assignment)}
 
 
 def _request(assignment: Assignment, target: PythonTarget, node: str, args: Mapping[str, object]) -> bytes:

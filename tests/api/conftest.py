@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 import httpx2
@@ -16,8 +17,13 @@ from fastapi import FastAPI, Request
 from cronflow.api.access import NotAuthenticated
 from cronflow.api.app import create_api
 from cronflow.api.inputs import Deployment
+from cronflow.auth.logins import Logins, settings_admin
+from cronflow.auth.secrets import Secrets
+from cronflow.auth.tokens import AccessTokens
+from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
 from cronflow.service import Service
+from tests.auth.bench import QUICK, SECRET
 from tests.cli.scene import Scene
 
 AS = "x-as"
@@ -37,8 +43,8 @@ class HeaderGate:
 class Document:
     """The OpenAPI document, for comparing answers with it."""
 
-    def __init__(self, api: FastAPI) -> None:
-        self.content: dict[str, Any] = orjson.loads(orjson.dumps(api.openapi()))
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content = content
         self._paths = [
             (re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), operations)
             for path, operations in sorted(self.content["paths"].items(), key=lambda pair: "{" in pair[0])
@@ -57,6 +63,9 @@ class Document:
             described = operation["responses"][str(answer.status_code)]
             if "$ref" in described:
                 described = self.content["components"]["responses"][described["$ref"].rpartition("/")[2]]
+        if answer.status_code == 204:
+            assert (answer.content, "content" in described) == (b"", False)
+            return
         assert media in described["content"], (answer.status_code, media)
         self.validator(described["content"][media]["schema"]).validate(orjson.loads(answer.content))
         if answer.status_code >= 400:
@@ -79,12 +88,28 @@ class Document:
         return None
 
 
+@lru_cache
+def the_api() -> FastAPI:
+    """An application whose service each test sets: it keeps nothing else, and making one takes a while."""
+    scene = Scene()
+    tokens = AccessTokens(SECRET, "default", scene.clock)
+    admin = settings_admin("admin", QUICK.hash("a long password"), SECRET, "a long password")
+    sessions = Logins(scene.backends, scene.clock, tokens, admin, scene.service.passwords)
+    return create_api(scene.service, HeaderGate(), Deployment(version="1.2.3"), sessions)
+
+
+@lru_cache
+def the_document() -> Document:
+    """That of every application."""
+    return Document(orjson.loads(orjson.dumps(the_api().openapi())))
+
+
 class Client:
     """Asks as somebody; the answer is what the OpenAPI document says, or the test fails."""
 
     def __init__(self, api: FastAPI, http: httpx2.AsyncClient) -> None:
         self.api, self._http = api, http
-        self.document = Document(api)
+        self.document = the_document()
 
     async def ask(
         self, method: str, path: str, body: object = None, *, who: str | None = "admin", **rest: Any
@@ -123,9 +148,10 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(service: Service, **rest: Any) -> AsyncIterator[Client]:
-    """A client of an application of its own."""
-    api = create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
+async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -> AsyncIterator[Client]:
+    """A client of an application of its own, unless one is given."""
+    api = api or create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
+    api.state.service = service
     transport = httpx2.ASGITransport(app=api, raise_app_exceptions=True)
     async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
         yield Client(api, http)
@@ -135,6 +161,7 @@ async def client_of(service: Service, **rest: Any) -> AsyncIterator[Client]:
 async def scene() -> Scene:
     """The cluster of `tests.cli.scene`: a dozen jobs, runs in every state, three nodes. It is noon."""
     scene = Scene()
+    scene.service.secrets = Secrets(scene.backends, scene.clock, Vault([bytes(32)]))
     await scene.fill()
     return scene
 
@@ -142,5 +169,5 @@ async def scene() -> Scene:
 @pytest.fixture
 async def client(scene: Scene) -> AsyncIterator[Client]:
     """A client of its API."""
-    async with client_of(scene.service) as client:
+    async with client_of(scene.service, the_api()) as client:
         yield client

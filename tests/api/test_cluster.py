@@ -68,7 +68,7 @@ async def test_a_schedule_is_previewed_as_cron_explain_does(client: Client) -> N
     assert shown["fires"] == ["2026-10-01T00:30:00Z", "2026-10-02T00:30:00Z"]
     assert any("twice" in note for note in shown["notes"])
     every = await client.post("/schedules/preview", {"schedule": {"every": "1h"}})
-    assert (every["expression"], len(every["fires"]), every["fires"][0]) == (None, 10, "2026-11-21T12:00:00Z")
+    assert (every["expression"], len(every["fires"]), every["fires"][0]) == (None, 10, "2026-11-21T13:00:00Z")
     once = await client.post("/schedules/preview", {"schedule": {"at": "2020-01-01T00:00:00Z"}})
     assert once["fires"] == []
 

@@ -177,10 +177,8 @@ async def test_a_refused_document_names_every_problem_with_its_field(client: Cli
 
 
 async def test_a_job_cannot_be_renamed_and_reserved_names_stay_the_systems(client: Client) -> None:
-    for method in ("PUT", "PATCH"):
-        answer = await client.ask(
-            method, "/jobs/rotate-keys", {"name": "other", **({"run": {"shell": "true"}} if method == "PUT" else {})}
-        )
+    for method, rest in (("PUT", {"run": {"shell": "true"}}), ("PATCH", {})):
+        answer = await client.ask(method, "/jobs/rotate-keys", {"name": "other", **rest})
         assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "name")
     await client.post("/jobs", NEW | {"name": "_sys:mine"}, 422)
     assert (await client.ask("PATCH", "/jobs/nobody", {"priority": 1})).status_code == 404

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httpx2
 from argon2 import Parameters, PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
+from fastapi import FastAPI
 
+from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
 from cronflow.api.gate import TokenGate
 from cronflow.api.guards import guarded
@@ -60,6 +64,15 @@ class CountedPasswords(Passwords):
         return len(self.hasher.made)
 
 
+def applications() -> Iterator[FastAPI]:
+    """Three in turn, for as many replicas at a time: they keep only their state, and making one takes a while."""
+    made = [create_api(cast("Service", None), ClosedGate()) for _ in range(3)]
+    yield from itertools.cycle(made)
+
+
+APPLICATIONS = applications()
+
+
 @dataclass
 class Replica:
     """One API process, as far as it matters here."""
@@ -79,7 +92,9 @@ class Replica:
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
         self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)
         gate = TokenGate(self.logins, self.service.keys, self.backends.limiter, per_s=self.per_s)
-        self.app = guarded(create_api(self.service, gate, sessions=self.logins), **self.guards)
+        api = next(APPLICATIONS)
+        api.state.service, api.state.gate, api.state.logins = self.service, gate, self.logins
+        self.app = guarded(api, **self.guards)
 
     async def send(
         self,

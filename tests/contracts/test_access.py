@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -307,3 +307,28 @@ async def test_the_waits_double_up_to_the_longest_on_virtual_time() -> None:
     assert waits == [60, 120, 240, 480, 900, 900]
     await clock.advance(1800)
     assert [await limiter.attempt("a", 5, 60.0, 900.0) for _ in range(5)] == [0] * 5
+
+
+async def test_taking_back_what_was_never_tried_allows_no_more_attempts(rates: Rates) -> None:
+    await rates.limiter.take_back("a")
+    for _ in range(2):
+        assert await rates.limiter.attempt("a", 2, 600.0, 900.0) == 0
+    assert await rates.limiter.attempt("a", 2, 600.0, 900.0) > 500
+
+
+async def test_a_free_attempt_does_not_prolong_the_time_of_its_key_in_redis(redis_url: str, namespace: str) -> None:
+    async with RedisConnection(redis_url, namespace) as connection:
+        limiter, key = RedisRateLimiter(connection), connection.keys.rate("a")
+        await limiter.attempt("a", 3, 600.0, 900.0)
+
+        async def left_ms() -> int:
+            return int(await connection.command("PTTL", key))
+
+        await eventually(lambda: _below(left_ms, 600_000), what="some of the time is over")
+        before = await left_ms()
+        await limiter.attempt("a", 3, 600.0, 900.0)
+        assert await left_ms() <= before
+
+
+async def _below(left_ms: Callable[[], Awaitable[int]], limit: int) -> bool:
+    return await left_ms() < limit

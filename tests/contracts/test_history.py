@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from cronflow.domain.changes import Held
 from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import Change, Covers, Ending, Outcome, Run, RunState
+from cronflow.domain.run import OPEN, Change, Covers, Ending, Outcome, Run, RunState
 from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
@@ -494,6 +495,30 @@ async def test_runs_are_listed_newest_first_by_job_state_and_page(history: Histo
     assert [run.id for run in first + page] == [runs[k].id for k in (4, 3, 2, 1)]
     since = await history.runs.find(RunQuery(job="a", since=T0 + 3 * MINUTE))
     assert [run.id for run in since] == [runs[4].id, runs[3].id]
+
+
+async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(history: History) -> None:
+    states = [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED, RunState.RETRYING, RunState.LOST]
+    nodes = ["n1#a", "n1#b", "n10#a", None, "n1#a", "n2#a"]
+    runs = [
+        a_run("a", T0 + k * MINUTE, state=state, node=node, ended_at=None if state in OPEN else T0)
+        for k, (state, node) in enumerate(zip(states, nodes, strict=True))
+    ]
+    await history.runs.insert(runs)
+
+    async def found(**fields: Any) -> list[int]:
+        return [runs.index(run) for run in await history.runs.find(RunQuery(**fields))]
+
+    assert await found(node="n1") == [4, 1, 0]
+    assert await found(node="n1#a") == [4, 0]
+    assert await found(node="n") == []
+    assert await found(since=T0 + MINUTE, until=T0 + 3 * MINUTE) == [2, 1]
+    assert await found(states={RunState.RUNNING, RunState.LOST, RunState.FAILED}) == [5, 2, 0]
+    assert await found(states={RunState.RUNNING, RunState.LOST, RunState.FAILED}, limit=2) == [5, 2]
+    assert await found(states={RunState.SUCCEEDED, RunState.RETRYING}) == [4, 1]
+    assert await found(states={RunState.RETRYING}, node="n1", until=T0 + 5 * MINUTE) == [4]
+    before = (runs[5].fire_at, runs[5].id)
+    assert await found(states=set(states), before=before, until=T0 + 9 * MINUTE, limit=3) == [4, 3, 2]
 
 
 async def test_a_late_result_is_kept_once(history: History) -> None:

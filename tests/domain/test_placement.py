@@ -72,6 +72,13 @@ def test_cpu_and_memory_count_beside_the_slots() -> None:
     assert load(a_member(cpu=0.0, memory=0.0, held=1, queued=1), placed=1) == 3 / 4
 
 
+def test_nodes_that_are_as_good_as_equal_take_turns_by_lot() -> None:
+    members = [a_member("a", cpu=0.101), a_member("b", cpu=0.102), a_member("c", cpu=0.2)]
+    for draws, first in (([0.1, 0.2, 0.0], "a#x"), ([0.2, 0.1, 0.0], "b#x")):
+        lots = iter(draws).__next__
+        assert chosen_by(Fleet(members, draw=lots)) == first
+
+
 def test_what_was_just_placed_counts_so_that_a_herd_spreads() -> None:
     fleet = Fleet([a_member(name) for name in "abc"])
     placed = [chosen_by(fleet) for _ in range(12)]

@@ -35,6 +35,11 @@ def tells(ctx: Context, region: str = "eu") -> dict[str, object]:
 
 
 @app.job(process=True)
+def names_its_environment() -> list[str]:
+    return [name for name in os.environ if name.startswith(("CRONFLOW_", "SHOP_"))]
+
+
+@app.job(process=True)
 async def tells_from_a_loop(ctx: Context) -> str:
     await asyncio.sleep(0)
     return ctx.idempotency_key
@@ -113,6 +118,17 @@ async def test_the_function_runs_in_another_process_with_the_facts_of_its_run(ex
     assert sorted(lines.of("info")) == ["built part=a", "built part=b", "printed"]
     assert lines.of("warn") == ["complained"]
     assert lines.of("progress") == ["0/2", "2/2"]
+
+
+async def test_it_inherits_the_environment_without_the_settings_of_the_node(
+    executor: PythonExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONFLOW_SECRETS_KEY", "sealed")
+    monkeypatch.setenv("SHOP_URL", "http://shop")
+    ending, _ = await run(executor, "names_its_environment")
+    facts = {"RUN_ID", "JOB", "FIRE_AT", "ATTEMPT", "FENCE", "IDEMPOTENCY_KEY"}
+    assert isinstance(ending.result, list)
+    assert {*ending.result} == {"SHOP_URL", *(f"CRONFLOW_{name}" for name in facts)}
 
 
 async def test_a_coroutine_function_gets_a_loop_of_its_own(executor: PythonExecutor) -> None:

@@ -46,6 +46,11 @@ def _of(file: str, *pairs: tuple[str, str]) -> Iterator[Mutant]:
 
 MONGO: tuple[Mutant, ...] = (
     *_of(
+        "mongo/access.py",
+        ('{"_id": user.name, "stamp": stamp}', '{"_id": user.name}'),
+        ('{"_id": session, "token_hash": old}', '{"_id": session}'),
+    ),
+    *_of(
         "mongo/jobs.py",
         # move
         ('"rev": move.rev, ', ""),
@@ -127,7 +132,8 @@ MONGO: tuple[Mutant, ...] = (
         # delete_runs. The second time, in `{**match, …}`, nothing can have changed: ended runs stay as they are.
         ('"state": {"$in": ENDED_STATES}, "ended_at"', '"ended_at"'),
         (', "ended_at": {"$lt": ended_before}}', "}"),
-        ('{"run": {"$in": going}}', "{}"),
+        ('_late.delete_many({"run": {"$in": going}})', "_late.delete_many({})"),
+        ('_results.delete_many({"run": {"$in": going}})', "_results.delete_many({})"),
         # delete_job
         ('if await self._runs.find_one({"job": name}, {"_id": 1}) is not None:', "if False:"),
         ('"rev": rev, "deleted_at": {"$type": "date"}', '"deleted_at": {"$type": "date"}'),
@@ -212,7 +218,8 @@ MEMORY: tuple[Mutant, ...] = (
         "memory/upkeep.py",
         ("if not run.is_open and run.ended_at and", "if run.ended_at and"),
         (" and run.ended_at < ended_before}", "}"),
-        ("if result.run in gone]", "]"),
+        ("self._runs.late.items() if result.run in gone]", "self._runs.late.items()]"),
+        ("self._results.results.items() if result.run in gone]", "self._results.results.items()]"),
         ("record is None or record.rev != rev or record.deleted_at is None", "record is None or record.rev != rev"),
         (
             "record is None or record.rev != rev or record.deleted_at is None",
@@ -267,8 +274,8 @@ MEMORY: tuple[Mutant, ...] = (
         # queue
         ("if self._memory.term > term:", "if False:"),
         ("if self._memory.boot != boot:", "if False:"),
-        ("if now > start_by or assignment.term", "if assignment.term"),
-        (" or assignment.term < memory.term or ", " or "),
+        ("if now > start_by or memory", "if memory"),
+        ("if assignment.term < memory.term:", "if False:"),
         (" or memory.is_cancelled(assignment.run):", ":"),
         ("if present is not None and present[0].run != hold.run:", "if False:"),
         ("elif present is not None and present[0].fence >= hold.fence:", "elif False:"),
@@ -282,6 +289,26 @@ MEMORY: tuple[Mutant, ...] = (
 )
 
 LUA: tuple[Mutant, ...] = (
+    *_of(
+        "redis/lua/rate_attempt.lua",
+        ("if count < free then return 0 end", ""),
+        ("if now < due then return due - now end\n", ""),
+        ("if count >= free then\n  redis", "if false then\n  redis"),
+        ("elseif redis.call('PTTL', KEYS[1]) < 0 then", "else"),
+    ),
+    *_of(
+        "redis/lua/rate_take.lua",
+        ("if excess > 0 then return math.ceil(excess) end\n", ""),
+        ("if excess > 0 then", "if excess >= 0 then"),
+    ),
+    *_of(
+        "redis/lua/rate_take_back.lua",
+        (
+            "if tonumber(redis.call('HGET', KEYS[1], 'count') or '0') > 0 then",
+            "if true then",
+        ),
+        (" > 0 then redis.call('HINCRBY', KEYS[1], 'count', -1) end", " > 9 then return 0 end"),
+    ),
     *_of(
         "redis/lua/install.lua",
         ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
@@ -332,7 +359,7 @@ LUA: tuple[Mutant, ...] = (
         "redis/lua/take.lua",
         ("if not by or ms > tonumber(by) or", "if ms > tonumber(by) or"),
         ("not by or ms > tonumber(by) or", "not by or"),
-        ("or tonumber(of) < term or", "or"),
+        ("elseif tonumber(of) < term then", "elseif false then"),
         ("tonumber(of) < term", "tonumber(of) <= term"),
         (" or redis.call('EXISTS', ARGV[1] .. 'cancel:' .. run) == 1 then", " then"),
         ("if slot ~= '' then lock = lock .. ':' .. slot end", ""),

@@ -69,6 +69,7 @@ def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tm
     found = summary(first)
     assert (found["lost"], found["doubled"], found["failovers"]) == (0, 0, 0)
     assert found["fires_due"] >= 25 + 12 + 2 + 1 + 1 + 1 + 1
+    assert found["dead"] == []
     assert set(found["runs"]) <= {"succeeded", "running", "dispatched", "retrying"}
     assert sum(found["runs"].values()) - found["runs"]["succeeded"] == len(found["open"])
     archives = sorted((out / "backups").glob("orders-*.tar.gz"))
@@ -87,6 +88,24 @@ def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tm
     # The second counts from where the first left off: what fell due in between is covered, not forgotten.
     assert (again["lost"], again["doubled"]) == (0, 0)
     assert again["fires_due"] > 5 + 2
+
+
+def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Path) -> None:
+    port, late = free_port(), tmp_path / "late"
+    late.mkdir()
+    (late / "sitecustomize.py").write_text("import sys, time\nif 'api' in sys.orig_argv: time.sleep(5)\n")
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(
+        "jobs: [{name: ask, schedule: {every: 1s}, retry: {max: 0}, overlap: queue, "
+        f"run: {{http: {{url: 'http://127.0.0.1:{port}/livez', expect: [200]}}}}}}]"
+    )
+    done = dev(
+        jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "4s", "-o", "json", PYTHONPATH=str(late)
+    )
+    assert done.returncode == 0, done.stderr
+    found = summary(done)
+    assert found["dead"] == []
+    assert found["runs"]["succeeded"] >= 3
 
 
 async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:

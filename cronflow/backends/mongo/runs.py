@@ -86,7 +86,9 @@ class MongoRunStore:
         cursors = []
         for states in _by_index(query.states):
             cursor = self._runs.find({**match, **states}).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
-            cursors.append(cursor.hint("dead") if query.dead else cursor)
+            # Where the planner could be misled by what it tried: both are as small as what is dead or open.
+            hint = "dead" if query.dead else "open" if "open" in states else None
+            cursors.append(cursor if hint is None else cursor.hint(hint))
         return cursors
 
     async def _matching(self, query: RunQuery) -> dict[str, Any]:

@@ -110,7 +110,7 @@ async def _watch(
     given: DevCredentials,
 ) -> summary.Proof | None:
     """Wait for the nodes, apply the jobs, show what happens until it is time; then the proof, if one was asked for."""
-    await _until_up(service, options.nodes, stop)
+    await _until_up(service, options, stop)
     await _apply(service, options, out)
     began = datetime.now(UTC)
     status = await service.status()
@@ -151,20 +151,30 @@ async def _apply(service: Service, options: Options, out: Console) -> None:
         _say(out, f"{plural(len(results), 'job')} applied: {told}")
 
 
-async def _until_up(service: Service, nodes: int, stop: asyncio.Event) -> None:
-    """Wait for the nodes and their leader."""
+async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> None:
+    """Wait for the nodes, their leader and the API: a job that fires at once may ask for any of them."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + UP_WITHIN_S
     while not stop.is_set():
-        status = await service.status()
-        if status.leader is not None and len(status.members) >= nodes:
+        status, listening = await service.status(), await _listens(options.port)
+        if status.leader is not None and len(status.members) >= options.nodes and listening:
             return
         if loop.time() > deadline:
             raise CronFlowError(
-                f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {nodes} are up and "
-                f"{status.leader or 'nobody'} leads; the lines above say why"
+                f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {options.nodes} are up, "
+                f"{status.leader or 'nobody'} leads and the API {'listens' if listening else 'does not listen'}; "
+                "the lines above say why"
             )
         await asyncio.sleep(POLL_S)
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def _children(options: Options, servers: Servers, live: Live, credentials: DevCredentials) -> list[Child]:
