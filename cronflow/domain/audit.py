@@ -28,8 +28,8 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted; `dead_runs` failed or
-    are lost, which is for the reader to judge: a job may have every reason to fail.
+    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted. `dead_runs`
+    failed or are lost, which is for the reader to judge: a job may have every reason to fail.
     """
 
     fires_due: int
