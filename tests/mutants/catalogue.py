@@ -310,6 +310,21 @@ LUA: tuple[Mutant, ...] = (
         (" > 0 then redis.call('HINCRBY', KEYS[1], 'count', -1) end", " > 9 then return 0 end"),
     ),
     *_of(
+        "redis/lua/feed_claim.lua",
+        ("if present and present ~= ARGV[1] then return 0 end\n", ""),
+        ("present and present ~= ARGV[1]", "present ~= ARGV[1]"),
+        ("present and present ~= ARGV[1]", "present"),
+    ),
+    *_of("redis/lua/feed_release.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", "")),
+    *_of("redis/lua/feed_tick.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end\n", "")),
+    *_of("redis/lua/lines_publish.lua", ("if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end\n", "")),
+    *_of(
+        "redis/lua/stream_read.lua",
+        ("if ARGV[1] == '' then return", "if false then return"),
+        ("if #found == 0 or found[1][1] ~= ARGV[1] then return false end\n", ""),
+        ("if #found == 0 or found[1][1] ~= ARGV[1] then", "if #found == 0 then"),
+    ),
+    *_of(
         "redis/lua/install.lua",
         ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
         ("if tonumber(redis.call('GET', KEYS[2]) or '0') > tonumber(ARGV[2]) then return 0 end\n", ""),

@@ -33,6 +33,7 @@ SWEEPS = ("tests/node/test_sweep.py", "tests/node/test_cleanup.py")
 
 NEAREST = {"history": "transitions", "runs": "transitions", "ledger": "ledger", "control": "history", "jobs": "history"}
 NEAREST |= {"database": "history", "archive": "upkeep", "upkeep": "upkeep"}
+NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "telling")
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract that is asked first, by the module; of a script, and of its double in memory, that of the motion."""
 
