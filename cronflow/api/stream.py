@@ -41,11 +41,14 @@ CheckTicket = Callable[[str], Awaitable[Principal | None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
     """`login_s`: how long a ticket is good for, then the client says `auth` with a fresh one. `slow_s`: how long one
-    message may take to be sent.
+    message may take to be sent. `messages_s`: so many of a client's messages are obeyed a second, once it has used up
+    its `burst`; the others wait in its own connection.
     """
 
     sockets: int = 500
     sockets_each: int = 20
+    messages_s: float = 10.0
+    burst: int = 40
     login_s: float = 900.0
     slow_s: float = 10.0
 
@@ -158,8 +161,10 @@ class Stream:
             for topic in (topics if isinstance(topics, list) else ())
             if topic != CLUSTER
         )
+        pace = Pace(self._limits.messages_s, self._limits.burst)
         while True:
             message = wanted.popleft() if wanted else await _receive(socket)
+            await pace.wait()
             try:
                 await self._obey(message, session, login)
             except (InvalidInput, Conflict) as error:
@@ -179,6 +184,21 @@ class Stream:
                 login.renew(await self._admit(message))
             case _:
                 raise InvalidInput("write sub or unsub with a topic, or auth with a ticket")
+
+
+class Pace:
+    """So many a second, and `burst` at once (a token bucket)."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._gap_s = 1 / per_s
+        self._burst_s = burst / per_s
+        self._next = asyncio.get_running_loop().time() - self._burst_s
+
+    async def wait(self) -> None:
+        """Until the next one may go."""
+        now = asyncio.get_running_loop().time()
+        self._next = max(self._next, now - self._burst_s) + self._gap_s
+        await asyncio.sleep(self._next - now)
 
 
 class Login:

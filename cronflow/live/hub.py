@@ -24,7 +24,9 @@ from cronflow.live.session import Session
 from cronflow.live.state import point_of
 from cronflow.ports import Backends, Clock, Entry
 
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.05
+QUIET_S = 0.9
+"""Behind a tick there is nothing to look for so soon: what comes before the next one goes with it."""
 AGAIN_S = 1.0
 RING = 900
 SERIES = 600
@@ -160,15 +162,16 @@ class Hub:
             self._begin()
             self.generation += 1
             return 0.0
+        before = self.end
         for entry in entries:
             self._take(entry)
-        if entries:
+        if self.end > before:
             for session in self.sessions:
                 session.wake()
         if len(entries) == PAGE:
             return 0.0
         self.ready.set()
-        return LOOK_EVERY_S
+        return QUIET_S if self.end > before else LOOK_EVERY_S
 
     def _take(self, entry: Entry) -> None:
         self._read_to = entry.id

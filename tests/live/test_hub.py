@@ -104,7 +104,7 @@ def a_line(n: int, fence: int = 7, run: str = "r@1", level: str = "info", **fiel
 async def test_a_snapshot_comes_first_and_then_a_tick_a_second_however_many_replicas_there_are() -> None:
     async with a_bench() as bench:
         one, two = await bench.replica(), await bench.replica()
-        await bench.elapse(2)
+        await bench.elapse(2.5)
         sessions = [one.open(None), two.open(None)]
         (first,), (second,) = [await messages(session) for session in sessions]
         assert first["t"] == "snap"
@@ -177,7 +177,7 @@ async def test_what_is_not_there_any_more_means_a_fresh_snapshot() -> None:
 async def test_who_is_slow_skips_to_the_newest_and_is_told_how_many_it_missed() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
-        await bench.elapse(2)
+        await bench.elapse(2.5)
         session = hub.open(None)
         await messages(session)
         await bench.elapse(30)
