@@ -33,9 +33,11 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # More than once: one that had come already may be taken meanwhile.
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def mute(self) -> None:
         """Keep back the answers on the connections that stand."""
@@ -52,6 +54,8 @@ class Proxy:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Also of one that is ended before it has reached the server.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, questions = await asyncio.open_connection(self._host, self._port)
@@ -67,8 +71,7 @@ class Proxy:
         finally:
             self._open.discard(gate)
             # Before anything is awaited: the proxy may be leaving, and would cancel that.
-            for end in (writer, questions):
-                end.close()
+            questions.close()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
