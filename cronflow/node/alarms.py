@@ -1,5 +1,5 @@
-"""The alarms: whoever leads finds what alerts are to tell of, and puts notices into the outbox; when nobody leads, every
-node does so of that.
+"""The alarms: whoever leads finds what alerts are to tell of, and puts notices into the outbox; of nobody leading, each
+node tells.
 
 The rules it protects: nothing that dies is missed, because the write that ends a run so leaves a mark, and the mark is
 taken away after the notices are in the outbox; nothing is told twice, because a notice has the id of what it tells, so

@@ -26,7 +26,7 @@ class AlertStore(Protocol):
         """By name, those behind `after`."""
 
     async def replace(self, record: AlertRecord, rev: int) -> bool:
-        """Replace the document whose `rev` is the given one, which then counts on. False when it is another, or gone."""
+        """Replace the document that has this `rev`, which then counts on. False when it is another, or gone."""
 
     async def delete(self, name: str) -> bool:
         """Delete it with its notices and what it knows of failing jobs. False when there was none."""
