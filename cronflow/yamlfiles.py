@@ -173,7 +173,7 @@ class YamlDocument:
 
 
 def yaml_documents(path: Path, text: str, what: str) -> Iterator[YamlDocument]:
-    """The documents of a file of `what`, without empty ones. Raises InvalidInput when there are none, or it is not YAML."""
+    """The documents of a file of `what`, without empty ones. Raises InvalidInput when it has none, or is not YAML."""
     if text.lstrip()[:1] in ("{", "["):
         # JSON writes what lies beyond 16 bits as two escapes; in YAML each alone would be an error.
         text = _SURROGATES.sub(_one_character, text)

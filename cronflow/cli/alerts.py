@@ -110,8 +110,8 @@ def delete(name: Name, output: Output = Format.TABLE) -> None:
     show(output, {"name": name, "deleted": True}, [name], view)
 
 
-@alerts.command()
-def test(name: Name, output: Output = Format.TABLE) -> None:
+@alerts.command("test")
+def try_out(name: Name, output: Output = Format.TABLE) -> None:
     """Send a notice now, and tell what the receiver said; exit code 1 when it did not take it."""
     notice, answer = call(lambda service: service.alerts.test(name, by=who()))
     show(output, answer_shape(notice, answer), [notice], lambda: _answer(answer))

@@ -34,7 +34,7 @@ class AlertForm(TypedDict):
     jobs: list[str]
     """Patterns of the names of the jobs that it is about, such as `billing-*`; empty: all."""
     webhook: WebhookForm
-    """Where notices go."""
+    """Who is told."""
     late_after: LengthForm
     """A fire is late when no attempt has started so long after it."""
     no_leader_after: LengthForm
