@@ -25,6 +25,7 @@ EXAMPLE = {
     "webhook": {"url": "https://hooks.example.com/cronflow", "secret": "${secret:HOOKS}"},
     "late_after": "10m",
 }
+REPLACEMENT = {key: value for key, value in EXAMPLE.items() if key != "name"}
 
 
 class AlertPage(Shape):
@@ -71,7 +72,7 @@ async def show_alert(service: Uses, _: Viewer, name: AlertName) -> AlertShape:
     return alert_shape(await service.alerts.get(name))
 
 
-@router.put("/alerts/{name}", responses=may(201, 409), openapi_extra=takes("AlertReplacement", EXAMPLE))
+@router.put("/alerts/{name}", responses=may(201, 409), openapi_extra=takes("AlertReplacement", REPLACEMENT))
 async def put_alert(service: Uses, by: Admin, name: AlertName, body: Body, response: Response) -> AlertShape:
     """Create or replace an alert. What it did not tell of before it tells of from now on. The body may leave the name
     out. 409 when somebody else changes it at the same time.

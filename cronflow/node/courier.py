@@ -20,7 +20,7 @@ from cronflow.domain.events import AlertGaveUp
 from cronflow.node.loop import Role, Wake
 from cronflow.ports import Backends, Clock, Postman, Tell
 
-LEASE = timedelta(seconds=60)
+LEASE = timedelta(seconds=30)
 """Longer than an attempt takes."""
 AT_ONCE = 16
 REST_S = 10.0

@@ -116,7 +116,13 @@ class MongoOutbox:
         async with self._database.translated():
             while len(claimed) < limit:
                 document = await self._notices.find_one_and_update(
-                    {"waiting": True, "$expr": IS_DUE, "alert": {"$nin": list(besides)}},
+                    {
+                        "waiting": True,
+                        "$expr": IS_DUE,
+                        "alert": {"$nin": list(besides)},
+                        # However short the lease, each is claimed once by one call.
+                        "claim": {"$ne": claim},
+                    },
                     update,
                     sort=[("due_at", 1)],
                     return_document=ReturnDocument.AFTER,
