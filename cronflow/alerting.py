@@ -96,7 +96,7 @@ class Alerts:
         notice, now = f"msg_test_{secrets.token_hex(12)}", self._clock.now()
         text = f"a test of the alert {name}"
         body = message(notice, name, TEST, now, self._namespace, text)
-        answer = await self._postman.post(record.alert.webhook, notice, body)
+        answer = await self._postman.post(record.alert.webhook, notice, body, now)
         facts = {"taken": answer.taken, "status": answer.status}
         await self._auditor.record(by, Changed("alert.test", f"alert:{name}", None, facts))
         return notice, answer

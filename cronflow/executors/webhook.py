@@ -14,6 +14,7 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from contextlib import aclosing
+from datetime import datetime
 
 import httpx2
 
@@ -47,17 +48,16 @@ class WebhookPostman:
         self._allowed_hosts = allowed_hosts
         self._transport: CheckedTransport | None = None
 
-    async def post(self, webhook: Webhook, notice: str, body: str) -> Answer:
+    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
         """One POST, on a connection of its own; at most ten seconds, and what it says is read to 500 characters."""
         began = self._clock.monotonic()
         try:
-            status, error = await self._exchange(webhook, notice, body)
+            status, error = await self._exchange(webhook, notice, body, str(int(at.timestamp())))
         except Unsigned as refusal:
             status, error = None, str(refusal)
         return Answer(status, error, round((self._clock.monotonic() - began) * 1000))
 
-    async def _exchange(self, webhook: Webhook, notice: str, body: str) -> tuple[int | None, str | None]:
-        stamp = str(int(self._clock.now().timestamp()))
+    async def _exchange(self, webhook: Webhook, notice: str, body: str, stamp: str) -> tuple[int | None, str | None]:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "cronflow",

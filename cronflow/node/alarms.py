@@ -167,7 +167,8 @@ class Alarms:
         if leader is None:
             return
         # By MongoDB's clock: this node may not lead because its own is wrong.
-        age = await self._backends.upkeep.time() - leader.renewed_at - timedelta(seconds=self._timings.leader_renew)
+        now = await self._backends.upkeep.time()
+        age = now - leader.renewed_at - timedelta(seconds=self._timings.leader_renew)
         if age <= SHORTEST_LEADERLESS:
             return
         records = await self._backends.alerts.find()
@@ -176,7 +177,7 @@ class Alarms:
         text = leaderless_text(since, node_name(leader.holder), leader.term)
         await self._put(
             [
-                self._notice(record, AlertKind.NO_LEADER, subject, None, None, since, text)
+                self._notice(record, AlertKind.NO_LEADER, subject, None, None, since, text, found_at=now)
                 for record in records
                 if record.alert.wants(AlertKind.NO_LEADER) and age > record.alert.no_leader_after
             ]
@@ -200,6 +201,8 @@ class Alarms:
         run: Run | None,
         at: datetime,
         text: str,
+        *,
+        found_at: datetime | None = None,
     ) -> Notice:
         name = notice_id(record.name, kind, subject)
         return Notice(
@@ -209,7 +212,7 @@ class Alarms:
             subject=subject,
             job=job,
             body=message(name, record.name, kind, at, self._namespace, text, job, run),
-            created_at=self._clock.now(),
+            created_at=found_at or self._clock.now(),
         )
 
     async def _put(self, notices: Sequence[Notice]) -> None:

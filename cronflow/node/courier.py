@@ -11,7 +11,7 @@ import asyncio
 import secrets
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -53,7 +53,9 @@ class Courier:
             return IDLE_S
         self._asked = False
         while notices := await self._claim():
-            came_to = await asyncio.gather(*(self._send(notice) for notice in notices), return_exceptions=True)
+            # By MongoDB's clock: while nobody leads, that of this node may be the reason.
+            at = await self._backends.upkeep.time()
+            came_to = await asyncio.gather(*(self._send(notice, at) for notice in notices), return_exceptions=True)
             # After all of them have ended: none is cut off because MongoDB has failed another.
             for error in came_to:
                 if isinstance(error, BaseException):
@@ -66,26 +68,24 @@ class Courier:
         resting: Collection[str] = self._resting.keys()
         return await self._backends.outbox.claim(secrets.token_hex(8), LEASE, AT_ONCE, besides=resting)
 
-    async def _send(self, notice: Notice) -> None:
+    async def _send(self, notice: Notice, at: datetime) -> None:
         record = await self._backends.alerts.get(notice.alert)
         if record is None:
             await self._backends.outbox.forget(notice)
             return
         if not record.alert.enabled:
-            now = self._clock.now()
-            dropped = replace(notice, state=NoticeState.GAVE_UP, error=DISABLED, tried_at=now, ended_at=now)
+            dropped = replace(notice, state=NoticeState.GAVE_UP, error=DISABLED, tried_at=at, ended_at=at)
             await self._backends.outbox.tried(dropped, None)
             return
-        answer = await self._postman.post(record.alert.webhook, notice.id, notice.body)
-        now = self._clock.now()
-        tried = replace(notice, status=answer.status, error=answer.error, tried_at=now)
+        answer = await self._postman.post(record.alert.webhook, notice.id, notice.body, at)
+        tried = replace(notice, status=answer.status, error=answer.error, tried_at=at)
         if answer.taken:
-            await self._backends.outbox.tried(replace(tried, state=NoticeState.DELIVERED, ended_at=now), None)
+            await self._backends.outbox.tried(replace(tried, state=NoticeState.DELIVERED, ended_at=at), None)
             return
         self._resting[notice.alert] = self._clock.monotonic() + REST_S
-        delay = next_delay(notice.attempts, notice.created_at, now)
+        delay = next_delay(notice.attempts, notice.created_at, at)
         log.warning("notice not taken", alert=notice.alert, notice=notice.id, reason=answer.error)
         if delay is not None:
             await self._backends.outbox.tried(tried, delay)
-        elif await self._backends.outbox.tried(replace(tried, state=NoticeState.GAVE_UP, ended_at=now), None):
+        elif await self._backends.outbox.tried(replace(tried, state=NoticeState.GAVE_UP, ended_at=at), None):
             self._tell(AlertGaveUp(notice.alert, notice.subject, notice.attempts, answer.error or ""))

@@ -92,7 +92,7 @@ class Signs(Protocol):
 class Postman(Protocol):
     """Sends notices."""
 
-    async def post(self, webhook: Webhook, notice: str, body: str) -> Answer:
-        """Send it once, signed if the webhook has a secret; `notice` is its id. It takes some ten seconds at most.
-        Raises BackendUnavailable alone.
+    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+        """Send it once, signed if the webhook has a secret; `notice` is its id, `at` the time that is signed with it.
+        It takes some ten seconds at most. Raises BackendUnavailable alone.
         """

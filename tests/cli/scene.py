@@ -156,7 +156,7 @@ class Receiver:
         self.answer = Answer(204, None, 12)
         self.posted: list[tuple[Webhook, str, str]] = []
 
-    async def post(self, webhook: Webhook, notice: str, body: str) -> Answer:
+    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
         """Remember it."""
         self.posted.append((webhook, notice, body))
         return self.answer
