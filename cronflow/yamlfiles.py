@@ -4,7 +4,8 @@ The rule it protects: no file can harm its reader (size, nesting, aliases and ta
 of the text), and whatever is wrong has a file, a line and a path: `jobs.yaml:12: jobs[0].schedule.cron`. What the
 values mean is the business of those who ask.
 
-YAML is read without the surprises of its version 1.1: 12:30 and 2026-01-01 stay text, 1e3 is a number as in JSON.
+YAML is read without the surprises of its version 1.1: 12:30, 2026-01-01 and the key `on` stay text, 1e3 is a number as
+in JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ except ImportError:  # PyYAML was built without libyaml; ten times slower, and i
 LARGEST = 1024 * 1024
 DEEPEST = 100
 MOST_REPEATED = 100_000
-_MERGE = "tag:yaml.org,2002:merge"
+_MERGE, _BOOL = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:bool"
 _SURROGATES = re.compile(r"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
@@ -155,7 +156,8 @@ class YamlDocument:
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _refusal(self.path, key_node, "a key that is not text", "write the key as text")
-            key = self._scalar(key_node)
+            # `on` is a word of YAML 1.1 for true; as a key it is what was written.
+            key = key_node.value if key_node.tag == _BOOL else self._scalar(key_node)
             inner = joined(place, str(key))
             line = self._lines[inner] = _line(key_node)
             if key in own:

@@ -431,3 +431,11 @@ def test_targets_are_found_next_to_the_file_and_leave_no_trace(
 def test_targets_are_not_imported_when_nobody_asks() -> None:
     Path("a.yaml").write_text(target("jobfiles_nope:f"))
     assert len(read_job_files(["a.yaml"], check_python=False)) == 1
+
+
+def test_a_word_for_true_is_text_as_a_key() -> None:
+    found = problems_of("name: a\nrun: {shell: 'true'}\non: x\nYes: y")
+    assert [problem.partition(" (")[0] for problem in found] == [
+        "a.yaml:3: on: unknown key",
+        "a.yaml:4: Yes: unknown key",
+    ]

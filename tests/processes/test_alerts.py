@@ -21,7 +21,7 @@ from cronflow.domain.alerts import Alert, AlertKind, Notice, NoticeState, Webhoo
 from cronflow.domain.job import CommandTarget, Job, Retry
 from cronflow.service import Service
 from tests.executors.web import Server, answer
-from tests.processes.conftest import Processes
+from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.chaos
@@ -31,6 +31,13 @@ KEY = bytes(range(32))
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 SEALED_WITH = bytes(32)
 FAILS = Job(name="billing-sums", target=CommandTarget("false"), retry=Retry(max=0))
+
+
+@pytest.fixture
+async def processes(redis_url: str, mongo_url: str, namespace: str, tmp_path: Path) -> AsyncIterator[Processes]:
+    """A cluster without nodes."""
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        yield cluster
 
 
 def genuine() -> Callable[[dict[str, str], bytes, str], bool]:
