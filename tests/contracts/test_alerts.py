@@ -190,7 +190,7 @@ async def test_a_claim_ends_and_whoever_had_it_writes_nothing_more(stores: Backe
 async def test_a_notice_that_was_not_taken_is_due_again_and_says_why(stores: Backends) -> None:
     await stores.outbox.put([a_notice("m1"), a_notice("m2")])
     first, second = sorted(await stores.outbox.claim("c", timedelta(0), 2), key=lambda one: one.id)
-    tried = {"status": 500, "error": "$oh no", "tried_at": T0}
+    tried: dict[str, Any] = {"status": 500, "error": "$oh no", "tried_at": T0}
     assert await stores.outbox.tried(replace(first, **tried), timedelta(hours=1))
     assert await stores.outbox.tried(replace(second, **tried), timedelta(0))
     [again] = await stores.outbox.claim("d", MINUTE, 5)

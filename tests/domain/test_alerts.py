@@ -163,7 +163,7 @@ def test_an_id_is_that_of_what_is_told_and_of_nothing_else() -> None:
 
 def test_an_edit_begins_anew_when_it_is_about_something_else() -> None:
     before = parse_alert(LEAST)
-    for field, value in (("on", ["late"]), ("jobs", ["x"]), ("enabled", False)):
-        assert begins_anew(before, parse_alert(LEAST | {field: value}))
-    for field, value in (("webhook", {"url": "http://x"}), ("late_after", "1h"), ("no_leader_after", "1h")):
-        assert not begins_anew(before, parse_alert(LEAST | {field: value}))
+    anew: list[dict[str, Any]] = [{"on": ["late"]}, {"jobs": ["x"]}, {"enabled": False}]
+    same: list[dict[str, Any]] = [{"webhook": {"url": "http://x"}}, {"late_after": "1h"}, {"no_leader_after": "1h"}]
+    assert all(begins_anew(before, parse_alert(LEAST | fields)) for fields in anew)
+    assert not any(begins_anew(before, parse_alert(LEAST | fields)) for fields in same)

@@ -60,7 +60,8 @@ async def alerted(*names: str, alert: bool = True, **fields: Any) -> AsyncIterat
 
 
 async def define(cluster: Cluster, **fields: Any) -> None:
-    await cluster.service.alerts.define(Alert(**({"name": "all", "webhook": HOOK, "on": DEATHS} | fields)))
+    wanted: dict[str, Any] = {"name": "all", "webhook": HOOK, "on": DEATHS, **fields}
+    await cluster.service.alerts.define(Alert(**wanted))
 
 
 async def fire(cluster: Cluster, name: str = "job", outcome: Outcome = Outcome.PERMANENT) -> str:
@@ -249,7 +250,7 @@ async def test_a_failure_that_a_spool_tells_long_afterwards_is_told(tmp_path: An
 # ------------------------------------------------------------------------------------------------------------ lateness
 
 
-LATE = {"on": (AlertKind.LATE,), "late_after": timedelta(seconds=30)}
+LATE: dict[str, Any] = {"on": (AlertKind.LATE,), "late_after": timedelta(seconds=30)}
 
 
 async def test_a_job_that_finds_no_node_is_late_once() -> None:
@@ -331,7 +332,7 @@ async def test_what_overlapped_or_was_started_by_hand_or_lies_before_the_alert_i
 # ----------------------------------------------------------------------------------------------------------- no leader
 
 
-LEADERLESS = {"on": (AlertKind.NO_LEADER,), "no_leader_after": timedelta(seconds=60)}
+LEADERLESS: dict[str, Any] = {"on": (AlertKind.NO_LEADER,), "no_leader_after": timedelta(seconds=60)}
 
 
 async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_node_sees_it() -> None:
