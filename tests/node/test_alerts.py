@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from cronflow.backends.memory import FakeClock
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notice, NoticeState, Webhook
 from cronflow.domain.events import AlertGaveUp
 from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
@@ -34,6 +35,7 @@ class Receiver:
         self.got: list[dict[str, Any]] = []
         self.answers: dict[str, list[Answer]] = {}
         self.hangs = False
+        self.slow: tuple[str, FakeClock] | None = None
 
     async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
         """Note it."""
@@ -41,6 +43,8 @@ class Receiver:
         assert self.got[-1]["id"] == notice
         if self.hangs:
             await asyncio.get_running_loop().create_future()
+        if self.slow is not None and self.slow[0] == webhook.url:
+            await self.slow[1].sleep(10)
         answers = self.answers.get(webhook.url, [TAKEN])
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
@@ -431,12 +435,14 @@ async def test_a_receiver_that_fails_keeps_nobody_elses_notices_waiting(monkeypa
     async with alerted("a", webhook=Webhook("http://down")) as (cluster, receiver):
         await define(cluster, name="good")
         receiver.answers["http://down"] = [REFUSED]
+        receiver.slow = ("http://down", cluster.clock)
         names = [f"job-{n}" for n in range(10)]
         await cluster.service.apply([a_job(name, schedule=None) for name in names])
         cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT)
         for name in names:
             await cluster.service.trigger(name)
-        await cluster.elapse(12)
+        # The first two take ten seconds; then all of the others have their turn.
+        await cluster.elapse(18)
         assert sum(one.alert == "good" and one.state is NoticeState.DELIVERED for one in notices(cluster)) == 10
 
 
