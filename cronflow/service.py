@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from cronflow.alerting import Alerts
 from cronflow.auditing import Auditor, Changed
 from cronflow.auth.accounts import Keys, Users
 from cronflow.auth.passwords import Passwords
@@ -56,6 +57,7 @@ from cronflow.ports import (
     LateResult,
     LineQuery,
     LogLine,
+    Postman,
     RunQuery,
     Tell,
     nobody,
@@ -77,12 +79,21 @@ class ClusterStatus:
 
 
 class Service:
-    """The use-cases. `users`, `keys` and `secrets` are those of the people who manage them; `vault` is for secrets, and
-    `admin` the name of the settings' admin. `tell` hears of what is done to jobs, runs and the cluster.
+    """The use-cases. `users`, `keys`, `secrets` and `alerts` are those of the people who manage them; `vault` is for
+    secrets, `postman` for trying out alerts, and `admin` the name of the settings' admin. `tell` hears of what is done
+    to jobs, runs and the cluster.
     """
 
     def __init__(
-        self, backends: Backends, clock: Clock, tell: Tell = nobody, *, vault: Vault | None = None, admin: str = "admin"
+        self,
+        backends: Backends,
+        clock: Clock,
+        tell: Tell = nobody,
+        *,
+        vault: Vault | None = None,
+        admin: str = "admin",
+        postman: Postman | None = None,
+        namespace: str = "default",
     ) -> None:
         self._backends = backends
         self._clock = clock
@@ -96,6 +107,7 @@ class Service:
         self.users = Users(backends, clock, self.passwords, reserved=admin)
         self.keys = Keys(backends, clock)
         self.secrets = Secrets(backends, clock, vault)
+        self.alerts = Alerts(backends, clock, postman, namespace)
         self._searcher = Searcher(backends)
 
     # ------------------------------------------------------------------------------------------------------- jobs

@@ -25,6 +25,7 @@ from cronflow.backends.mongo.access import (
     MongoSessionStore,
     MongoUserStore,
 )
+from cronflow.backends.mongo.alerts import MongoAlertStore, MongoOutbox, MongoSigns
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
@@ -55,6 +56,7 @@ from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
+from cronflow.executors.webhook import WebhookPostman
 from cronflow.live.hub import Hub
 from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
@@ -126,6 +128,9 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         keys=MongoKeyStore(mongo),
         secrets=MongoSecretStore(mongo),
         audit=MongoAuditStore(mongo),
+        alerts=MongoAlertStore(mongo),
+        outbox=MongoOutbox(mongo),
+        signs=MongoSigns(mongo),
         limiter=RedisRateLimiter(redis),
         tickets=RedisTicketStore(redis),
         feed=RedisFeed(redis),
@@ -180,7 +185,19 @@ async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
 
 
 def _service(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -> Service:
-    return Service(backends, clock, tell, vault=_vault(settings), admin=settings.admin_user)
+    return Service(
+        backends,
+        clock,
+        tell,
+        vault=_vault(settings),
+        admin=settings.admin_user,
+        postman=_postman(settings, backends, clock),
+        namespace=settings.namespace,
+    )
+
+
+def _postman(settings: Settings, backends: Backends, clock: Clock) -> WebhookPostman:
+    return WebhookPostman(backends.secrets, _vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
 
 
 def _vault(settings: Settings) -> Vault | None:
@@ -265,6 +282,8 @@ async def run_node(
             spool=spool,
             breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
             journal=journal,
+            namespace=settings.namespace,
+            postman=_postman(settings, backends, clock),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -309,6 +328,8 @@ async def memory_cluster(
                 log_retention=settings.log_retention,
                 breakers=breakers.states,
                 lines_per_run=settings.log_lines_per_run,
+                namespace=settings.namespace,
+                postman=_postman(settings, backends, clock),
             )
             for k in range(1, nodes + 1)
         ]

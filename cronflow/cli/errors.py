@@ -22,6 +22,7 @@ _NEXT_STEP = {
     "node": "cronflow nodes list shows who is up",
     "user": "cronflow users list shows who there is",
     "key": "cronflow keys list shows what there is",
+    "alert": "cronflow alerts list shows what there is",
     "secret": "cronflow secrets list shows what there is",
     "leader": "cronflow nodes list shows who is up; cronflow node starts one",
 }
