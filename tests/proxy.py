@@ -37,6 +37,10 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def turn(self, port: int) -> None:
+        """New connections go to another port."""
+        self._port = port
+
     def mute(self) -> None:
         """Keep back the answers on the connections that stand."""
         for gate in self._open:

@@ -14,7 +14,7 @@ from rich.text import Text
 from cronflow.cli import times, words
 from cronflow.cli.follow import progress_text
 from cronflow.cli.frames import Pulse, beside, clock, draw, drawn, unless_away
-from cronflow.cli.output import Format, console, note, write_json
+from cronflow.cli.output import Format, console, write_json
 from cronflow.cli.tables import Cell, Column, lines
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import InvalidInput, Problem
@@ -64,8 +64,6 @@ def watch(
                         console().print(_line(run))
 
     following(use)
-    if not drawn():
-        note("stopped")
 
 
 class Runs:
