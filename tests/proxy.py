@@ -58,7 +58,12 @@ class Proxy:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, questions = await asyncio.open_connection(self._host, self._port)
+        try:
+            answers, questions = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            # The server is away; so the client sees an end.
+            writer.close()
+            return
         gate = asyncio.Event()
         gate.set()
         self._open.add(gate)

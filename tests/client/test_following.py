@@ -23,9 +23,8 @@ from tests.waiting import eventually
 
 PASSWORD = "only-for-this-test"
 WITHIN_S = 240.0
-GATED = "for n in $(seq 1 {first}); do echo line $n; done; until [ -e {gate} ]; do sleep 0.1; done; " + (
-    "for n in $(seq {next} {last}); do echo line $n; done"
-)
+LINES = "for n in $(seq {} {}); do echo line $n; done"
+UNTIL = "until [ -e {} ]; do sleep 0.1; done"
 
 pytestmark = pytest.mark.chaos
 
@@ -128,11 +127,8 @@ async def test_a_run_is_followed_through_the_death_of_its_api_on_another_replica
     one, two = await replicas.start(), await replicas.start()
     replicas.proxy.turn(one)
     gates = [tmp_path / f"gate-{n}" for n in range(2)]
-    shell = (
-        GATED.format(first=50, gate=gates[0], next=51, last=100)
-        + "; "
-        + (f"until [ -e {gates[1]} ]; do sleep 0.1; done; for n in $(seq 101 150); do echo line $n; done")
-    )
+    first_part, second, third = (LINES.format(n - 49, n) for n in (50, 100, 150))
+    shell = "; ".join([first_part, UNTIL.format(gates[0]), second, UNTIL.format(gates[1]), third])
     async with await logged_in(replicas.url) as client:
         run = await begun(client, "long", shell)
         first = Follower(client, run)
@@ -178,7 +174,8 @@ async def test_ticks_go_on_without_a_gap_on_another_replica(replicas: Replicas) 
         # Whoever comes with the place of another client goes on there as well.
         async with aclosing(client.follow(since=told[5]["seq"])) as again:
             async with asyncio.timeout(WITHIN_S):
-                assert [(await anext(again))["seq"] for _ in range(5)] == [message["seq"] for message in told[6:11]]
+                found: list[Any] = [await anext(again) for _ in range(5)]
+            assert [message["seq"] for message in found] == [message["seq"] for message in told[6:11]]
         assert "job_created" in [event["kind"] async for event in client.events.list(kind=["job_created"])]
 
 
@@ -186,7 +183,7 @@ async def test_a_run_of_twenty_thousand_lines_is_followed_and_found_whole(replic
     replicas.proxy.turn(await replicas.start())
     gate = tmp_path / "gate"
     async with await logged_in(replicas.url) as client:
-        run = await begun(client, "loud", GATED.format(first=5, gate=gate, next=6, last=20_000))
+        run = await begun(client, "loud", "; ".join([LINES.format(1, 5), UNTIL.format(gate), LINES.format(6, 20_000)]))
         follower = Follower(client, run)
         await follower.has(5)
         gate.touch()
@@ -250,15 +247,17 @@ async def test_a_login_is_renewed_and_one_that_is_over_is_told(
             assert [(await anext(messages))["t"] for _ in range(4)] == ["snap", "tick", "tick", "tick"]
             await client.logout()
             with pytest.raises(cronflow.ApiError, match="401"):
-                while True:
-                    await anext(messages)
+                await _all(messages)
         with pytest.raises(cronflow.ApiError, match="401"):
             await anext(client.follow())
         await client.login("admin", PASSWORD)
         with pytest.raises(cronflow.ApiError, match="there is no topic 'nonsense'"):
-            async with aclosing(client.follow("nonsense")) as messages:
-                async for _ in messages:
-                    pass
+            await _all(client.follow("nonsense"))
+
+
+async def _all(messages: AsyncIterator[object]) -> None:
+    async for _ in messages:
+        pass
 
 
 async def test_it_gives_up_where_nobody_answers() -> None:

@@ -9,7 +9,6 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
-from cronflow.client import places
 from cronflow.client.calls import ApiError
 from cronflow.client.places import RESUMED_TAIL, Interrupted, Patience, Place, stream_url
 
@@ -135,7 +134,7 @@ def test_a_login_that_is_over_is_renewed_and_one_that_stays_over_is_the_end() ->
 
 
 def test_pauses_grow_to_a_limit_and_are_never_equal_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places.random, "uniform", lambda low, high: high)
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
     patience = Patience("http://x", None)
     pauses = [patience.pause_s(OSError("refused")) for _ in range(9)]
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
@@ -145,7 +144,7 @@ def test_pauses_grow_to_a_limit_and_are_never_equal_for_all(monkeypatch: pytest.
 
 def test_it_gives_up_after_its_time_without_a_message_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(places.time, "monotonic", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
     patience = Patience("http://x", 60.0)
     now = 30.0
     assert patience.pause_s(ApiError(503, "Redis is away"))
