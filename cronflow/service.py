@@ -112,9 +112,11 @@ class Service:
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
-    async def apply(self, jobs: Sequence[Job], *, by: str = "") -> list[tuple[str, Result]]:
+    async def apply(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[tuple[str, Result]]:
         """Create or change jobs. Returns for each its name and what was done. `by` is kept with the version that this
-        makes, here and in the other edits.
+        makes, here and in the other edits. `each` is called after each job.
 
         Raises InvalidInput, before anything is changed, when two have one name or a name is reserved; Conflict when
         others keep changing a job meanwhile: those before it stand, and applying again is harmless.
@@ -125,7 +127,8 @@ class Service:
         results: list[tuple[str, Result]] = []
         try:
             for job in jobs:
-                results.append((job.name, await self._editor.define(job, by=by)))  # noqa: PERF401  those before an error
+                results.append((job.name, await self._editor.define(job, by=by)))
+                each()
         finally:
             made = zip(results, jobs, strict=False)
             done = [(result, job) for (_, result), job in made if result != "unchanged"]

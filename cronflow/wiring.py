@@ -171,6 +171,24 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
 
 
 @asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+    """The use-cases, and the live stream as an API replica has it, in this process."""
+    redis_url, mongo_url = _urls(settings)
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        told(Journal(backends, clock, "api"), clock) as tell,
+        asyncio.TaskGroup() as group,
+    ):
+        hub = Hub(backends, clock, settings.heartbeat)
+        streaming = group.create_task(hub.run(), name="live stream")
+        try:
+            yield _service(settings, backends, clock, tell), hub
+        finally:
+            streaming.cancel()
+
+
+@asynccontextmanager
 async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
     """Write what is told meanwhile, and the rest at the end."""
     telling = asyncio.create_task(repeat(journal.role, clock, Outages()), name="events")

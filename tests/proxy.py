@@ -39,6 +39,10 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def turn(self, port: int) -> None:
+        """New connections go to another port."""
+        self._port = port
+
     def mute(self) -> None:
         """Keep back the answers on the connections that stand."""
         for gate in self._open:
@@ -58,7 +62,12 @@ class Proxy:
         task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, questions = await asyncio.open_connection(self._host, self._port)
+        try:
+            answers, questions = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            # The server is away; so the client sees an end.
+            writer.close()
+            return
         gate = asyncio.Event()
         gate.set()
         self._open.add(gate)

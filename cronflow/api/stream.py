@@ -24,6 +24,7 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, P
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
 from cronflow.live.topics import Topic, topic_of
+from cronflow.shapes.stream import RefusedShape
 
 PATH = "/api/v1/stream"
 CLUSTER = "cluster"
@@ -168,9 +169,9 @@ class Stream:
             try:
                 await self._obey(message, session, login)
             except (InvalidInput, Conflict) as error:
-                session.say({"t": "error", "op": message.get("op"), "detail": str(error)})
+                session.say(_refused(message, str(error), again=False))
             except BackendUnavailable as error:
-                session.say({"t": "error", "op": message.get("op"), "detail": f"{error.service} is away"})
+                session.say(_refused(message, f"{error.service} is away", again=True))
 
     async def _obey(self, message: dict[str, Any], session: Session, login: Login) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)
@@ -236,6 +237,10 @@ def add_stream(api: FastAPI, stream: Stream) -> None:
         await stream(socket)
 
     api.add_api_websocket_route(PATH, endpoint)
+
+
+def _refused(message: dict[str, Any], detail: str, *, again: bool) -> RefusedShape:
+    return {"t": "error", "op": message.get("op"), "detail": detail, "again": again}
 
 
 async def _receive(socket: WebSocket) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from cronflow.app import load_app
 from cronflow.cli import connect, jobview, times, words
+from cronflow.cli.bars import counted
 from cronflow.cli.bulk import who
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import Column, table
@@ -91,11 +92,12 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
 
 
 async def _apply(service: Service, wanted: Sequence[Job]) -> list[Comparison]:
-    try:
-        results = await service.apply(wanted, by=who())
-    except Conflict as error:
-        error.add_note("the jobs before it are applied; applying all of them again is harmless")
-        raise
+    with counted(len(wanted), "applying") as done:
+        try:
+            results = await service.apply(wanted, by=who(), each=lambda: done(1))
+        except Conflict as error:
+            error.add_note("the jobs before it are applied; applying all of them again is harmless")
+            raise
     return [Comparison(await service.job(name), result) for name, result in results]
 
 

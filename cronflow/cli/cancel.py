@@ -6,11 +6,13 @@ that runs is asked to end, and `--wait` tells how it did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cronflow.cli import runview, times, words
+from cronflow.cli.bars import counted
 from cronflow.cli.bulk import who
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.errors import FAILED
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from cronflow.service import Service
 
 LOOK_EVERY_S = 0.5
+CHUNK = 100
 
 
 def cancel(
@@ -66,7 +69,7 @@ def cancel(
             found = await _open_runs(service, job, state or (), from_instant)
             if not found or not _agreed(len(found), yes):
                 return []
-            runs = await service.cancel_all([run.id for run in found], reason, by=by)
+            runs = await _cancel_all(service, [run.id for run in found], reason, by)
         while wait and any(run.is_open for run in runs):
             await times.sleep(LOOK_EVERY_S)
             runs = [await service.run(run.id) for run in runs]
@@ -88,6 +91,16 @@ def cancel(
         warn(f"{run.id} {run.state.value} before it could be stopped")
     if other:
         raise typer.Exit(FAILED)
+
+
+async def _cancel_all(service: Service, ids: Sequence[str], reason: str, by: str) -> list[Run]:
+    cancelled: list[Run] = []
+    with counted(len(ids), "cancelling") as done:
+        for at in range(0, len(ids), CHUNK):
+            chunk = ids[at : at + CHUNK]
+            cancelled += await service.cancel_all(chunk, reason, by=by)
+            done(len(chunk))
+    return cancelled
 
 
 async def _open_runs(

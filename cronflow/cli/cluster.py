@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cronflow.cli import times, words
 from cronflow.cli.bulk import who
+from cronflow.cli.clusterwatch import watch
 from cronflow.cli.connect import call, settings
 from cronflow.cli.events import events
 from cronflow.cli.lazy import new_group
@@ -81,6 +82,7 @@ def stepdown(output: Output = Format.TABLE) -> None:
 
 
 cluster.command()(events)
+cluster.command()(watch)
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cronflow.domain.errors import CronFlowError, NotFound
 
 if TYPE_CHECKING:
+    from cronflow.client import AsyncClient
     from cronflow.config import Settings
     from cronflow.domain.job import JobRecord
+    from cronflow.live.hub import Hub
     from cronflow.service import Service
 
 PAGE = 500
@@ -38,16 +40,36 @@ Record = TypeVar("Record", bound=Named)
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
+    from cronflow import wiring
+
+    _log_to_stderr()
+    async with wiring.open_service(settings) as service:
+        yield service
+
+
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+    """The same with the live stream, as an API replica has it."""
+    from cronflow import wiring
+
+    _log_to_stderr()
+    async with wiring.open_live(settings) as both:
+        yield both
+
+
+def client() -> AsyncClient | None:
+    """The client of whoever is logged in; None: commands go to the servers themselves."""
+    return None
+
+
+def _log_to_stderr() -> None:
+    """What the log has to say of a server belongs there; stdout carries the answer."""
     import structlog
 
-    from cronflow import wiring
     from cronflow.cli.logs import LogFormat, configure
 
     if not structlog.is_configured():
-        # What the log has to say of a server belongs on stderr; stdout carries the answer.
         configure("warn", LogFormat.TEXT)
-    async with wiring.open_service(settings) as service:
-        yield service
 
 
 def settings(overrides: Mapping[str, object] | None = None) -> Settings:
@@ -62,14 +84,20 @@ def call(use: Callable[[Service], Awaitable[Answer]]) -> Answer:
     import asyncio
 
     async def run() -> Answer:
-        async with open_service(settings()) as service:
-            try:
-                return await use(service)
-            except NotFound as error:
-                await _suggest(service, error)
-                raise
+        async with open_service(settings()) as service, suggesting(service):
+            return await use(service)
 
     return asyncio.run(run())
+
+
+@asynccontextmanager
+async def suggesting(service: Service) -> AsyncIterator[None]:
+    """Add the nearest names to what is not found."""
+    try:
+        yield
+    except NotFound as error:
+        await _suggest(service, error)
+        raise
 
 
 async def all_jobs(service: Service) -> list[JobRecord]:

@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import bulk, times, words
+from cronflow.cli.bars import counted
 from cronflow.cli.connect import call
 from cronflow.cli.output import Format, Output, console, note, show, warn
 from cronflow.cli.tables import Column, table
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from cronflow.domain.failures import Failure
     from cronflow.service import Service
 
-CHUNK = 500
+CHUNK = 100
 
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID…]", help="The runs, as runs list shows them.", show_default=False)
@@ -143,15 +144,18 @@ async def _replay(
     service: Service, runs: Sequence[Run], args: dict[str, object] | None, text: str, *, only_dead: bool
 ) -> list[tuple[str, str]]:
     replayed: list[tuple[str, str]] = []
-    for run in runs:
-        try:
-            replay = await service.replay(run.id, args, by=bulk.who(), note=text, only_dead=only_dead)
-        except Conflict as error:
-            if not only_dead:
-                raise
-            warn(str(error))
-            continue
-        replayed.append((run.id, replay))
+    with counted(len(runs), "replaying") as done:
+        for run in runs:
+            try:
+                replay = await service.replay(run.id, args, by=bulk.who(), note=text, only_dead=only_dead)
+            except Conflict as error:
+                if not only_dead:
+                    raise
+                warn(str(error))
+                continue
+            finally:
+                done(1)
+            replayed.append((run.id, replay))
     return replayed
 
 
@@ -189,9 +193,11 @@ def ack(
             if runs:
                 bulk.confirm(len(runs), "acknowledge", yes=yes)
         done: set[str] = set()
-        for at in range(0, len(runs), CHUNK):
-            ids = [run.id for run in runs[at : at + CHUNK]]
-            done |= await service.acknowledge(ids, by=bulk.who(), note=text)
+        with counted(len(runs), "acknowledging") as more:
+            for at in range(0, len(runs), CHUNK):
+                ids = [run.id for run in runs[at : at + CHUNK]]
+                done |= await service.acknowledge(ids, by=bulk.who(), note=text)
+                more(len(ids))
         return [run.id for run in runs if run.id in done]
 
     done = call(act)

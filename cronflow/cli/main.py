@@ -20,6 +20,7 @@ PLACES = {
     "keys": Place("cronflow.cli.keys:keys", "API keys: what scripts log in with.", MANAGE),
     "secrets": Place("cronflow.cli.secrets:secrets", "Values that jobs name and nobody reads.", MANAGE),
     "alerts": Place("cronflow.cli.alerts:alerts", "Who is told when something goes wrong.", MANAGE),
+    "logs": Place("cronflow.cli.tail:logs", "What runs wrote, of the whole cluster, and what they write.", LOOK),
     "cron": Place("cronflow.cli.cron:cron", "Cron expressions in words, without a cluster.", LOOK),
     "config": Place("cronflow.cli.config:config", "The settings, and where each comes from.", LOOK),
     "doctor": Place("cronflow.cli.doctor:doctor", "Check this machine and its servers, with a remedy each.", LOOK),

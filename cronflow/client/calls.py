@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -67,6 +68,15 @@ class Call:
 def get(path: str, **params: object) -> Call:
     """A reading one."""
     return Call("GET", path, params, repeatable=True)
+
+
+def instant(at: datetime | None) -> str | None:
+    """Raises ValueError for an instant without a zone, which means another one everywhere."""
+    if at is None:
+        return None
+    if at.utcoffset() is None:
+        raise ValueError(f"{at!r} has no time zone")
+    return at.isoformat()
 
 
 def path_of(*parts: str) -> str:

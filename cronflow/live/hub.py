@@ -152,6 +152,9 @@ class Hub:
             except BackendUnavailable as error:
                 log.debug("live stream interrupted", reason=str(error))
                 pause = AGAIN_S
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                # A driver may make another error of it.
+                raise asyncio.CancelledError
             await self._clock.sleep(pause)
 
     async def step(self) -> float:

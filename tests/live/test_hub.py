@@ -10,14 +10,17 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import NodeLeft
 from cronflow.domain.rollup import Tally
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
 from cronflow.node.journal import Journal
-from cronflow.ports import LogLine
+from cronflow.ports import Entry, LogLine
+from cronflow.shapes.stream import SnapShape, TickShape
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
 HEARTBEAT = timedelta(seconds=5)
@@ -374,3 +377,41 @@ async def test_nobody_is_asked_for_lines_when_nobody_follows() -> None:
         hub.close(session)
         await bench.elapse(30)
         assert not await bench.backends.tails.wanted()
+
+
+async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_error_of_that() -> None:
+    class Swallowing:
+        """A feed whose read is interrupted by the cancellation, and tells of a lost connection instead."""
+
+        async def read(self, after: str, limit: int) -> list[Entry]:
+            reading.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise BackendUnavailable("Redis", "here", "the connection was lost") from None
+            raise AssertionError
+
+    reading = asyncio.Event()
+    clock = FakeClock()
+    hub = Hub(memory_backends(clock), clock, HEARTBEAT)
+    hub._feed = Swallowing()  # type: ignore[assignment]
+    task = asyncio.create_task(hub.run())
+    await reading.wait()
+    task.cancel()
+    await clock.settle()
+    assert task.cancelled()
+
+
+async def test_what_is_said_has_the_fields_of_its_shape_and_no_others() -> None:
+    async with a_bench() as bench:
+        await bench.backends.membership.report(a_report("n1"), 60.0)
+        await bench.backends.runs.insert([a_run()])
+        hub = await bench.replica()
+        session = hub.open(None)
+        await hub.following.subscribe(session, "run:r@1", 5)
+        await bench.write(a_line(0))
+        Journal(bench.backends, bench.clock, "n1").tell(NodeLeft("n1"))
+        snapshot, *ticks = await watch(bench, session, 5)
+        assert any(tick["logs"] for tick in ticks)
+        for message, shape in ((snapshot, SnapShape), *((tick, TickShape) for tick in ticks)):
+            assert TypeAdapter(shape).dump_python(TypeAdapter(shape).validate_python(message)) == message
