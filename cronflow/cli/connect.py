@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cronflow.domain.errors import CronFlowError, NotFound
 
 if TYPE_CHECKING:
+    from cronflow.client import AsyncClient
     from cronflow.config import Settings
     from cronflow.domain.job import JobRecord
     from cronflow.service import Service
@@ -55,6 +56,20 @@ def settings(overrides: Mapping[str, object] | None = None) -> Settings:
     from cronflow.config import load_settings
 
     return load_settings(overrides or {})
+
+
+def client() -> AsyncClient | None:
+    """The client of whoever is logged in; None: commands go to the servers. Raises InvalidInput for a login that is
+    none. Its errors are those of the service.
+    """
+    from cronflow.cli.credentials import login_of
+
+    found = login_of(settings())
+    if found is None:
+        return None
+    from cronflow.remote.client import RemoteClient
+
+    return RemoteClient(*found)
 
 
 def call(use: Callable[[Service], Awaitable[Answer]]) -> Answer:
