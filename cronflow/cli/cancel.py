@@ -22,7 +22,7 @@ from cronflow.shapes.runs import run_shape
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LOOK_EVERY_S = 0.5
 
@@ -59,7 +59,7 @@ def cancel(
     from_instant = None if since is None else times.instant_or_ago(since, "--since")
     by = who()
 
-    async def act(service: Service) -> list[Run]:
+    async def act(service: UseCases) -> list[Run]:
         if run_id is not None:
             runs = [await service.cancel(run_id, reason, by=by)]
         else:
@@ -91,7 +91,7 @@ def cancel(
 
 
 async def _open_runs(
-    service: Service, job: str | None, states: list[RunState] | tuple[()], since: datetime | None
+    service: UseCases, job: str | None, states: list[RunState] | tuple[()], since: datetime | None
 ) -> list[Run]:
     from cronflow.ports import RunQuery
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cronflow.domain.events import Happened
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LOOK_EVERY_S = 1.0
 LOOK_BACK = timedelta(seconds=30)
@@ -52,7 +52,7 @@ def events(
     begin = times.instant_or_ago(since, "--since")
     shown: set[str] = set()
 
-    async def read(service: Service) -> None:
+    async def read(service: UseCases) -> None:
         found = await service.events(kinds=kind or (), since=begin, limit=limit)
         _write(found[::-1], output, shown)
         while follow:
@@ -66,7 +66,7 @@ def events(
         note(f"nothing happened since {times.absolute(begin)}")
 
 
-async def _fresh(service: Service, kinds: Sequence[str], since: datetime) -> list[Happened]:
+async def _fresh(service: UseCases, kinds: Sequence[str], since: datetime) -> list[Happened]:
     found = await service.events(kinds=kinds, since=since, limit=PAGE)
     return found[::-1]
 

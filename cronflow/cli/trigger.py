@@ -22,7 +22,7 @@ from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.shapes.runs import run_shape
 
 if TYPE_CHECKING:
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LOOK_EVERY_S = 0.5
 
@@ -55,7 +55,7 @@ def run(
         raise typer.Exit(RUN_FAILED)
 
 
-async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
+async def _run(service: UseCases, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
     record = await service.job(name)
     if args and not record.job.takes_args:
         what = f"{name} is not a Python job, so arguments would have no effect"
@@ -70,7 +70,7 @@ async def _run(service: Service, name: str, args: Mapping[str, object], *, wait:
     return await service.whole(run) if whole else run
 
 
-async def until_ended(service: Service, run: Run) -> Run:
+async def until_ended(service: UseCases, run: Run) -> Run:
     """Wait for the end of a run that was asked for, and tell where it is meanwhile."""
     note(f"asked for {run.id}; it goes on when this stops waiting")
     told = None
