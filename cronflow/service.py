@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from cronflow.alerting import Alerts
@@ -21,7 +21,7 @@ from cronflow.cancelling import Canceller
 from cronflow.comparing import Comparison, compare
 from cronflow.documents import job_document, nearest
 from cronflow.domain.access import AuditEntry
-from cronflow.domain.cluster import LeaderRecord, Member, node_name
+from cronflow.domain.cluster import ClusterStatus, Member, node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import (
     KINDS,
@@ -64,18 +64,6 @@ from cronflow.ports import (
 )
 from cronflow.replaying import Replayer
 from cronflow.searching import JobFilter, Searcher
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The cluster at a glance. `leader` is a node's name, `lease_left_s` how long the key still lasts, in seconds."""
-
-    leader: str | None
-    term: int
-    lease_left_s: float | None
-    record: LeaderRecord | None
-    members: Sequence[Member]
-    sweep: SweepReport | None = None
 
 
 class Service:
@@ -135,6 +123,17 @@ class Service:
             await self._account(by, *(_defined(result, before.get(job.name), job, by) for result, job in done))
         await self._ring()
         return results
+
+    async def applied(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[Comparison]:
+        """The same; returns each job as it then is, and what was done. Raises as `apply` does."""
+        results = await self.apply(jobs, by=by, each=each)
+        names = [name for name, _ in results]
+        records = {record.name: record for record in await self._backends.jobs.get(names)}
+        if gone := set(names) - records.keys():
+            raise NotFound("job", min(gone))
+        return [Comparison(records[name], result) for name, result in results]
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> tuple[JobRecord, Result]:
         """Create or change one job, if its version is the `expected` one (`editing.ABSENT`: if it does not exist).
@@ -416,7 +415,7 @@ class Service:
             leader=None if held is None else node_name(held[0]),
             term=0 if record is None else record.term,
             lease_left_s=None if held is None else held[1],
-            record=record,
+            elected_at=None if held is None or record is None else record.elected_at,
             members=await self.members(),
             sweep=await self.last_sweep(),
         )

@@ -182,7 +182,7 @@ def _components(made: Document) -> None:
     schemas["PlanInput"] = {
         "type": "object",
         "title": "PlanInput",
-        "description": "Jobs to compare with those that are stored.",
+        "description": "Jobs, to compare with those that are stored or to put in their place.",
         "properties": {
             "jobs": {
                 "type": "array",

@@ -26,7 +26,7 @@ from cronflow.shapes.alerts import alert_shape, answer_shape, notice_shape
 if TYPE_CHECKING:
     from cronflow.alerting import Result
     from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notice
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 alerts = new_group("Who is told when something goes wrong, and how that went.")
 
@@ -37,7 +37,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The alert.", show_def
 def list_alerts(output: Output = Format.TABLE) -> None:
     """All alerts, by name."""
 
-    async def read(service: Service) -> list[AlertRecord]:
+    async def read(service: UseCases) -> list[AlertRecord]:
         return await every(service.alerts.find)
 
     found = call(read)
@@ -71,7 +71,7 @@ def show_alert(
 ) -> None:
     """An alert, and the latest of what it had to tell: whether it was taken, after how many attempts, and why not."""
 
-    async def read(service: Service) -> tuple[AlertRecord, list[Notice]]:
+    async def read(service: UseCases) -> tuple[AlertRecord, list[Notice]]:
         return await service.alerts.get(name), await service.alerts.notices(name, limit=count)
 
     record, notices = call(read)
@@ -119,7 +119,7 @@ def try_out(name: Name, output: Output = Format.TABLE) -> None:
         raise typer.Exit(FAILED)
 
 
-async def _apply(service: Service, wanted: Sequence[Alert]) -> list[tuple[AlertRecord, Result]]:
+async def _apply(service: UseCases, wanted: Sequence[Alert]) -> list[tuple[AlertRecord, Result]]:
     return [await service.alerts.define(alert, by=who()) for alert in wanted]
 
 

@@ -24,7 +24,7 @@ from cronflow.shapes.runs import run_shape
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LOOK_EVERY_S = 0.5
 CHUNK = 100
@@ -62,7 +62,7 @@ def cancel(
     from_instant = None if since is None else times.instant_or_ago(since, "--since")
     by = who()
 
-    async def act(service: Service) -> list[Run]:
+    async def act(service: UseCases) -> list[Run]:
         if run_id is not None:
             runs = [await service.cancel(run_id, reason, by=by)]
         else:
@@ -93,7 +93,7 @@ def cancel(
         raise typer.Exit(FAILED)
 
 
-async def _cancel_all(service: Service, ids: Sequence[str], reason: str, by: str) -> list[Run]:
+async def _cancel_all(service: UseCases, ids: Sequence[str], reason: str, by: str) -> list[Run]:
     cancelled: list[Run] = []
     with counted(len(ids), "cancelling") as done:
         for at in range(0, len(ids), CHUNK):
@@ -104,7 +104,7 @@ async def _cancel_all(service: Service, ids: Sequence[str], reason: str, by: str
 
 
 async def _open_runs(
-    service: Service, job: str | None, states: list[RunState] | tuple[()], since: datetime | None
+    service: UseCases, job: str | None, states: list[RunState] | tuple[()], since: datetime | None
 ) -> list[Run]:
     from cronflow.ports import RunQuery
 

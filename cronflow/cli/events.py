@@ -17,7 +17,7 @@ from cronflow.shapes.events import event_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.events import Happened
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
     from cronflow.shapes.events import EventShape
 
 LOOK_EVERY_S = 1.0
@@ -51,7 +51,7 @@ def events(
     begin = times.instant_or_ago(since, "--since")
     shown: set[str] = set()
 
-    async def read(service: Service) -> None:
+    async def read(service: UseCases) -> None:
         found = await service.events(kinds=kind or (), since=begin, limit=limit)
         _write(found[::-1], output, shown)
         while follow:
@@ -69,7 +69,7 @@ def events(
         note(f"nothing happened since {times.absolute(begin)}")
 
 
-async def _fresh(service: Service, kinds: Sequence[str], since: datetime) -> list[Happened]:
+async def _fresh(service: UseCases, kinds: Sequence[str], since: datetime) -> list[Happened]:
     found = await service.events(kinds=kinds, since=since, limit=PAGE)
     return found[::-1]
 

@@ -24,7 +24,7 @@ from cronflow.shapes.runs import report_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.failures import Failure
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 CHUNK = 100
 
@@ -46,7 +46,7 @@ def report(
     """What failed, by reason: how often, when, which jobs, and a run to look at."""
     begin = times.instant_or_ago(since, "--since")
 
-    async def read(service: Service) -> tuple[Sequence[Failure], bool, int]:
+    async def read(service: UseCases) -> tuple[Sequence[Failure], bool, int]:
         failures, more = await service.report(begin, job)
         if not failures and job is not None:
             await service.job(job)
@@ -117,7 +117,7 @@ def retry(
     args = read_args(arg or ()) if arg else None
     _check_states(state)
 
-    async def act(service: Service) -> list[tuple[str, str]]:
+    async def act(service: UseCases) -> list[tuple[str, str]]:
         if run_ids:
             runs = [await service.run(run) for run in dict.fromkeys(run_ids)]
         else:
@@ -141,7 +141,7 @@ def retry(
 
 
 async def _replay(
-    service: Service, runs: Sequence[Run], args: dict[str, object] | None, text: str, *, only_dead: bool
+    service: UseCases, runs: Sequence[Run], args: dict[str, object] | None, text: str, *, only_dead: bool
 ) -> list[tuple[str, str]]:
     replayed: list[tuple[str, str]] = []
     with counted(len(runs), "replaying") as done:
@@ -159,7 +159,7 @@ async def _replay(
     return replayed
 
 
-async def _takes_args(service: Service, jobs: set[str]) -> None:
+async def _takes_args(service: UseCases, jobs: set[str]) -> None:
     for name in sorted(jobs):
         if not (await service.job(name)).job.takes_args:
             what = f"{name} is not a Python job, so arguments would have no effect"
@@ -182,7 +182,7 @@ def ack(
     begin = bulk.chosen(run_ids, job, state, since)
     _check_states(state)
 
-    async def act(service: Service) -> list[str]:
+    async def act(service: UseCases) -> list[str]:
         if run_ids:
             runs = [await service.run(run) for run in dict.fromkeys(run_ids)]
             for run in runs:

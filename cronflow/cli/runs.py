@@ -21,7 +21,7 @@ from cronflow.shapes.runs import log_shape, run_detail_shape, run_shape
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LINES = 1000
 WROTE_NOTHING = "it wrote nothing, or its lines are older than they are kept"
@@ -69,7 +69,7 @@ def list_runs(
 
 
 async def _find(
-    service: Service,
+    service: UseCases,
     job: str | None,
     states: Sequence[RunState],
     since: datetime | None,
@@ -98,7 +98,7 @@ async def _find(
 def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
 
-    async def read(service: Service) -> tuple[Run, list[LateResult]]:
+    async def read(service: UseCases) -> tuple[Run, list[LateResult]]:
         found = await service.run(run_id)
         return await service.whole(found) if output.has_all else found, await service.late(run_id)
 
@@ -129,7 +129,7 @@ def logs(
         return
     printer = LinePrinter(output)
 
-    async def read(service: Service) -> Run:
+    async def read(service: UseCases) -> Run:
         after = (0, -1)
         # Read the state first: what the run wrote before it ended is then among the lines.
         run = await service.run(run_id)

@@ -25,7 +25,7 @@ from cronflow.shapes.runs import run_shape
 
 if TYPE_CHECKING:
     from cronflow.cli.source import Source
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
     from cronflow.shapes.runs import RunDetailShape
 
 LOOK_EVERY_S = 0.5
@@ -65,7 +65,7 @@ def run(
         raise typer.Exit(RUN_FAILED)
 
 
-async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
+async def _run(service: UseCases, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
     run = await service.run(await ask(service, name, args or None))
     if not wait:
         note(f"look at it: cronflow runs show {run.id}")
@@ -74,7 +74,7 @@ async def _run(service: Service, name: str, args: Mapping[str, object], *, wait:
     return await service.whole(run) if whole else run
 
 
-async def ask(service: Service, name: str, args: Mapping[str, object] | None) -> str:
+async def ask(service: UseCases, name: str, args: Mapping[str, object] | None) -> str:
     """Ask for a run. Returns its id. Raises InvalidInput for arguments that would have no effect."""
     record = await service.job(name)
     if args and not record.job.takes_args:
@@ -111,7 +111,7 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
         raise typer.Exit(RUN_FAILED)
 
 
-async def until_ended(service: Service, run: Run) -> Run:
+async def until_ended(service: UseCases, run: Run) -> Run:
     """Wait for the end of a run that was asked for, and tell where it is meanwhile."""
     note(f"asked for {run.id}; it goes on when this stops waiting")
     told = None
