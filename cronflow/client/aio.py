@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 
 from cronflow.client.calls import (
+    PATIENCE_S,
     ApiError,
     Call,
     answer_of,
@@ -24,8 +25,6 @@ from cronflow.client.calls import (
     pause_s,
     unreachable,
 )
-from cronflow.client.following import Events, Logs, follow, follow_run_of
-from cronflow.client.places import PATIENCE_S
 
 if TYPE_CHECKING:
     from cronflow.shapes.cluster import (
@@ -36,10 +35,11 @@ if TYPE_CHECKING:
         StepdownShape,
         UndrainShape,
     )
+    from cronflow.shapes.events import EventShape
     from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
     from cronflow.shapes.preview import PreviewShape
     from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
-    from cronflow.shapes.stream import RunMessage, StreamMessage
+    from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
     from cronflow.shapes.why import WhyShape
 
 PAGE = 200
@@ -125,6 +125,9 @@ class AsyncClient:
         comes first, and where that is not there any more a gap says so. Raises ApiError when the login is over, a
         topic is refused, or nobody answers for `patience_s` (None: wait for ever). `aclose` it, or use `aclosing`.
         """
+        # Here and below: most clients ask and go, and need no websockets.
+        from cronflow.client.following import follow
+
         return follow(self, topics, since, tail, patience_s)
 
     async def send(self, call: Call) -> Any:
@@ -328,6 +331,8 @@ class Runs:
         """Its states and its lines as they come, from the first line on, until it has ended: every line once, and in
         order. The last message is its last state. As `AsyncClient.follow` otherwise.
         """
+        from cronflow.client.following import follow_run_of
+
         return follow_run_of(self._client, id, patience_s)
 
     async def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
@@ -352,6 +357,53 @@ class Runs:
         """What failed since then, by reason."""
         answer: ReportShape = await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
         return answer
+
+
+class Logs:
+    """The lines of all runs."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def search(
+        self,
+        q: str = "",
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        since: datetime | None = None,
+    ) -> AsyncIterator[LogShape]:
+        """Lines with this text, of this level or a graver one, the newest first."""
+        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
+        return self._client.pages(call)
+
+    def follow(
+        self,
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        tail: int = 0,
+        patience_s: float | None = PATIENCE_S,
+    ) -> AsyncGenerator[LineMessage, None]:
+        """Lines as they are written, after the last `tail` ones (at most 1000), each once; and gaps where some are
+        missing, which `search` finds. Lines of one run come in order; among runs there is none.
+        """
+        from cronflow.client.following import follow_lines_of
+
+        return follow_lines_of(self._client, level, job, node, tail, patience_s)
+
+
+class Events:
+    """What happened in the cluster."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> AsyncIterator[EventShape]:
+        """What happened, the newest first. What happens from now on comes with `AsyncClient.follow`."""
+        return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
 
 
 class Nodes:

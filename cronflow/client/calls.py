@@ -18,6 +18,8 @@ PREFIX = "/api/v1"
 TRIES = 4
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
+PATIENCE_S = 300.0
+"""So long a follower goes on without a connection."""
 _NOT_NOW = frozenset({429, 502, 503, 504})
 
 Value = TypeVar("Value")

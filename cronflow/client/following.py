@@ -11,18 +11,16 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
 from websockets.asyncio.client import connect
 
-from cronflow.client.calls import ApiError, Call, get, given, instant, path_of
+from cronflow.client.calls import ApiError, Call, get, given, path_of
 from cronflow.client.places import (
     CLOSE_S,
     LARGEST_MESSAGE,
     LOST,
-    PATIENCE_S,
     RENEW_S,
     SILENT_S,
     Patience,
@@ -35,7 +33,6 @@ from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
 
 if TYPE_CHECKING:
     from cronflow.client.aio import AsyncClient
-    from cronflow.shapes.events import EventShape
 
 PAGE = 500
 
@@ -189,52 +186,14 @@ async def follow_run_of(
             yield message
 
 
-class Events:
-    """What happened in the cluster."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-
-    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> AsyncIterator[EventShape]:
-        """What happened, the newest first. What happens from now on comes with `AsyncClient.follow`."""
-        return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
-
-
-class Logs:
-    """The lines of all runs."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-
-    def search(
-        self,
-        q: str = "",
-        *,
-        level: str | None = None,
-        job: str | None = None,
-        node: str | None = None,
-        since: datetime | None = None,
-    ) -> AsyncIterator[LogShape]:
-        """Lines with this text, of this level or a graver one, the newest first."""
-        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
-        return self._client.pages(call)
-
-    async def follow(
-        self,
-        *,
-        level: str | None = None,
-        job: str | None = None,
-        node: str | None = None,
-        tail: int = 0,
-        patience_s: float | None = PATIENCE_S,
-    ) -> AsyncGenerator[LineMessage, None]:
-        """Lines as they are written, after the last `tail` ones (at most 1000), each once; and gaps where some are
-        missing, which `search` finds. Lines of one run come in order; among runs there is none.
-        """
-        topic = lines_topic(level, job, node)
-        async with (
-            aclosing(follow(self._client, [topic], None, tail, patience_s)) as messages,
-            aclosing(follow_lines(topic, messages)) as found,
-        ):
-            async for message in found:
-                yield message
+async def follow_lines_of(
+    client: AsyncClient, level: str | None, job: str | None, node: str | None, tail: int, patience_s: float | None
+) -> AsyncGenerator[LineMessage, None]:
+    """See `Logs.follow`."""
+    topic = lines_topic(level, job, node)
+    async with (
+        aclosing(follow(client, [topic], None, tail, patience_s)) as messages,
+        aclosing(follow_lines(topic, messages)) as found,
+    ):
+        async for message in found:
+            yield message

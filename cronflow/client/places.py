@@ -22,7 +22,6 @@ from cronflow.client.calls import PREFIX, ApiError
 from cronflow.shapes.runs import LogShape
 from cronflow.shapes.stream import LinesShape, RefusedShape, StreamMessage, TickShape
 
-PATIENCE_S = 300.0
 SILENT_S = 30.0
 """A connection that says nothing for so long is given up: a tick comes each second."""
 RENEW_S = 600.0

@@ -20,6 +20,7 @@ NO_CHANGE = {"/jobs/plan", "/schedules/preview", "/auth/ws-ticket"}
 
 CHANGES = [
     ("POST", "/jobs", {}, JOB, "job.create"),
+    ("POST", "/jobs/apply", {}, {"jobs": [JOB]}, "job.create"),
     ("PUT", "/jobs/{name}", {"name": "new"}, JOB, "job.create"),
     ("PATCH", "/jobs/{name}", {"name": "nightly-report"}, {"timeout": "7m"}, "job.change"),
     ("DELETE", "/jobs/{name}", {"name": "nightly-report"}, None, "job.delete"),
