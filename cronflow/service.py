@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from cronflow.alerting import Alerts
 from cronflow.auditing import Auditor, Changed
 from cronflow.auth.accounts import Keys, Users
 from cronflow.auth.passwords import Passwords
@@ -18,10 +19,22 @@ from cronflow.auth.secrets import Secrets
 from cronflow.auth.vault import Vault
 from cronflow.cancelling import Canceller
 from cronflow.comparing import Comparison, compare
-from cronflow.documents import job_document
+from cronflow.documents import job_document, nearest
 from cronflow.domain.access import AuditEntry
-from cronflow.domain.cluster import LeaderRecord, Member, node_name
+from cronflow.domain.cluster import ClusterStatus, Member, node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
+from cronflow.domain.events import (
+    KINDS,
+    Event,
+    Happened,
+    JobChanged,
+    JobCreated,
+    JobDeleted,
+    JobPaused,
+    JobResumed,
+    RunCancelled,
+    StepdownAsked,
+)
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
@@ -34,31 +47,45 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor, Result
 from cronflow.explaining import Explainer
-from cronflow.ports import AuditQuery, Backends, Bell, Clock, Keeping, LateResult, LogLine, RunQuery
+from cronflow.ports import (
+    AuditQuery,
+    Backends,
+    Bell,
+    Clock,
+    Found,
+    Keeping,
+    LateResult,
+    LineQuery,
+    LogLine,
+    Postman,
+    RunQuery,
+    Tell,
+    nobody,
+)
 from cronflow.replaying import Replayer
 from cronflow.searching import JobFilter, Searcher
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The cluster at a glance. `leader` is a node's name, `lease_left_s` how long the key still lasts, in seconds."""
-
-    leader: str | None
-    term: int
-    lease_left_s: float | None
-    record: LeaderRecord | None
-    members: Sequence[Member]
-    sweep: SweepReport | None = None
-
-
 class Service:
-    """The use-cases. `users`, `keys` and `secrets` are those of the people who manage them; `vault` is for secrets, and
-    `admin` the name of the settings' admin.
+    """The use-cases. `users`, `keys`, `secrets` and `alerts` are those of the people who manage them; `vault` is for
+    secrets, `postman` for trying out alerts, and `admin` the name of the settings' admin. `tell` hears of what is done
+    to jobs, runs and the cluster.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, *, vault: Vault | None = None, admin: str = "admin") -> None:
+    def __init__(
+        self,
+        backends: Backends,
+        clock: Clock,
+        tell: Tell = nobody,
+        *,
+        vault: Vault | None = None,
+        admin: str = "admin",
+        postman: Postman | None = None,
+        namespace: str = "default",
+    ) -> None:
         self._backends = backends
         self._clock = clock
+        self._tell = tell
         self._editor = Editor(backends, clock)
         self._explainer = Explainer(backends, clock)
         self._replayer = Replayer(backends, clock)
@@ -68,13 +95,16 @@ class Service:
         self.users = Users(backends, clock, self.passwords, reserved=admin)
         self.keys = Keys(backends, clock)
         self.secrets = Secrets(backends, clock, vault)
+        self.alerts = Alerts(backends, clock, postman, namespace)
         self._searcher = Searcher(backends)
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
-    async def apply(self, jobs: Sequence[Job], *, by: str = "") -> list[tuple[str, Result]]:
+    async def apply(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[tuple[str, Result]]:
         """Create or change jobs. Returns for each its name and what was done. `by` is kept with the version that this
-        makes, here and in the other edits.
+        makes, here and in the other edits. `each` is called after each job.
 
         Raises InvalidInput, before anything is changed, when two have one name or a name is reserved; Conflict when
         others keep changing a job meanwhile: those before it stand, and applying again is harmless.
@@ -85,12 +115,25 @@ class Service:
         results: list[tuple[str, Result]] = []
         try:
             for job in jobs:
-                results.append((job.name, await self._editor.define(job, by=by)))  # noqa: PERF401  those before an error
+                results.append((job.name, await self._editor.define(job, by=by)))
+                each()
         finally:
-            done = [(verb, job) for (_, word), job in zip(results, jobs, strict=False) if (verb := _VERBS.get(word))]
-            await self._auditor.record(by, *(_defined(verb, before.get(job.name), job) for verb, job in done))
+            made = zip(results, jobs, strict=False)
+            done = [(result, job) for (_, result), job in made if result != "unchanged"]
+            await self._account(by, *(_defined(result, before.get(job.name), job, by) for result, job in done))
         await self._ring()
         return results
+
+    async def applied(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[Comparison]:
+        """The same; returns each job as it then is, and what was done. Raises as `apply` does."""
+        results = await self.apply(jobs, by=by, each=each)
+        names = [name for name, _ in results]
+        records = {record.name: record for record in await self._backends.jobs.get(names)}
+        if gone := set(names) - records.keys():
+            raise NotFound("job", min(gone))
+        return [Comparison(records[name], result) for name, result in results]
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> tuple[JobRecord, Result]:
         """Create or change one job, if its version is the `expected` one (`editing.ABSENT`: if it does not exist).
@@ -100,8 +143,8 @@ class Service:
         _check_names([job.name])
         before = next(iter(await self._backends.jobs.get([job.name])), None)
         result = await self._editor.define(job, by=by, expected=expected)
-        if (verb := _VERBS.get(result)) is not None:
-            await self._auditor.record(by, _defined(verb, before, job))
+        if result != "unchanged":
+            await self._account(by, _defined(result, before, job, by))
         await self._ring()
         return await self.job(job.name), result
 
@@ -114,7 +157,7 @@ class Service:
         before = await self._own(name)
         after = await self._editor.amend(name, make, by=by, expected=expected)
         if after.ver != before.ver:
-            await self._auditor.record(by, _defined("change", before, after.job))
+            await self._account(by, _defined("changed", before, after.job, by))
         await self._ring()
         return after
 
@@ -148,19 +191,20 @@ class Service:
     async def pause(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
         before = await self._own(name)
-        return await self._edited("pause", before, await self._editor.pause(name, by=by), by)
+        return await self._edited("pause", before, await self._editor.pause(name, by=by), JobPaused(name, by))
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Raises NotFound, Conflict; InvalidInput for the system's own."""
         before = await self._own(name)
-        return await self._edited("resume", before, await self._editor.resume(name, by=by), by)
+        return await self._edited("resume", before, await self._editor.resume(name, by=by), JobResumed(name, by))
 
     async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
         """Raises NotFound, Conflict, also when its version is not the `expected` one; InvalidInput for the system's
         own.
         """
         before = await self._own(name)
-        return await self._edited("delete", before, await self._editor.delete(name, by=by, expected=expected), by)
+        after = await self._editor.delete(name, by=by, expected=expected)
+        return await self._edited("delete", before, after, JobDeleted(name, by))
 
     async def _own(self, name: str) -> JobRecord:
         record = await self.job(name)
@@ -169,9 +213,12 @@ class Service:
             raise InvalidInput(Problem("", what, "SWEEP_AT and CLEANUP_AT say when such jobs run"))
         return record
 
-    async def _edited(self, verb: str, before: JobRecord, after: JobRecord, by: str) -> JobRecord:
+    async def _edited(
+        self, verb: str, before: JobRecord, after: JobRecord, event: JobPaused | JobResumed | JobDeleted
+    ) -> JobRecord:
         if after.ver != before.ver:
-            await self._auditor.record(by, Changed(f"job.{verb}", f"job:{after.name}", _state(before), _state(after)))
+            changed = Changed(f"job.{verb}", f"job:{after.name}", _state(before), _state(after))
+            await self._account(event.by, (changed, event))
         await self._ring()
         return after
 
@@ -300,7 +347,13 @@ class Service:
         runs = await self._canceller.cancel(ids, reason, by)
         touched = [run for run in runs if run.is_open or run.state is RunState.CANCELLED]
         after = {"reason": reason}
-        await self._auditor.record(by, *(Changed("run.cancel", f"run:{run.id}", None, after) for run in touched))
+        await self._account(
+            by,
+            *(
+                (Changed("run.cancel", f"run:{run.id}", None, after), RunCancelled(run.id, by, reason))
+                for run in touched
+            ),
+        )
         await self._ring()
         return runs
 
@@ -308,6 +361,10 @@ class Service:
         """The lines of a run behind (fence, number), in order. Raises NotFound."""
         await self.run(run_id)
         return await self._backends.logs.read(run_id, after=after, limit=limit)
+
+    async def find_lines(self, query: LineQuery) -> Found:
+        """Lines of all runs, the newest first. A page may be short although others follow."""
+        return await self._backends.logs.find(query)
 
     async def search_logs(
         self, run_id: str, text: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000
@@ -358,7 +415,7 @@ class Service:
             leader=None if held is None else node_name(held[0]),
             term=0 if record is None else record.term,
             lease_left_s=None if held is None else held[1],
-            record=record,
+            elected_at=None if held is None or record is None else record.elected_at,
             members=await self.members(),
             sweep=await self.last_sweep(),
         )
@@ -371,6 +428,27 @@ class Service:
         """What the last sweep found; None before the first."""
         return await self._backends.upkeep.report()
 
+    async def events(
+        self,
+        *,
+        kinds: Collection[str] = (),
+        since: datetime | None = None,
+        after: str = "",
+        before: str = "",
+        limit: int = 100,
+    ) -> list[Happened]:
+        """What happened behind the id `after`, the oldest first; without it the newest before `before`, newest first.
+
+        Raises InvalidInput for a kind that there is not.
+        """
+        for kind in kinds:
+            if kind not in KINDS:
+                near = nearest(kind, KINDS)
+                raise InvalidInput(
+                    Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")
+                )
+        return await self._backends.events.find(kinds=kinds, since=since, after=after, before=before, limit=limit)
+
     async def stepdown(self, *, by: str = "") -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""
         held = await self._backends.election.holder()
@@ -379,7 +457,8 @@ class Service:
             raise NotFound("leader", "of this cluster")
         await self._backends.election.ask_to_resign(record.term)
         leader = node_name(held[0])
-        await self._auditor.record(by, Changed("cluster.stepdown", f"node:{leader}", None, {"term": record.term}))
+        changed = Changed("cluster.stepdown", f"node:{leader}", None, {"term": record.term})
+        await self._account(by, (changed, StepdownAsked(leader, by)))
         return leader
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
@@ -400,6 +479,12 @@ class Service:
         """How Redis keeps what it was given."""
         return await self._backends.housekeeping.keeping()
 
+    async def _account(self, by: str, *done: tuple[Changed, Event]) -> None:
+        """What was done, told to whoever looks on and put into the audit log."""
+        for _, event in done:
+            self._tell(event)
+        await self._auditor.record(by, *(changed for changed, _ in done))
+
     async def _ring(self) -> None:
         try:
             await self._backends.bus.ring(Bell.JOBS)
@@ -408,13 +493,11 @@ class Service:
             return
 
 
-_VERBS = {"created": "create", "changed": "change"}
-
-
-def _defined(verb: str, record: JobRecord | None, job: Job) -> Changed:
+def _defined(result: Result, record: JobRecord | None, job: Job, by: str) -> tuple[Changed, Event]:
+    verb, event = ("create", JobCreated) if result == "created" else ("change", JobChanged)
     gone = record is None or record.deleted_at is not None
     before = None if gone or record is None else job_document(record.job, compact=True)
-    return Changed(f"job.{verb}", f"job:{job.name}", before, job_document(job, compact=True))
+    return Changed(f"job.{verb}", f"job:{job.name}", before, job_document(job, compact=True)), event(job.name, by)
 
 
 def _state(record: JobRecord) -> Mapping[str, object]:

@@ -25,12 +25,15 @@ from cronflow.backends.mongo.access import (
     MongoSessionStore,
     MongoUserStore,
 )
+from cronflow.backends.mongo.alerts import MongoAlertStore, MongoOutbox, MongoSigns
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
+from cronflow.backends.mongo.events import MongoEventStore
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
@@ -38,6 +41,7 @@ from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection, RedisTimepiece
 from cronflow.backends.redis.housekeeping import RedisHousekeeping
+from cronflow.backends.redis.live import RedisFeed, RedisTails
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit import Circuit
@@ -52,13 +56,17 @@ from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
+from cronflow.executors.webhook import WebhookPostman
+from cronflow.live.hub import Hub
 from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
+from cronflow.node.journal import Journal
+from cronflow.node.loop import Outages, repeat
 from cronflow.node.node import Connected, Node
 from cronflow.node.spool import Spool
 from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, Tell, nobody
 from cronflow.service import Service
 
 if TYPE_CHECKING:
@@ -107,6 +115,9 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),
         upkeep=MongoUpkeep(mongo),
+        events=MongoEventStore(mongo),
+        rollups=MongoRollupStore(mongo),
+        totals=MongoTotals(mongo),
         election=RedisElection(redis),
         membership=RedisMembership(redis),
         queue=RedisQueue(redis, lock_s=lock_s),
@@ -117,8 +128,13 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         keys=MongoKeyStore(mongo),
         secrets=MongoSecretStore(mongo),
         audit=MongoAuditStore(mongo),
+        alerts=MongoAlertStore(mongo),
+        outbox=MongoOutbox(mongo),
+        signs=MongoSigns(mongo),
         limiter=RedisRateLimiter(redis),
         tickets=RedisTicketStore(redis),
+        feed=RedisFeed(redis),
+        tails=RedisTails(redis),
         timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
 
@@ -146,12 +162,60 @@ async def open_backends(
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The use-cases on the servers of the settings."""
     redis_url, mongo_url = _urls(settings)
-    async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
-        yield _service(settings, backends, SystemClock())
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        told(Journal(backends, clock, "api"), clock) as tell,
+    ):
+        yield _service(settings, backends, clock, tell)
 
 
-def _service(settings: Settings, backends: Backends, clock: Clock) -> Service:
-    return Service(backends, clock, vault=_vault(settings), admin=settings.admin_user)
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+    """The use-cases, and the live stream as an API replica has it, in this process."""
+    redis_url, mongo_url = _urls(settings)
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        told(Journal(backends, clock, "api"), clock) as tell,
+        asyncio.TaskGroup() as group,
+    ):
+        hub = Hub(backends, clock, settings.heartbeat)
+        streaming = group.create_task(hub.run(), name="live stream")
+        try:
+            yield _service(settings, backends, clock, tell), hub
+        finally:
+            streaming.cancel()
+
+
+@asynccontextmanager
+async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
+    """Write what is told meanwhile, and the rest at the end."""
+    telling = asyncio.create_task(repeat(journal.role, clock, Outages()), name="events")
+    try:
+        yield journal.tell
+    finally:
+        telling.cancel()
+        await asyncio.wait({telling})
+        if not telling.cancelled():
+            telling.result()
+        await journal.flush()
+
+
+def _service(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -> Service:
+    return Service(
+        backends,
+        clock,
+        tell,
+        vault=_vault(settings),
+        admin=settings.admin_user,
+        postman=_postman(settings, backends, clock),
+        namespace=settings.namespace,
+    )
+
+
+def _postman(settings: Settings, backends: Backends, clock: Clock) -> WebhookPostman:
+    return WebhookPostman(backends.secrets, _vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
 
 
 def _vault(settings: Settings) -> Vault | None:
@@ -159,13 +223,20 @@ def _vault(settings: Settings) -> Vault | None:
 
 
 def executors(
-    settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock, breakers: Breakers
+    settings: Settings,
+    apps: Sequence[App],
+    *,
+    threads: int,
+    backends: Backends,
+    clock: Clock,
+    breakers: Breakers,
+    tell: Tell = nobody,
 ) -> WithSecrets:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     by_target = Executors(
         {
-            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
+            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock, tell).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
@@ -199,10 +270,18 @@ async def run_node(
             return await stack.enter_async_context(opening), circuit
 
         backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
+        journal = Journal(backends, clock, name)
+        circuit.tell = journal.tell
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        breakers = Breakers()
+        breakers = Breakers(tell=journal.tell)
         by_target = executors(
-            settings, apps, threads=slots or settings.slots, backends=backends, clock=clock, breakers=breakers
+            settings,
+            apps,
+            threads=slots or settings.slots,
+            backends=backends,
+            clock=clock,
+            breakers=breakers,
+            tell=journal.tell,
         )
         executor = await stack.enter_async_context(by_target)
         node = Node(
@@ -217,8 +296,12 @@ async def run_node(
             lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
+            lines_per_run=settings.log_lines_per_run,
             spool=spool,
             breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
+            journal=journal,
+            namespace=settings.namespace,
+            postman=_postman(settings, backends, clock),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -233,13 +316,23 @@ async def memory_cluster(
     """Nodes and the API in this one process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
-    service = _service(settings, backends, clock)
-    server = await _api_server(settings, service, backends, clock, host, port)
+    journal = Journal(backends, clock, "api")
+    service = _service(settings, backends, clock, journal.tell)
+    hub = Hub(backends, clock, settings.heartbeat)
+    server = await _api_server(settings, service, backends, clock, hub, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    breakers = Breakers()
-    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock, breakers=breakers)
-    async with by_target as executor, asyncio.TaskGroup() as group:
+    breakers = Breakers(tell=journal.tell)
+    by_target = executors(
+        settings,
+        apps,
+        threads=settings.slots,
+        backends=backends,
+        clock=clock,
+        breakers=breakers,
+        tell=journal.tell,
+    )
+    async with by_target as executor, told(journal, clock), asyncio.TaskGroup() as group:
         members = [
             Node(
                 backends,
@@ -252,12 +345,15 @@ async def memory_cluster(
                 system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
                 log_retention=settings.log_retention,
                 breakers=breakers.states,
+                lines_per_run=settings.log_lines_per_run,
+                namespace=settings.namespace,
+                postman=_postman(settings, backends, clock),
             )
             for k in range(1, nodes + 1)
         ]
         for member in members:
             group.create_task(member.run(), name=member.id)
-        group.create_task(server.serve(), name="api")
+        group.create_task(_serve(server, hub), name="api")
         try:
             yield service
         finally:
@@ -266,14 +362,26 @@ async def memory_cluster(
                 member.stop()
 
 
+async def _serve(server: uvicorn.Server, hub: Hub) -> None:
+    """Serve until the server stops, with the live stream beside it."""
+    async with asyncio.TaskGroup() as group:
+        streaming = group.create_task(hub.run(), name="live stream")
+        try:
+            await server.serve()
+        finally:
+            streaming.cancel()
+
+
 async def _api_server(
-    settings: Settings, service: Service, backends: Backends, clock: Clock, host: str, port: int
+    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, host: str, port: int
 ) -> uvicorn.Server:
     import uvicorn
 
+    from cronflow.api.stream import LARGEST_MESSAGE
+
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        await api_application(settings, service, backends, clock),
+        await api_application(settings, service, backends, clock, hub),
         host=host,
         port=port,
         log_config=None,
@@ -283,17 +391,21 @@ async def _api_server(
         # Its own default believes every proxy on this machine; the guards believe TRUSTED_PROXIES.
         proxy_headers=False,
         server_header=False,
+        # It would cost each socket memory and time for messages that are small.
+        ws_per_message_deflate=False,
+        ws_max_size=LARGEST_MESSAGE,
     )
     return uvicorn.Server(config)
 
 
-async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock) -> ASGIApp:
+async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub) -> ASGIApp:
     """The API behind its guards. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
     from cronflow.api.app import create_api
     from cronflow.api.gate import TokenGate
     from cronflow.api.guards import guarded
     from cronflow.api.inputs import Deployment
+    from cronflow.api.stream import Stream
 
     given = credentials(settings)
     password_hash = given.password_hash or await service.passwords.hashed(given.password or "")
@@ -305,7 +417,8 @@ async def api_application(settings: Settings, service: Service, backends: Backen
     deployment = Deployment(
         namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
     )
-    api = create_api(service, gate, deployment, logins)
+    stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
+    api = create_api(service, gate, deployment, logins, stream)
     return guarded(api, origins=settings.allow_origins, proxies=settings.trusted_proxies)
 
 
@@ -318,14 +431,18 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
         credentials(settings)
         redis_url, mongo_url = _urls(settings)
         clock = SystemClock()
-        async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
-            service = _service(settings, backends, clock)
-            server = await _api_server(settings, service, backends, clock, host, port)
+        async with (
+            open_backends(redis_url, mongo_url, settings.namespace) as backends,
+            told(Journal(backends, clock, "api"), clock) as tell,
+        ):
+            hub = Hub(backends, clock, settings.heartbeat)
+            service = _service(settings, backends, clock, tell)
+            server = await _api_server(settings, service, backends, clock, hub, host, port)
             # uvicorn would raise the signal again at its end, before the connections are closed.
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
-            await server.serve()
+            await _serve(server, hub)
 
     asyncio.run(serve())
 

@@ -42,6 +42,10 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
     assert rows == {
         "REDIS_URL": "unset",
         "MONGO_URL": "unset",
+        "API_URL": "unset",
+        "API_KEY": "unset",
+        "API_KEY_FILE": "unset",
+        "API_INSECURE": "false",
         "NAMESPACE": "default",
         "LEADER_TTL": "30s",
         "LEADER_RENEW": "15s",
@@ -72,6 +76,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "DRAIN_TIMEOUT": "1m",
         "RUN_RETENTION": "30d",
         "LOG_RETENTION": "7d",
+        "LOG_LINES_PER_RUN": "10000",
         "LOG_LEVEL": "info",
     }
 

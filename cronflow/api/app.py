@@ -9,18 +9,25 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from fastapi.routing import iter_route_contexts
 
-from cronflow.api import cluster, jobs, logins, logs, management, nodes, problems, runs, schedules
+from cronflow.api import alerts, cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
 from cronflow.api.access import Gate
 from cronflow.api.inputs import Deployment, Uses
 from cronflow.api.openapi import describe
+from cronflow.api.stream import Stream, add_stream
 from cronflow.auth.logins import Logins
 from cronflow.service import Service
 
 
 def create_api(
-    service: Service, gate: Gate, deployment: Deployment | None = None, sessions: Logins | None = None
+    service: Service,
+    gate: Gate,
+    deployment: Deployment | None = None,
+    sessions: Logins | None = None,
+    stream: Stream | None = None,
 ) -> FastAPI:
-    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here."""
+    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here,
+    without `stream` there is no live stream.
+    """
     deployment = deployment or Deployment()
     api = FastAPI(
         title="CronFlow",
@@ -33,11 +40,13 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would take theirs.
-    for group in (jobs, logs, runs, schedules, nodes, cluster):
+    for group in (jobs, logs, runs, schedules, nodes, cluster, events, alerts):
         api.include_router(group.router)
     for router in (management.users, management.keys, management.secrets, management.audit):
         api.include_router(router)
     api.include_router(logins.router)
+    if stream is not None:
+        add_stream(api, stream)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]
     _add_probes(api)
     # FastAPI would put the routes together with the first request, which would wait for it.

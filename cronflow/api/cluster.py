@@ -6,7 +6,8 @@ from cronflow.api.access import Operator, Viewer
 from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Deployed, Uses
 from cronflow.domain.errors import NotFound
-from cronflow.shapes.cluster import ClusterShape, StepdownShape, cluster_shape
+from cronflow.shapes.cluster import ClusterShape, SettingsShape, StepdownShape, cluster_shape
+from cronflow.shapes.plain import milliseconds
 from cronflow.shapes.runs import AskedShape, asked_shape
 
 router = new_router("cluster")
@@ -16,6 +17,19 @@ router = new_router("cluster")
 async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterShape:
     """The leader and its lease, the nodes, what waits in their lists, and the last sweep."""
     return cluster_shape(deployed.namespace, await service.status(), deployed.heartbeat)
+
+
+@router.get("/cluster/settings")
+async def show_settings(_: Viewer, deployed: Deployed) -> SettingsShape:
+    """What of the settings of the cluster its clients go by."""
+    return {
+        "namespace": deployed.namespace,
+        "heartbeat_ms": milliseconds(deployed.heartbeat),
+        "retry_max": deployed.retry.max,
+        "retry_initial_ms": milliseconds(deployed.retry.initial),
+        "retry_multiplier": deployed.retry.multiplier,
+        "version": deployed.version,
+    }
 
 
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))

@@ -69,6 +69,11 @@ Since = Annotated[
     Query(description="Due from this instant on, such as 2026-11-21T02:00:00Z."),
 ]
 Until = Annotated[datetime | None, BeforeValidator(_instant), Query(description="Due before this instant.")]
+From = Annotated[
+    datetime | None,
+    BeforeValidator(_instant),
+    Query(description="Not older than this instant, such as 2026-11-21T02:00:00Z."),
+]
 At = Annotated[
     datetime | None,
     BeforeValidator(_instant),

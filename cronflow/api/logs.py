@@ -8,8 +8,10 @@ from fastapi import Query
 
 from cronflow.api.access import Viewer
 from cronflow.api.answers import may, new_router
-from cronflow.api.inputs import RunId, Uses
-from cronflow.api.pages import Limit, cursor_of, line_key
+from cronflow.api.inputs import From, RunId, Uses
+from cronflow.api.pages import Cursor, Limit, cursor_of, line_key, time_key
+from cronflow.domain.lines import at_least
+from cronflow.ports import LineQuery
 from cronflow.shapes.plain import Shape
 from cronflow.shapes.runs import LogShape, log_shape
 
@@ -25,15 +27,65 @@ class LogPage(Shape):
     """For `after`; null: the run has ended, and these were its last lines."""
 
 
+class FoundPage(Shape):
+    """Lines of many runs, the newest first."""
+
+    items: list[LogShape]
+    """They may be fewer than the limit, or none, although there are more."""
+    next_cursor: str | None
+    """For the next page; null: this is the last one."""
+
+
+Text = Annotated[str, Query(max_length=200, description="Only lines with this text, in any case.")]
+
+
+@router.get("/logs")
+async def search_logs(
+    service: Uses,
+    _: Viewer,
+    q: Text = "",
+    level: Annotated[
+        str | None,
+        Query(
+            max_length=20, description="Of this level or a graver one: debug, info, success, warn, error; or progress."
+        ),
+    ] = None,
+    node: Annotated[str | None, Query(max_length=300, description="Only what was written on this node.")] = None,
+    job: Annotated[str | None, Query(max_length=300, description="Only of runs of this job.")] = None,
+    since: From = None,
+    cursor: Cursor = None,
+    limit: Limit = 200,
+) -> FoundPage:
+    """What runs wrote, of all jobs. A page looks at a bounded number of lines, so it may be short before the last."""
+    found = await service.find_lines(
+        LineQuery(
+            text=q,
+            levels=() if level is None else at_least(level),
+            node=node,
+            job=job,
+            since=since,
+            before=time_key(cursor),
+            limit=limit,
+        )
+    )
+    return {
+        "items": [log_shape(line) for line in found.lines],
+        "next_cursor": None if found.following is None else cursor_of(*found.following),
+    }
+
+
 @router.get("/runs/{id}/logs", responses=may(404))
 async def run_logs(
     service: Uses,
     _: Viewer,
     id: RunId,  # noqa: A002  the public name
-    q: Annotated[str, Query(max_length=200, description="Only lines with this text, in any case.")] = "",
+    q: Text = "",
     after: Annotated[
         str | None,
-        Query(max_length=1000, description="`next_cursor` of the answer before; without it, the first line."),
+        Query(
+            max_length=1000,
+            description="`next_cursor` of the answer before, or `<fence>:<n>` of a line; without it, the first line.",
+        ),
     ] = None,
     limit: Limit = 200,
 ) -> LogPage:

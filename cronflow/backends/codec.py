@@ -7,7 +7,7 @@ the same jobs again and again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
@@ -16,8 +16,12 @@ from typing import Any
 import orjson
 
 from cronflow.documents import job_document, parse_job
+from cronflow.documents.alerts import alert_document, parse_alert
+from cronflow.domain.alerts import AlertKind, AlertRecord, Notice, NoticeState
 from cronflow.domain.cluster import Backlog, NodeReport
+from cronflow.domain.events import Happened, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
+from cronflow.domain.lines import GRAVE
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -233,7 +237,7 @@ def run_document(run: Run) -> Document:
             document[name] = plain(getattr(run, name))
     # As `open` is for those that somebody will look at: what is dead has an index of its own.
     if run.is_dead:
-        document["dead"] = True
+        document["dead"] = document["untold"] = True
     return document
 
 
@@ -303,9 +307,13 @@ def late(document: Mapping[str, Any]) -> LateResult:
 
 
 def line_document(line: LogLine) -> Document:
-    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless."""
+    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless. What warns
+    stands in an index of its own.
+    """
+    grave = {"grave": True} if line.level in GRAVE else {}
     return {
-        "_id": f"{line.run}#{line.fence}#{line.n:08d}",
+        **grave,
+        "_id": line_id(line),
         "run": line.run,
         "job": line.job,
         "fence": line.fence,
@@ -314,12 +322,85 @@ def line_document(line: LogLine) -> Document:
         "at": line.at,
         "level": line.level,
         "text": line.text,
+        "node": line.node,
     }
+
+
+def line_id(line: LogLine) -> str:
+    """The id of a line: unique, and in the order of the lines of a run."""
+    return f"{line.run}#{line.fence}#{line.n:08d}"
 
 
 def line(document: Mapping[str, Any]) -> LogLine:
     """The log line in a document."""
-    return LogLine(**{name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")})
+    fields = {name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")}
+    return LogLine(**fields, node=document.get("node", ""))
+
+
+def lines_json(lines: Sequence[LogLine]) -> bytes:
+    """Lines as they travel to whoever looks on."""
+    return orjson.dumps([line_document(line) for line in lines])
+
+
+def lines_from_json(text: bytes) -> list[LogLine]:
+    """The lines in a text."""
+    return [line({**found, "at": datetime.fromisoformat(found["at"])}) for found in orjson.loads(text)]
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+def event_document(happened: Happened) -> Document:
+    """An event."""
+    return {
+        "_id": happened.id,
+        "at": happened.at,
+        "source": happened.source,
+        "kind": happened.event.kind,
+        "fields": fields_of(happened.event),
+    }
+
+
+def event(document: Mapping[str, Any]) -> Happened | None:
+    """The event in a document; None when this version does not know its kind."""
+    found = event_of(document["kind"], document["fields"])
+    return None if found is None else Happened(document["_id"], document["at"], document["source"], found)
+
+
+# ------------------------------------------------------------------------------------------------------------- alerts
+
+
+def alert_record_document(record: AlertRecord) -> Document:
+    """An alert's document, which has its definition as its own plain document."""
+    return {
+        "_id": record.name,
+        "alert": alert_document(record.alert),
+        "rev": record.rev,
+        "since": record.since,
+        "judged": record.judged,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "updated_by": record.updated_by,
+    }
+
+
+def alert_record(document: Mapping[str, Any]) -> AlertRecord:
+    """The alert in a document."""
+    fields = {name: value for name, value in document.items() if name not in ("_id", "alert")}
+    return AlertRecord(alert=parse_alert(document["alert"]), **fields)
+
+
+def notice_document(notice: Notice) -> Document:
+    """A notice's document. `waiting` is there because the index of those who send is partial on it."""
+    document = {name: plain(getattr(notice, name)) for name in Notice.__dataclass_fields__ if name != "id"}
+    return {"_id": notice.id, **document, "waiting": True, "due_at": notice.created_at}
+
+
+def notice(document: Mapping[str, Any]) -> Notice:
+    """The notice in a document."""
+    fields = {name: document[name] for name in Notice.__dataclass_fields__ if name in document}
+    kind, state = AlertKind(document["kind"]), NoticeState(document["state"])
+    return Notice(**{**fields, "id": document["_id"], "kind": kind, "state": state})
 
 
 # ----------------------------------------------------------------------------------------------- what travels in Redis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 
 from cronflow.client.calls import (
+    PATIENCE_S,
     ApiError,
     Call,
     answer_of,
     checked_url,
     get,
     given,
+    instant,
     path_of,
     pause_s,
     unreachable,
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
         StepdownShape,
         UndrainShape,
     )
+    from cronflow.shapes.events import EventShape
     from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
     from cronflow.shapes.preview import PreviewShape
     from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
+    from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
     from cronflow.shapes.why import WhyShape
 
 PAGE = 200
@@ -75,6 +79,8 @@ class Client:
         self.runs = Runs(self)
         self.nodes = Nodes(self)
         self.cluster = Cluster(self)
+        self.events = Events(self)
+        self.logs = Logs(self)
 
     def __enter__(self) -> Self:
         return self
@@ -104,11 +110,26 @@ class Client:
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
     ) -> PreviewShape:
         """What a schedule means: in words, as its next fires, and with what may surprise."""
-        body = given(schedule=schedule, count=count, start=_instant(start))
+        body = given(schedule=schedule, count=count, start=instant(start))
         answer: PreviewShape = self.send(
             Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
         )
         return answer
+
+    def follow(
+        self, *topics: str, since: str | None = None, tail: int = 0, patience_s: float | None = PATIENCE_S
+    ) -> Generator[StreamMessage, None]:
+        """The live stream: a snapshot of the cluster, then a tick each second with what happened, and the lines of
+        these topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
+
+        `since`, the `seq` of a message, goes on behind it. A lost connection is replaced by itself; what was missed
+        comes first, and where that is not there any more a gap says so. Raises ApiError when the login is over, a
+        topic is refused, or nobody answers for `patience_s` (None: wait for ever). `close` it, or use `closing`.
+        """
+        # Here and below: most clients ask and go, and need no websockets.
+        from cronflow.client.following_blocking import follow
+
+        return follow(self, topics, since, tail, patience_s)
 
     def send(self, call: Call) -> Any:
         """Send a request, again where that is safe, and read the answer."""
@@ -149,13 +170,16 @@ class Client:
                 return failure
             time.sleep(pause)
 
+    def renew(self, used: Tokens) -> Tokens:
+        """New tokens for these. Who keeps them for others too, does that here."""
+        call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
+        return _tokens(answer_of(self._send(call, None)))
+
     def _refresh(self, used: Tokens) -> None:
         with self._refreshing:
-            if self.tokens is not used:
-                # Another request has done it meanwhile.
-                return
-            call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
-            self.tokens = _tokens(answer_of(self._send(call, None)))
+            if self.tokens is used:
+                # Else another request has done it meanwhile.
+                self.tokens = self.renew(used)
 
 
 class Jobs:
@@ -228,7 +252,7 @@ class Jobs:
 
     def why(self, name: str, at: datetime | None = None) -> WhyShape:
         """Why an instant ran, did not run or waits."""
-        answer: WhyShape = self._client.send(get(path_of("jobs", name, "why"), at=_instant(at)))
+        answer: WhyShape = self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
         return answer
 
     def history(self, name: str) -> Iterator[VersionShape]:
@@ -262,8 +286,8 @@ class Runs:
             job=job,
             state=[*state],
             node=node,
-            since=_instant(since),
-            until=_instant(until),
+            since=instant(since),
+            until=instant(until),
             dead=dead or None,
             limit=PAGE,
         )
@@ -299,6 +323,19 @@ class Runs:
                     return
                 time.sleep(POLL_S)
 
+    def follow(
+        self,
+        id: str,  # noqa: A002
+        *,
+        patience_s: float | None = PATIENCE_S,
+    ) -> Generator[RunMessage, None]:
+        """Its states and its lines as they come, from the first line on, until it has ended: every line once, and in
+        order. The last message is its last state. As `Client.follow` otherwise.
+        """
+        from cronflow.client.following_blocking import follow_run_of
+
+        return follow_run_of(self._client, id, patience_s)
+
     def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
         """Cancel it; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
@@ -319,8 +356,55 @@ class Runs:
 
     def report(self, since: datetime, job: str | None = None) -> ReportShape:
         """What failed since then, by reason."""
-        answer: ReportShape = self._client.send(get(path_of("runs", "report"), since=_instant(since), job=job))
+        answer: ReportShape = self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
         return answer
+
+
+class Logs:
+    """The lines of all runs."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def search(
+        self,
+        q: str = "",
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        since: datetime | None = None,
+    ) -> Iterator[LogShape]:
+        """Lines with this text, of this level or a graver one, the newest first."""
+        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
+        return self._client.pages(call)
+
+    def follow(
+        self,
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        tail: int = 0,
+        patience_s: float | None = PATIENCE_S,
+    ) -> Generator[LineMessage, None]:
+        """Lines as they are written, after the last `tail` ones (at most 1000), each once; and gaps where some are
+        missing, which `search` finds. Lines of one run come in order; among runs there is none.
+        """
+        from cronflow.client.following_blocking import follow_lines_of
+
+        return follow_lines_of(self._client, level, job, node, tail, patience_s)
+
+
+class Events:
+    """What happened in the cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> Iterator[EventShape]:
+        """What happened, the newest first. What happens from now on comes with `Client.follow`."""
+        return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
 
 
 class Nodes:
@@ -380,12 +464,3 @@ def _tokens(answer: Mapping[str, Any]) -> Tokens:
 
 def _if(version: int | None) -> dict[str, str]:
     return {} if version is None else {"If-Match": f'"{version}"'}
-
-
-def _instant(at: datetime | None) -> str | None:
-    """Raises ValueError for an instant without a zone, which means another one everywhere."""
-    if at is None:
-        return None
-    if at.utcoffset() is None:
-        raise ValueError(f"{at!r} has no time zone")
-    return at.isoformat()

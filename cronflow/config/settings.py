@@ -63,6 +63,10 @@ class Settings:
     mongo_url: str | None = _setting(
         None, values.url("mongodb", "mongodb+srv", example="mongodb://host:27017/?replicaSet=rs0"), shown=False
     )
+    api_url: str | None = _setting(None, values.url("http", "https", example="https://cron.example.com"))
+    api_key: str | None = _hidden(values.key)
+    api_key_file: Path | None = _setting(None, values.folder)
+    api_insecure: bool = _setting(False, values.flag)
     namespace: str = _setting("default", values.name("namespace"))
     node_name: str = field(default_factory=_default_node_name, metadata={"read": values.name("node")})
     leader_ttl: timedelta = _setting("30s", values.duration("1s"))
@@ -77,6 +81,7 @@ class Settings:
     cleanup_at: time = _setting("03:00", values.time_of_day)
     run_retention: timedelta = _setting("30d", values.duration("24h"))
     log_retention: timedelta = _setting("7d", values.duration("1h"))
+    log_lines_per_run: int = _setting("10000", values.number(int, 1, 1_000_000))
     retry_max: int = _setting(3, values.number(int, 0, 100))
     retry_initial: timedelta = _setting("30s", values.duration("0s"))
     retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))

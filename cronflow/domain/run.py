@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from cronflow.domain.placement import Placement, Waiting
@@ -268,6 +268,19 @@ class Run:
 def run_id(job: str, fire: datetime) -> str:
     """The deterministic id of a scheduled run: creating it twice is harmless, because the store refuses the second."""
     return f"{job}@{fire:%Y%m%dT%H%M%SZ}"
+
+
+def job_of(run: str) -> str:
+    """The job in a run's id; no name of a job has an @."""
+    return run.partition("@")[0]
+
+
+def fire_of(run: str) -> datetime | None:
+    """The instant in the id of a scheduled run; None for every other one."""
+    try:
+        return datetime.strptime(run.partition("@")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def replay_id(run: str, number: int) -> str:

@@ -39,11 +39,12 @@ from collections.abc import Callable
 
 import structlog
 
-from cronflow.domain.cluster import Fences, Renewal, Tenure
+from cronflow.domain.cluster import Fences, Renewal, Tenure, node_name
 from cronflow.domain.errors import BackendUnavailable, Deposed
+from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RedisAmnesiaHealed
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Clock, Control, Election
+from cronflow.ports import Clock, Control, Election, Tell, nobody
 
 FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
@@ -70,6 +71,7 @@ class Elector:
         on_change: Callable[[], None] = lambda: None,
         unfit: Callable[[], str | None] = lambda: None,
         mongo_away_s: Callable[[], float] = lambda: 0.0,
+        tell: Tell = nobody,
     ) -> None:
         self._node = node
         self._election = election
@@ -79,6 +81,7 @@ class Elector:
         self._on_change = on_change
         self._unfit = unfit
         self._mongo_away_s = mongo_away_s
+        self._tell = tell
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
@@ -88,6 +91,7 @@ class Elector:
         self._free_since: float | None = None
         self._rung = False
         self._stopped = False
+        self._seen_at = clock.monotonic()
         self.willing = True
         self._exclusive = asyncio.Lock()
         self.wake = Wake()
@@ -103,6 +107,11 @@ class Elector:
     def lease_left_s(self) -> float:
         """How long this node still believes that it leads, in seconds."""
         return max(0.0, self._valid_until - self._clock.monotonic()) if self._tenure is not None else 0.0
+
+    @property
+    def unseen_s(self) -> float:
+        """How long ago this node saw that anybody leads, in seconds; 0 while it leads itself."""
+        return 0.0 if self.tenure is not None else self._clock.monotonic() - self._seen_at
 
     def ring(self) -> None:
         """The doorbell: something happened at the leader's key."""
@@ -177,6 +186,7 @@ class Elector:
             return
         if answer is Renewal.AGAIN:
             log.warning("redis had forgotten the leader", term=tenure.term)
+            self._tell(RedisAmnesiaHealed(tenure.term))
         high = await self._control.extend(tenure.term, tenure.holder)
         if high is None:
             self._stand_down("a newer term exists")
@@ -189,7 +199,9 @@ class Elector:
         tenure, self._tenure = self._tenure, None
         if tenure is None:
             return
+        self._seen_at = self._clock.monotonic()
         log.warning("leader stepped down", term=tenure.term, reason=reason)
+        self._tell(LeaderSteppedDown(node_name(self._node), tenure.term, reason))
         self._on_change()
 
     async def _give_back(self, reason: str) -> None:
@@ -234,13 +246,14 @@ class Elector:
         present = await self._election.holder()
         if present is None:
             return random.uniform(0, RING_JITTER_S)
+        self._seen_at = self._clock.monotonic()
         pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
         return min(pause, self._timings.failover_check)
 
     async def _others_may_lead(self) -> bool:
         """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
         if await self._election.holder() is not None:
-            self._free_since = None
+            self._seen_at, self._free_since = self._clock.monotonic(), None
             return True
         now = self._clock.monotonic()
         if self._free_since is None:
@@ -267,5 +280,6 @@ class Elector:
         self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
         self._renew_at = began + self._timings.leader_renew
         log.info("leader elected", term=term.number, node=self._node)
+        self._tell(LeaderElected(node_name(self._node), term.number))
         self._on_change()
         return True

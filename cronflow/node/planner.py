@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -63,9 +63,16 @@ class Planner:
     """The planner role."""
 
     def __init__(
-        self, backends: Backends, elector: Elector, dispatcher: Dispatcher, clock: Clock, timings: Timings
+        self,
+        backends: Backends,
+        elector: Elector,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        timings: Timings,
+        count: Callable[[Run], None] = lambda _: None,
     ) -> None:
         self._backends = backends
+        self._count = count
         self._elector = elector
         self._dispatcher = dispatcher
         self._clock = clock
@@ -252,8 +259,10 @@ class Planner:
                 run = run_of_pend(plan.record, plan.move.pend, tenure.term, now)
                 runs[run.id] = (run, plan)
         fresh = await backends.runs.insert([run for run, _ in runs.values()])
-        for _, plan in runs.values():
+        for run, plan in runs.values():
             self._known.add(plan.record.name, plan.move.pend)
+            if run.id in fresh:
+                self._count(run)
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
         await asyncio.gather(pushing, backends.plans.remove([note.id]))

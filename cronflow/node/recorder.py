@@ -12,21 +12,23 @@ MongoDB or on the disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
-from cronflow.domain.cluster import Backlog
+from cronflow.domain.cluster import Backlog, node_name
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import FenceRejected, SpoolBegun, SpoolDrained
 from cronflow.domain.run import Change
 from cronflow.node.apply import apply_each
+from cronflow.node.deaths import Deaths
 from cronflow.node.finish import Finish as Finish
 from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
 from cronflow.node.lines import Lines
 from cronflow.node.loop import Outages, Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Hold, LogLine
+from cronflow.ports import Backends, Clock, Hold, LateResult, LogLine, Tell, nobody
 
 if TYPE_CHECKING:
     from cronflow.node.spool import Spool
@@ -51,19 +53,24 @@ class Recorder:
         timings: Timings,
         outages: Outages,
         spool: Spool | None = None,
+        tell: Tell = nobody,
+        count: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self._backends = backends
         self._node = node
         self._clock = clock
         self._linger_s = timings.group_commit
         self._spool = spool
+        self._tell = tell
+        self._count = count
         self._stuck = False
         self._replaying = asyncio.Lock()
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
         self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
-        self._lines = Lines(backends.logs, clock, outages)
+        self._lines = Lines(backends.logs, backends.tails, clock, outages)
         self.replaying = Role("spool", self.replay, Wake())
+        self.publishing = self._lines.onlookers.role
 
     @property
     def accepts(self) -> bool:
@@ -101,7 +108,7 @@ class Recorder:
     async def keep_late(self, finish: Finish) -> None:
         """Keep the outcome of an attempt that MongoDB has refused. It counts for nothing, so nothing waits for it."""
         late = finish.late
-        log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.ending.outcome)
+        self._tell_late(late)
         try:
             if finish.result is not None:
                 await self._backends.results.keep([finish.result])
@@ -139,6 +146,7 @@ class Recorder:
             await spool.acknowledge()
             if not spool.pending:
                 log.info("spool replayed")
+                self._tell(SpoolDrained(node_name(self._node)))
         return 0.0
 
     async def replay_all(self) -> None:
@@ -174,7 +182,10 @@ class Recorder:
                 except BackendUnavailable:
                     if spool is None:
                         raise
+            begun = not spool.pending
             await spool.append(finishes)
+            if begun:
+                self._tell(SpoolBegun(node_name(self._node)))
         except BackendUnavailable:
             self._stuck = True
             raise
@@ -194,8 +205,19 @@ class Recorder:
         if late:
             await self._backends.runs.keep_late(late)
             for result in late:
-                log.warning("late result kept aside", run=result.run, fence=result.fence, outcome=result.ending.outcome)
+                self._tell_late(result)
+        # At the end, when nothing of this is repeated any more: what is counted twice stays so.
+        deaths = Deaths()
+        for finish, won in zip(finishes, results, strict=True):
+            if won:
+                deaths.ended(finish.change)
+                self._count(finish.change)
+        deaths.tell(self._tell)
         return results
+
+    def _tell_late(self, late: LateResult) -> None:
+        log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.ending.outcome)
+        self._tell(FenceRejected(late.run, late.fence, late.ending.outcome))
 
     async def _write_releases(self, holds: Sequence[Hold]) -> list[None]:
         await self._backends.queue.release(self._node, holds)

@@ -19,6 +19,7 @@ import structlog
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
+from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Overlap, StartGuard
 from cronflow.domain.placement import MEMORY_LIMIT
@@ -33,7 +34,7 @@ from cronflow.ports import Assignment, Backends, Bell, Choosy, Clock, Executor, 
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
 REMEMBERED_TAKES = 100_000
-MOST_LINES_A_RUN = 10_000
+LINES_PER_RUN = 10_000
 
 log = structlog.get_logger("cronflow.node")
 
@@ -53,6 +54,7 @@ class Active:
     stop: Ending | None = None
     handler: asyncio.Future[Ending] | None = None
     lines: int = 0
+    dropped: int = 0
     last_line: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def told(self) -> Ending | None:
@@ -75,6 +77,7 @@ class Worker:
         node: str,
         slots: int,
         group: asyncio.TaskGroup,
+        lines_per_run: int = LINES_PER_RUN,
     ) -> None:
         self._backends = backends
         self._recorder = recorder
@@ -85,6 +88,7 @@ class Worker:
         self._node = node
         self._slots = slots
         self._group = group
+        self._lines_per_run = lines_per_run
         self._active: dict[tuple[str, int], Active] = {}
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
@@ -332,6 +336,9 @@ class Worker:
 
     async def _record(self, active: Active, ending: Ending) -> None:
         finish = Finish.of(active.held, ending, secrets.token_hex(12), active.started_at, self._clock.now())
+        if active.dropped:
+            text = f"{active.dropped:,} lines were dropped: LOG_LINES_PER_RUN is {self._lines_per_run:,}"
+            self._keep_line(active, "warn", text)
         self._recorder.hurry_lines()
         if active.superseded:
             # Perhaps by a start under this very fence, when its item was doubled: then the fence alone would let it end
@@ -361,10 +368,12 @@ class Worker:
         )
 
     def _log_line(self, active: Active, level: str, text: str) -> None:
-        if active.lines > MOST_LINES_A_RUN:
+        if active.lines >= self._lines_per_run:
+            active.dropped += 1
             return
-        if active.lines == MOST_LINES_A_RUN:
-            level, text = "warn", f"more than {MOST_LINES_A_RUN:,} lines; the rest is not kept"
+        self._keep_line(active, level, text)
+
+    def _keep_line(self, active: Active, level: str, text: str) -> None:
         assignment = active.assignment
         future = self._recorder.line(
             LogLine(
@@ -376,6 +385,7 @@ class Worker:
                 at=self._clock.now(),
                 level=level,
                 text=text,
+                node=node_name(self._node),
             )
         )
         active.lines += 1

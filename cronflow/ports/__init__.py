@@ -1,7 +1,8 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive, Upkeep and the stores of
-`access`; Redis behind Election, Membership, Queue, Bus, Housekeeping, RateLimiter and TicketStore. The memory backend
+MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive, Upkeep, EventStore,
+RollupStore, Totals and the stores of `access` and `alerting`; Redis behind Election, Membership, Queue, Bus,
+Housekeeping, Feed, Tails, RateLimiter and TicketStore. The memory backend
 implements all of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable;
 then it is unknown whether it took effect, and each says what repeating it means.
 Cancelling a verb never leaves a connection half used.
@@ -17,6 +18,7 @@ from cronflow.ports.access import (
     TicketStore,
     UserStore,
 )
+from cronflow.ports.alerting import AlertStore, Outbox, Postman, Signs
 from cronflow.ports.backends import Backends
 from cronflow.ports.clocks import Clock, Timepiece
 from cronflow.ports.executors import Choosy, Executor, LineSink
@@ -25,10 +27,12 @@ from cronflow.ports.history import (
     Control,
     DeadLetters,
     Deferral,
+    Found,
     JobStore,
     LargeResult,
     LateResult,
     LateStore,
+    LineQuery,
     LogLine,
     LogStore,
     Move,
@@ -53,8 +57,10 @@ from cronflow.ports.motion import (
     Queue,
     Taken,
 )
+from cronflow.ports.telling import Entry, EventStore, Feed, Lines, RollupStore, Standing, Tails, Tell, Totals, nobody
 
 __all__ = [
+    "AlertStore",
     "Archive",
     "Assignment",
     "AuditQuery",
@@ -69,7 +75,11 @@ __all__ = [
     "Deferral",
     "Election",
     "Endless",
+    "Entry",
+    "EventStore",
     "Executor",
+    "Feed",
+    "Found",
     "Hold",
     "Housekeeping",
     "JobStore",
@@ -78,24 +88,35 @@ __all__ = [
     "LargeResult",
     "LateResult",
     "LateStore",
+    "LineQuery",
     "LineSink",
+    "Lines",
     "LogLine",
     "LogStore",
     "Membership",
     "Move",
     "OpenRun",
+    "Outbox",
     "PlanStore",
+    "Postman",
     "Queue",
     "RateLimiter",
     "ResultStore",
+    "RollupStore",
     "RunQuery",
     "RunStore",
     "SecretStore",
     "SessionStore",
+    "Signs",
+    "Standing",
+    "Tails",
     "Taken",
+    "Tell",
     "TicketStore",
     "Timepiece",
+    "Totals",
     "Upkeep",
     "UserStore",
     "VersionStore",
+    "nobody",
 ]

@@ -14,6 +14,7 @@ from cronflow.ports.access import (
     TicketStore,
     UserStore,
 )
+from cronflow.ports.alerting import AlertStore, Outbox, Signs
 from cronflow.ports.clocks import Timepiece
 from cronflow.ports.history import (
     Archive,
@@ -29,6 +30,7 @@ from cronflow.ports.history import (
     VersionStore,
 )
 from cronflow.ports.motion import Bus, Election, Housekeeping, Membership, Queue
+from cronflow.ports.telling import EventStore, Feed, RollupStore, Tails, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,9 @@ class Backends:
     control: Control
     archive: Archive
     upkeep: Upkeep
+    events: EventStore
+    rollups: RollupStore
+    totals: Totals
     election: Election
     membership: Membership
     queue: Queue
@@ -56,6 +61,11 @@ class Backends:
     keys: KeyStore
     secrets: SecretStore
     audit: AuditStore
+    alerts: AlertStore
+    outbox: Outbox
+    signs: Signs
     limiter: RateLimiter
     tickets: TicketStore
+    feed: Feed
+    tails: Tails
     timepieces: Mapping[str, Timepiece] = field(default_factory=dict)

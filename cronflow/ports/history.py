@@ -214,6 +214,32 @@ class LogLine:
     at: datetime
     level: str
     text: str
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineQuery:
+    """Which lines of all runs to find, the newest first. `text` is looked for in whatever case; `before` is the place
+    that the page before ended with.
+    """
+
+    text: str = ""
+    levels: Collection[str] = ()
+    job: str | None = None
+    node: str | None = None
+    since: datetime | None = None
+    before: tuple[datetime, str] | None = None
+    limit: int = 100
+    look_at: int = 20_000
+
+
+class Found(NamedTuple):
+    """A page of lines. `following` is where the next one begins, also when this one is short or empty; None: there are
+    no more.
+    """
+
+    lines: Sequence[LogLine]
+    following: tuple[datetime, str] | None
 
 
 class LogStore(Protocol):
@@ -224,6 +250,12 @@ class LogStore(Protocol):
 
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """The lines of a run behind (fence, n), in order."""
+
+    async def tail(self, run: str, limit: int) -> list[LogLine]:
+        """The last lines of a run, in order."""
+
+    async def find(self, query: LineQuery) -> Found:
+        """Search the lines of all runs. Looks at so many and no more: a page may be short although there are others."""
 
 
 class Control(Protocol):
@@ -291,7 +323,7 @@ class Upkeep(Protocol):
         """Make those that are missing."""
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """Delete log lines when they are older than this, from now on; repeating it is harmless."""
+        """Delete log lines and events when they are older than this, from now on; repeating it is harmless."""
 
     async def write_report(self, report: SweepReport) -> None:
         """Keep the report in place of the one before."""

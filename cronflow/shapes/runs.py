@@ -200,6 +200,8 @@ class LogShape(Shape):
     """debug, info, success, warn, error, progress."""
     text: str
     """The line."""
+    node: str | None
+    """Where it was written; null in lines of older versions."""
 
 
 class FailureShape(Shape):
@@ -384,6 +386,7 @@ def log_shape(line: LogLine) -> LogShape:
         "n": line.n,
         "at": iso(line.at),
         "level": line.level,
+        "node": line.node or None,
         "text": line.text,
     }
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from cronflow.domain.events import BreakerClosed, BreakerOpened, Event
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors.breakers import Breakers, HostFailed
 from cronflow.executors.http import HttpExecutor
@@ -134,7 +135,8 @@ def test_of_very_many_hosts_the_longest_unused_are_forgotten_unless_they_are_dow
 
 
 async def test_the_states_of_hosts_that_are_not_closed_are_told(server: Server, time: Time) -> None:
-    breakers = Breakers(monotonic=time)
+    events: list[Event] = []
+    breakers = Breakers(monotonic=time, tell=events.append)
     async with HttpExecutor(breakers=breakers) as executor:
         await outcomes(executor, f"{server.url}/hook", 1)
         assert breakers.states() == {}
@@ -145,3 +147,5 @@ async def test_the_states_of_hosts_that_are_not_closed_are_told(server: Server, 
         time.now += 31
         await outcomes(executor, f"{server.url}/hook", 1)
         assert breakers.states() == {}
+    host = f"127.0.0.1:{server.port}"
+    assert events == [BreakerOpened(host, 5), BreakerClosed(host)]

@@ -13,6 +13,7 @@ from cronflow.backends.memory.access import (
     MemoryTicketStore,
     MemoryUserStore,
 )
+from cronflow.backends.memory.alerts import MemoryAlertStore, MemoryOutbox, MemorySigns
 from cronflow.backends.memory.faults import Faults
 from cronflow.backends.memory.history import (
     MemoryControl,
@@ -29,6 +30,13 @@ from cronflow.backends.memory.motion import (
     MemoryMembership,
     MemoryQueue,
     MemoryTimepiece,
+)
+from cronflow.backends.memory.telling import (
+    MemoryEventStore,
+    MemoryFeed,
+    MemoryRollupStore,
+    MemoryTails,
+    MemoryTotals,
 )
 from cronflow.backends.memory.upkeep import MemoryArchive, MemoryHousekeeping, MemoryUpkeep
 from cronflow.ports import Backends, Clock
@@ -47,6 +55,8 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
     faults, memory = Faults(), Memory(clock)
     jobs, runs, logs = MemoryJobStore(faults), MemoryRunStore(faults, clock), MemoryLogStore(faults)
     results = MemoryResultStore(faults)
+    events = MemoryEventStore(faults)
+    outbox = MemoryOutbox(faults, clock)
     return MemoryBackends(
         jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
@@ -58,7 +68,10 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         logs=logs,
         control=MemoryControl(faults, clock),
         archive=MemoryArchive(faults, clock, jobs, runs, results),
-        upkeep=MemoryUpkeep(faults, clock, logs),
+        upkeep=MemoryUpkeep(faults, clock, logs, events),
+        events=events,
+        rollups=MemoryRollupStore(faults),
+        totals=MemoryTotals(faults, jobs, runs),
         election=MemoryElection(faults, memory),
         membership=MemoryMembership(faults, memory),
         queue=MemoryQueue(faults, memory, lock_s=lock_s, start_by_s=start_by_s),
@@ -70,8 +83,13 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         keys=MemoryKeyStore(faults),
         secrets=MemorySecretStore(faults),
         audit=MemoryAuditStore(faults, clock),
+        alerts=MemoryAlertStore(faults, outbox),
+        outbox=outbox,
+        signs=MemorySigns(faults, jobs, runs),
         limiter=MemoryRateLimiter(faults, clock),
         tickets=MemoryTicketStore(faults, clock),
+        feed=MemoryFeed(faults, memory),
+        tails=MemoryTails(faults, memory),
         memory=memory,
         faults=faults,
     )

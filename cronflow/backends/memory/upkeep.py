@@ -11,6 +11,7 @@ from cronflow.backends.memory.faults import Faults, verb
 from cronflow.backends.memory.history import MONGO, MemoryJobStore, MemoryLogStore, MemoryRunStore
 from cronflow.backends.memory.ledger import MemoryResultStore
 from cronflow.backends.memory.motion import REDIS, Memory
+from cronflow.backends.memory.telling import MemoryEventStore
 from cronflow.domain.cluster import NO_EVICTION
 from cronflow.domain.run import Run, run_id
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
@@ -111,8 +112,8 @@ def _row(run: Run) -> RunRow:
 class MemoryUpkeep:
     """The Upkeep port. Dictionaries have no indexes; `lost_indexes` lets a test lose one."""
 
-    def __init__(self, faults: Faults, clock: Clock, logs: MemoryLogStore) -> None:
-        self.faults, self._clock, self._logs = faults, clock, logs
+    def __init__(self, faults: Faults, clock: Clock, logs: MemoryLogStore, events: MemoryEventStore) -> None:
+        self.faults, self._clock, self._logs, self._events = faults, clock, logs, events
         self.lost_indexes: set[str] = set()
         self.line_retention: timedelta | None = None
         self.last: SweepReport | None = None
@@ -139,6 +140,8 @@ class MemoryUpkeep:
         limit = self._clock.now() - retention
         for key in [key for key, line in self._logs.lines.items() if line.at < limit]:
             del self._logs.lines[key]
+        for name in [name for name, happened in self._events.events.items() if happened.at < limit]:
+            del self._events.events[name]
 
     @verb(MONGO, "upkeep.write_report")
     def write_report(self, report: SweepReport) -> None:

@@ -16,6 +16,11 @@ INDEXES = {
             name="tombstones",
             partialFilterExpression={"deleted_at": {"$type": "date"}},
         ),
+        # People: how many there are in which state, from the index alone.
+        IndexModel(
+            [("active", ASCENDING), ("paused", ASCENDING), ("deleted_at", ASCENDING), ("_id", ASCENDING)],
+            name="standing",
+        ),
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
@@ -44,6 +49,8 @@ INDEXES = {
             name="node",
             partialFilterExpression={"node": {"$exists": True}},
         ),
+        # Alerts: what died and was not asked about.
+        IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
         # The clean-up: what ended long ago.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],
@@ -51,9 +58,27 @@ INDEXES = {
             partialFilterExpression={"ended_at": {"$exists": True}},
         ),
     ],
-    "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
     # MongoDB takes away what has expired.
     "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],
+    # People: what happened, of some kinds.
+    "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
+    "notices": [
+        # Whoever sends: what is due.
+        IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"waiting": True}),
+        # People: the newest of an alert.
+        IndexModel([("alert", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        # MongoDB takes away what ended long ago.
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
+    # Each bucket says itself when it is to go.
+    "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
+    "logs": [
+        IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines"),
+        # People: the newest of all, of one job, and those that warn.
+        IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        IndexModel([("job", ASCENDING), ("at", DESCENDING), ("_id", DESCENDING)], name="of_job"),
+        IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="grave", partialFilterExpression={"grave": True}),
+    ],
     "late": [IndexModel([("run", ASCENDING)], name="run")],
     "results": [IndexModel([("run", ASCENDING)], name="run")],
 }

@@ -42,8 +42,9 @@ class MongoUpkeep:
                 await self._database[collection].create_indexes(indexes)
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """A TTL index on the age."""
-        await self._database.expire("logs", "at", retention)
+        """A TTL index on the age of each."""
+        for collection in ("logs", "events"):
+            await self._database.expire(collection, "at", retention)
 
     async def write_report(self, report: SweepReport) -> None:
         """One document."""

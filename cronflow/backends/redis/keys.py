@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cronflow.domain.cluster import node_name
 
-EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:")
+EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:", "live:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,26 @@ class Keys:
     def ticket(self, ticket: str) -> str:
         """String with a TTL: who may enter with the ticket."""
         return f"{self.prefix}ticket:{ticket}"
+
+    @property
+    def builder(self) -> str:
+        """String with a TTL: who builds the ticks of the live stream."""
+        return self.prefix + "live:builder"
+
+    @property
+    def feed(self) -> str:
+        """Capped stream with a TTL: ticks and events."""
+        return self.prefix + "live:feed"
+
+    @property
+    def tail(self) -> str:
+        """String with a TTL: somebody looks on while runs write lines."""
+        return self.prefix + "live:tail"
+
+    @property
+    def lines(self) -> str:
+        """Capped stream with a TTL: lines of runs, while somebody looks on."""
+        return self.prefix + "live:lines"
 
     def bell(self, name: str) -> str:
         """Channel of a doorbell."""
