@@ -12,6 +12,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import MemoryBackends
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
+from cronflow.domain.events import Event
 from cronflow.domain.job import PlanNote
 from cronflow.domain.run import Run
 from cronflow.node.sweep import Sweep
@@ -38,12 +39,14 @@ class Forge:
     def __init__(self, backends: Backends) -> None:
         self.backends = backends
         self.clock = Hasty()
+        self.told: list[Event] = []
         now = self.clock.now()
         self.now = now.replace(microsecond=0)
 
     async def sweep(self, term: int = 5) -> tuple[dict[str, Any], list[tuple[str, str, bool]]]:
         """Sweep; the summary, and (kind, where, repaired) of the findings."""
-        result: Any = await Sweep(self.backends, self.clock).run(an_assignment("_sys:sweep@1", term=term), Lines())
+        sweep = Sweep(self.backends, self.clock, self.told.append)
+        result: Any = await sweep.run(an_assignment("_sys:sweep@1", term=term), Lines())
         report = await self.backends.upkeep.report()
         assert report is not None
         assert report.found == result["found"]

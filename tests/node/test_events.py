@@ -28,6 +28,7 @@ from cronflow.domain.events import (
     RedisAmnesiaHealed,
     RunCancelled,
     RunsFailed,
+    RunsLost,
     RunsReassigned,
     ServiceFound,
     ServiceLost,
@@ -35,7 +36,7 @@ from cronflow.domain.events import (
     SpoolDrained,
     StepdownAsked,
 )
-from cronflow.domain.job import Overlap, PlanNote, Retry
+from cronflow.domain.job import Delivery, Overlap, PlanNote, Retry
 from cronflow.domain.run import Ending, Outcome
 from cronflow.domain.schedule import Every
 from cronflow.service import Service
@@ -96,6 +97,19 @@ async def test_a_run_of_a_killed_worker_is_told_as_placed_again_and_its_late_out
         await cluster.kill(node)
         await cluster.elapse(120)
         assert RunsReassigned(1, run) in await told(cluster, RunsReassigned)
+
+
+async def test_a_run_that_must_not_start_twice_is_told_as_lost_when_its_worker_is_killed() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        once = a_job("pay", schedule=None, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
+        await cluster.service.apply([once])
+        run = await cluster.service.trigger("pay")
+        await cluster.elapse(3)
+        (start,) = cluster.executor.starts
+        await cluster.kill(next(node for node in cluster.nodes if node.id == start[2]))
+        await cluster.elapse(120)
+        assert await told(cluster, RunsLost) == [RunsLost("pay", 1, run)]
 
 
 async def test_an_outcome_of_a_fenced_out_attempt_is_told() -> None:

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronflow.domain.cluster import Backlog
+from cronflow.domain.events import SweepEnded, SweepFound
 from cronflow.domain.job import JobRecord, Pend, PlanNote
 from cronflow.domain.run import Outcome, RunState, run_id
 from cronflow.domain.schedule import Every, Once
@@ -69,6 +70,11 @@ async def test_an_open_run_that_nobody_would_look_at_is_found_and_brought_before
         assert await forge.findings() == [("run_unwatched", run, True)]
     (told,) = [event for event in events if event["event"] == "sweep finding"]
     assert (told["log_level"], told["kind"], told["where"]) == ("error", "run_unwatched", run)
+    found, ended = forge.told
+    assert isinstance(found, SweepFound)
+    assert (found.flaw, found.where, found.repaired) == ("run_unwatched", run, True)
+    assert isinstance(ended, SweepEnded)
+    assert (ended.run, ended.found) == ("_sys:sweep@1", 1)
     assert [found.id for found in await forge.backends.runs.overdue(10)] == [run]
     assert await forge.findings() == []
 
