@@ -1,4 +1,5 @@
 // REST, typed. Holds the login, renews it before it ends, and turns every problem document into one kind of error.
+import type { ClusterEvent } from './stream';
 import type {
   Job, Json, LogLine, Page, Preview, Problem, Report, Role, Run, RunDetail, Schedule, Tokens, Version, Why,
 } from './types';
@@ -24,6 +25,12 @@ export interface Me {
   name: string;
   role: Role;
   jobs: string[] | null;
+}
+
+export interface Readiness {
+  status: 'ok' | 'unavailable';
+  redis: { ms?: number; error?: string };
+  mongo: { ms?: number; error?: string };
 }
 
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
@@ -186,6 +193,16 @@ export class Api {
   }
 
   // ------------------------------------------------------------------------------------------------ the cluster
+
+  events(query: Query = {}): Promise<Page<ClusterEvent>> {
+    return this.get('/events', query);
+  }
+
+  /** Whether Redis and MongoDB answer; needs no login. */
+  async ready(): Promise<Readiness> {
+    const response = await this.fetch('/readyz');
+    return (await response.json()) as Readiness;
+  }
 
   logs(query: Query = {}): Promise<Page<LogLine>> {
     return this.get('/logs', query);

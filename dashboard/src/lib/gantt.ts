@@ -1,6 +1,5 @@
 // Where the bars of the timeline stand. Pure: runs in, rectangles out; the canvas only paints them.
-import type { RunBrief } from './stream';
-import type { Attempt, Run, RunState } from './types';
+import type { Run, RunState } from './types';
 
 export interface Bar {
   run: string;
@@ -27,12 +26,10 @@ export interface Layout {
   rows: number;
 }
 
-export type Timed = RunBrief & { attempts?: readonly Attempt[] };
-
 const name = (id: string | null): string => (id === null ? '' : (id.split('#')[0] ?? id));
 
 /** Bars of one lane are put in the first row where they overlap nothing. */
-export function layout(runs: Iterable<Timed | Run>, nodes: readonly string[], now: number, least: number): Layout {
+export function layout(runs: Iterable<Run>, nodes: readonly string[], now: number, least: number): Layout {
   const found: Omit<Bar, 'lane' | 'row'>[] = [];
   const place: string[] = [];
   const add = (node: string, bar: Omit<Bar, 'lane' | 'row'>) => {
@@ -42,7 +39,7 @@ export function layout(runs: Iterable<Timed | Run>, nodes: readonly string[], no
   for (const run of runs) {
     const due = Date.parse(run.fire_at);
     let last = due;
-    for (const attempt of run.attempts ?? []) {
+    for (const attempt of run.attempts) {
       if (attempt.started_at === null) continue;
       const from = Date.parse(attempt.started_at);
       const to = Date.parse(attempt.ended_at);
@@ -52,7 +49,7 @@ export function layout(runs: Iterable<Timed | Run>, nodes: readonly string[], no
       add(node, { run: run.id, job: run.job, from, to, kind: 'attempt', state: attempt.outcome === 'ok' ? 'succeeded' : attempt.outcome === 'lost' ? 'lost' : attempt.outcome === 'cancelled' ? 'cancelled' : attempt.outcome === 'skipped' ? 'skipped' : 'failed', attempt: attempt.n });
       last = to;
     }
-    const known = run.attempts ?? [];
+    const known = run.attempts;
     const present = known.length === 0 || known.every((attempt) => attempt.n < run.attempt);
     if (present && run.started_at !== null && run.node !== null) {
       const from = Date.parse(run.started_at);

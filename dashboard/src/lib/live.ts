@@ -1,8 +1,8 @@
 // The socket: says hello with a ticket and the cursor it had, tells every message, and comes back by itself after
 // losing it, later and later. It decides nothing about what a message means.
-import type { Message } from './stream';
+import type { ErrorMessage, Message } from './stream';
 
-export type LinkState = 'connecting' | 'live' | 'waiting' | 'refused';
+export type LinkState = 'connecting' | 'live' | 'waiting';
 
 export interface Link {
   state: LinkState;
@@ -17,8 +17,6 @@ export interface LiveOptions {
   cursor: () => string | null;
   onMessage: (message: Message) => void;
   onLink: (link: Link) => void;
-  /** The login is over: nothing is tried again until somebody logs in. */
-  onRefused: () => void;
   random?: () => number;
   open?: (url: string) => WebSocket;
 }
@@ -27,7 +25,11 @@ export const CLOSE_LOGIN_OVER = 4401;
 export const CLOSE_TOO_SLOW = 4408;
 export const CLOSE_TOO_MANY = 4429;
 
+/** A login on the socket is good for a quarter of an hour. */
+const RENEW_MS = 10 * 60_000;
+
 const REASONS: Record<number, string> = {
+  [CLOSE_LOGIN_OVER]: 'the login of this connection was over',
   [CLOSE_TOO_SLOW]: 'this page was too slow to keep up',
   [CLOSE_TOO_MANY]: 'too many pages are open',
 };
@@ -41,6 +43,7 @@ export function backoff(attempt: number, random: () => number): number {
 export class Live {
   private socket: WebSocket | null = null;
   private timer: ReturnType<typeof setTimeout> | null = null;
+  private renewal: ReturnType<typeof setInterval> | null = null;
   private attempt = 0;
   private stopped = true;
   private readonly topics = new Map<string, number>();
@@ -57,6 +60,7 @@ export class Live {
     this.stopped = true;
     if (this.timer !== null) clearTimeout(this.timer);
     this.timer = null;
+    this.leave();
     this.socket?.close(1000);
     this.socket = null;
   }
@@ -97,10 +101,11 @@ export class Live {
     socket.onopen = () => {
       this.send({ op: 'hello', ticket, since: this.options.cursor(), topics: ['cluster'] });
       for (const [topic, tail] of this.topics) this.send({ op: 'sub', topic, tail });
+      this.renewal = setInterval(() => void this.renew(), RENEW_MS);
     };
     socket.onmessage = (event) => {
-      const message = JSON.parse(String(event.data)) as Message;
-      if (message.op !== 'snap' && message.op !== 'tick') return;
+      const message = JSON.parse(String(event.data)) as Message | ErrorMessage;
+      if (message.t === 'error') return; // a topic that the server does not have: its tail stays empty
       this.attempt = 0;
       this.options.onMessage(message);
       this.options.onLink({ state: 'live', retryAt: null, reason: null });
@@ -108,15 +113,22 @@ export class Live {
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.socket = null;
-      if (this.stopped) return;
-      if (event.code === CLOSE_LOGIN_OVER) {
-        this.stopped = true;
-        this.options.onLink({ state: 'refused', retryAt: null, reason: null });
-        this.options.onRefused();
-        return;
-      }
+      this.leave();
       this.retry(REASONS[event.code] ?? 'the connection was lost');
     };
+  }
+
+  private async renew(): Promise<void> {
+    try {
+      this.send({ op: 'auth', ticket: await this.options.ticket() });
+    } catch {
+      // The socket is closed when its login is over, and comes back by itself.
+    }
+  }
+
+  private leave(): void {
+    if (this.renewal !== null) clearInterval(this.renewal);
+    this.renewal = null;
   }
 
   private retry(reason: string): void {

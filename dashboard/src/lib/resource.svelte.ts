@@ -1,5 +1,6 @@
 // What a view shows of REST: loaded once for a key, loaded again when the key changes, and never shown under a key that
 // it was not asked for. A list is loaded page by page as it is scrolled.
+import { untrack } from 'svelte';
 import { ApiError } from './api';
 import type { Page } from './types';
 
@@ -57,7 +58,8 @@ export class Pages<T> {
   }
 
   async more(): Promise<void> {
-    if (this.ended || this.loading) return;
+    // Whoever calls this from an effect does not want to be called again for what it changes.
+    if (untrack(() => this.ended || this.loading)) return;
     const ask = this.asked;
     this.loading = true;
     try {
@@ -78,6 +80,7 @@ export class Pages<T> {
   /** Everything, for lists that are bounded by nature. */
   async all(most: number): Promise<void> {
     await this.restart();
+    // After the first page: nothing here is read by an effect.
     while (!this.ended && this.error === null && this.rows.length < most) await this.more();
   }
 

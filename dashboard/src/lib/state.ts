@@ -1,15 +1,18 @@
 // The page's one state, and the one function that changes it: `apply(state, message)`. Pure: no clock, no socket, no
 // DOM; the same messages give the same state. What was not changed keeps its identity, so views redraw what moved.
-import type { ClusterEvent, Message, RunBrief, Series, Snapshot, TickMessage, Values } from './stream';
+import type { ClusterEvent, Message, SentSeries, TickMessage, Values } from './stream';
 import type { LogLine } from './types';
 
 export const SERIES_ROWS = 600;
+export const NODE_ROWS = 120;
+export const NODE_EVERY_S = 5;
 export const EVENTS_KEPT = 300;
-export const RUNS_KEPT = 2000;
 export const LINES_KEPT = 5000;
+/** What became of the runs of a failover is told within this time. */
+const AFTERMATH_MS = 60_000;
 
-/** A line of a tail, or the place where lines are missing. */
-export type TailEntry = LogLine | { gap: number; at: string };
+/** A line of a tail, or a place where lines are missing; null: nobody knows how many. */
+export type TailEntry = LogLine | { gap: number | null; at: string };
 
 export interface Failover {
   id: string;
@@ -23,77 +26,94 @@ export interface Failover {
   reassigned: number;
 }
 
+type Column = readonly (number | null)[];
+
+/** Columns of equal length, oldest first; `at` in seconds since 1970. */
+export interface Series {
+  at: readonly number[];
+  ended: Column;
+  failed: Column;
+  queued: Column;
+  in_flight: Column;
+  late_p50: Column;
+  late_p95: Column;
+  late_p99: Column;
+  run_p50: Column;
+  run_p95: Column;
+  run_p99: Column;
+  node_at: readonly number[];
+  nodes: Readonly<Record<string, { cpu: Column; memory: Column; lag_s: Column; in_flight: Column }>>;
+}
+
 export interface State {
   ready: boolean;
-  seq: number;
-  cursor: string | null;
+  /** The place in the stream that a later connection goes on from. */
+  seq: string | null;
   ts: string | null;
   values: Values | null;
   series: Series;
   events: readonly ClusterEvent[];
-  runs: ReadonlyMap<string, RunBrief>;
-  fresh: readonly RunBrief[];
   tails: Readonly<Record<string, readonly TailEntry[]>>;
   failovers: readonly Failover[];
   /** Events told since the last connection, when it resumed; null when it began with a snapshot. */
   caughtUp: number | null;
-  /** Ticks that this page never saw. Their values are in later ones; their log lines are marked as gaps. */
+  /** Ticks that the server left out because this page was slow. */
   missed: number;
 }
 
 export const NO_SERIES: Series = {
-  at: [], dispatched: [], succeeded: [], failed: [], retried: [], late_p50: [], late_p95: [], late_p99: [],
-  run_p50: [], run_p95: [], run_p99: [], queued: [], in_flight: [], nodes: {},
+  at: [], ended: [], failed: [], queued: [], in_flight: [], late_p50: [], late_p95: [], late_p99: [], run_p50: [],
+  run_p95: [], run_p99: [], node_at: [], nodes: {},
 };
 
 export function empty(): State {
   return {
-    ready: false, seq: -1, cursor: null, ts: null, values: null, series: NO_SERIES, events: [], runs: new Map(),
-    fresh: [], tails: {}, failovers: [], caughtUp: null, missed: 0,
-  };
-}
-
-export function apply(state: State, message: Message): State {
-  if (message.op === 'snap') return begin(state, message.seq, message.cursor, message.ts, message.doc);
-  if (!state.ready || state.values === null) return state;
-  if (message.seq <= state.seq) return state; // told twice after a resume
-  return advance(state, state.values, message);
-}
-
-/** A snapshot replaces everything but the tails, which go on with a marker, and the failovers that were seen. */
-function begin(state: State, seq: number, cursor: string, ts: string, doc: Snapshot): State {
-  const { series, events, runs, ...values } = doc;
-  const tails: Record<string, readonly TailEntry[]> = {};
-  for (const [topic, lines] of Object.entries(state.tails)) {
-    tails[topic] = lines.length > 0 ? [...lines, { gap: -1, at: ts }] : lines;
-  }
-  return {
-    ready: true, seq, cursor, ts, values, series,
-    events: newestFirst(events).slice(0, EVENTS_KEPT),
-    runs: new Map(runs.map((run) => [run.id, run])),
-    fresh: [], tails,
-    failovers: withEvents(state.failovers, oldestFirst(events)),
+    ready: false, seq: null, ts: null, values: null, series: NO_SERIES, events: [], tails: {}, failovers: [],
     caughtUp: null, missed: 0,
   };
 }
 
+export function apply(state: State, message: Message): State {
+  if (message.t === 'snap') {
+    const { series, ...values } = message.doc;
+    return begin(state, message.seq, values, series);
+  }
+  if (state.values === null) return state;
+  if (state.seq !== null && !follows(message.seq, state.seq)) return state; // told twice after a resume
+  return advance(state, state.values, message);
+}
+
+/** Whether one place in the stream lies behind another. */
+export function follows(seq: string, before: string): boolean {
+  const [ms = 0, n = 0] = seq.split('-').map(Number);
+  const [ms0 = 0, n0 = 0] = before.split('-').map(Number);
+  return ms > ms0 || (ms === ms0 && n > n0);
+}
+
+/** A snapshot replaces the values. Events and failovers that were seen stay; tails go on behind a marker. */
+function begin(state: State, seq: string, values: Values, sent: SentSeries): State {
+  const tails: Record<string, readonly TailEntry[]> = {};
+  for (const [topic, lines] of Object.entries(state.tails)) {
+    tails[topic] = lines.length > 0 ? [...lines, { gap: null, at: values.at }] : lines;
+  }
+  const failovers = state.values === null ? state.failovers : withLeader(state.failovers, state.values, values, values.at);
+  return { ...state, ready: true, seq, ts: values.at, values, series: seriesOf(sent), tails, failovers, caughtUp: null };
+}
+
 function advance(state: State, before: Values, tick: TickMessage): State {
   const values = { ...before, ...tick.patch };
-  const seen = new Set(state.events.slice(0, 60).map((event) => event.id));
-  const news = oldestFirst(tick.events.filter((event) => !seen.has(event.id)));
+  const seen = new Set(state.events.map((event) => event.id));
+  const news = tick.events.filter((event) => !seen.has(event.id)).sort(byId);
   return {
     ...state,
     seq: tick.seq,
-    cursor: tick.cursor,
     ts: tick.ts,
     values,
     series: grown(state.series, tick.ts, values),
-    events: news.length > 0 ? [...newestFirst(news), ...state.events].slice(0, EVENTS_KEPT) : state.events,
-    runs: tick.runs.length > 0 ? merged(state.runs, tick.runs) : state.runs,
-    fresh: tick.runs,
+    events: news.length > 0 ? [...state.events, ...news].sort(byId).reverse().slice(0, EVENTS_KEPT) : state.events,
     tails: tick.logs.length > 0 ? tailed(state.tails, tick) : state.tails,
     failovers: withEvents(withLeader(state.failovers, before, values, tick.ts), news),
-    missed: state.missed + Math.max(0, tick.seq - state.seq - 1) + tick.dropped,
+    missed: state.missed + tick.dropped,
   };
 }
 
@@ -102,10 +122,17 @@ export function resumed(state: State, events: number): State {
   return { ...state, caughtUp: events };
 }
 
-/** Lines that were written before the tail began: they go in front, without those that it already has. */
+/** Events that happened before the page was opened. */
+export function withPast(state: State, events: readonly ClusterEvent[]): State {
+  const seen = new Set(state.events.map((event) => event.id));
+  const all = [...state.events, ...events.filter((event) => !seen.has(event.id))];
+  return { ...state, events: all.sort(byId).reverse().slice(0, EVENTS_KEPT) };
+}
+
+/** Lines that were written before the tail began, in front of it. */
 export function withHistory(state: State, topic: string, lines: readonly LogLine[]): State {
   const has = state.tails[topic] ?? [];
-  const known = new Set(has.filter((one) => !isGap(one)).map((one) => lineKey(one as LogLine)));
+  const known = keysOf(has);
   const older = lines.filter((line) => !known.has(lineKey(line)));
   return { ...state, tails: { ...state.tails, [topic]: [...older, ...has].slice(-LINES_KEPT) } };
 }
@@ -115,7 +142,7 @@ export function withoutTail(state: State, topic: string): State {
   return { ...state, tails };
 }
 
-export function isGap(entry: TailEntry): entry is { gap: number; at: string } {
+export function isGap(entry: TailEntry): entry is { gap: number | null; at: string } {
   return 'gap' in entry;
 }
 
@@ -123,110 +150,114 @@ export function lineKey(line: LogLine): string {
   return `${line.run} ${line.fence} ${line.n}`;
 }
 
-/** One more row; the oldest falls off. Columns are new arrays, since charts compare by identity. */
-export function grown(series: Series, ts: string, values: Values): Series {
-  const second = Math.floor(Date.parse(ts) / 1000);
-  const drop = Math.max(0, series.at.length + 1 - SERIES_ROWS);
-  const push = (column: readonly (number | null)[], value: number | null): (number | null)[] => {
-    const next = column.slice(drop);
-    next.push(value);
-    return next;
-  };
-  const { rates, latency, queue } = values;
-  const nodes: Series['nodes'] = {};
-  for (const node of values.nodes) {
-    const had = series.nodes[node.name];
-    const blank = had === undefined ? new Array<null>(series.at.length).fill(null) : [];
-    nodes[node.name] = {
-      cpu: push(had?.cpu ?? blank, node.cpu),
-      memory: push(had?.memory ?? blank, node.memory),
-      lag_ms: push(had?.lag_ms ?? blank, node.lag_ms),
-      in_flight: push(had?.in_flight ?? blank, node.in_flight),
-    };
-  }
+function keysOf(entries: readonly TailEntry[]): Set<string> {
+  return new Set(entries.flatMap((entry) => (isGap(entry) ? [] : [lineKey(entry)])));
+}
+
+function byId(a: ClusterEvent, b: ClusterEvent): number {
+  return a.id < b.id ? -1 : a.id > b.id ? 1 : 0;
+}
+
+const seconds = (at: string): number => Math.floor(Date.parse(at) / 1000);
+
+/** The snapshot has of each quantile the p99 alone; the others grow from now on. */
+function seriesOf(sent: SentSeries): Series {
+  const { cluster, nodes } = sent;
+  const none = new Array<null>(cluster.at.length).fill(null);
   return {
-    at: push(series.at, second) as number[],
-    dispatched: push(series.dispatched, rates.dispatched),
-    succeeded: push(series.succeeded, rates.succeeded),
-    failed: push(series.failed, rates.failed),
-    retried: push(series.retried, rates.retried),
-    late_p50: push(series.late_p50, latency.lateness_ms.p50),
-    late_p95: push(series.late_p95, latency.lateness_ms.p95),
-    late_p99: push(series.late_p99, latency.lateness_ms.p99),
-    run_p50: push(series.run_p50, latency.duration_ms.p50),
-    run_p95: push(series.run_p95, latency.duration_ms.p95),
-    run_p99: push(series.run_p99, latency.duration_ms.p99),
-    queued: push(series.queued, queue.queued),
-    in_flight: push(series.in_flight, queue.in_flight),
-    nodes,
+    at: cluster.at.map(seconds), ended: cluster.ended, failed: cluster.failed, queued: cluster.queued,
+    in_flight: cluster.in_flight, late_p50: none, late_p95: none, late_p99: cluster.lateness_p99_ms, run_p50: none,
+    run_p95: none, run_p99: cluster.duration_p99_ms, node_at: nodes.at.map(seconds), nodes: nodes.by_name,
   };
 }
 
-/** The newest facts win; the oldest runs are forgotten first. */
-function merged(runs: ReadonlyMap<string, RunBrief>, news: readonly RunBrief[]): Map<string, RunBrief> {
-  const next = new Map(runs);
-  for (const run of news) {
-    next.delete(run.id);
-    next.set(run.id, run);
-  }
-  for (const id of next.keys()) {
-    if (next.size <= RUNS_KEPT) break;
-    next.delete(id);
-  }
+function pushed<T>(column: readonly T[], value: T, rows: number): T[] {
+  const next = column.slice(Math.max(0, column.length + 1 - rows));
+  next.push(value);
   return next;
+}
+
+/** One more row; the oldest falls off. Columns are new arrays, since charts compare by identity. */
+export function grown(series: Series, ts: string, values: Values): Series {
+  const now = seconds(ts);
+  const { rates, latency, queue } = values;
+  const push = (column: Column, value: number | null | undefined): Column => pushed(column, value ?? null, SERIES_ROWS);
+  const next: Series = {
+    ...series,
+    at: pushed(series.at, now, SERIES_ROWS),
+    ended: push(series.ended, rates.ended),
+    failed: push(series.failed, rates.failed),
+    queued: push(series.queued, queue.queued),
+    in_flight: push(series.in_flight, queue.in_flight),
+    late_p50: push(series.late_p50, latency.lateness_ms?.p50),
+    late_p95: push(series.late_p95, latency.lateness_ms?.p95),
+    late_p99: push(series.late_p99, latency.lateness_ms?.p99),
+    run_p50: push(series.run_p50, latency.duration_ms?.p50),
+    run_p95: push(series.run_p95, latency.duration_ms?.p95),
+    run_p99: push(series.run_p99, latency.duration_ms?.p99),
+  };
+  if (now - (series.node_at.at(-1) ?? 0) < NODE_EVERY_S) return next;
+  const nodes: Record<string, Series['nodes'][string]> = {};
+  for (const node of values.nodes) {
+    const had = series.nodes[node.name];
+    const blank = had === undefined ? new Array<null>(series.node_at.length).fill(null) : [];
+    nodes[node.name] = {
+      cpu: pushed(had?.cpu ?? blank, node.cpu, NODE_ROWS),
+      memory: pushed(had?.memory ?? blank, node.memory, NODE_ROWS),
+      lag_s: pushed(had?.lag_s ?? blank, node.lag_s, NODE_ROWS),
+      in_flight: pushed(had?.in_flight ?? blank, node.in_flight, NODE_ROWS),
+    };
+  }
+  return { ...next, node_at: pushed(series.node_at, now, NODE_ROWS), nodes };
 }
 
 function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
   const next = { ...tails };
-  for (const { topic, lines, dropped } of tick.logs) {
-    const gap: TailEntry[] = dropped > 0 ? [{ gap: dropped, at: tick.ts }] : [];
-    next[topic] = [...(next[topic] ?? []), ...gap, ...lines].slice(-LINES_KEPT);
+  for (const { topic, lines, gap } of tick.logs) {
+    const has = next[topic] ?? [];
+    const known = keysOf(has.slice(-1500));
+    const marker: TailEntry[] = gap === undefined || gap === 0 ? [] : [{ gap, at: tick.ts }];
+    next[topic] = [...has, ...marker, ...lines.filter((line) => !known.has(lineKey(line)))].slice(-LINES_KEPT);
   }
   return next;
 }
 
 /** A failover is seen in the values: the leader's place falls empty or changes hands under a higher term. */
 function withLeader(known: readonly Failover[], before: Values, now: Values, ts: string): readonly Failover[] {
-  const open = known[0];
-  if (before.leader !== null && now.leader === null) {
+  const open = known[0]?.to === null ? known[0] : undefined;
+  if (now.leader === before.leader) return known;
+  if (now.leader === null) {
     const lost: Failover = {
-      id: `term-${now.term}`, from: before.leader, to: null, term: now.term, lost_at: ts,
-      elected_at: null, took_ms: null, runs_lost: 0, reassigned: 0,
+      id: `${before.term}-${ts}`, from: before.leader, to: null, term: now.term, lost_at: ts, elected_at: null,
+      took_ms: null, runs_lost: 0, reassigned: 0,
     };
     return [lost, ...known].slice(0, 20);
   }
-  if (now.leader === null || now.leader === before.leader) return known;
   const elected = now.elected_at ?? ts;
-  if (before.leader === null && open !== undefined && open.to === null) {
+  if (open !== undefined) {
     const took = Math.max(0, Date.parse(elected) - Date.parse(open.lost_at));
     return [{ ...open, to: now.leader, term: now.term, elected_at: elected, took_ms: took }, ...known.slice(1)];
   }
-  if (before.leader === null) return known;
+  if (before.leader === null) return known; // the first leader that this page sees
+  // It changed hands between two ticks: no page can say better than a second.
+  const took = Math.max(0, Date.parse(elected) - Date.parse(before.at));
   const swap: Failover = {
-    id: `term-${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at: ts,
-    elected_at: elected, took_ms: Math.max(0, Date.parse(elected) - Date.parse(ts)), runs_lost: 0, reassigned: 0,
+    id: `${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at: before.at, elected_at: elected,
+    took_ms: took, runs_lost: 0, reassigned: 0,
   };
   return [swap, ...known].slice(0, 20);
 }
 
-/** What became of the runs is told by events; it belongs to the failover of the minute before. */
 function withEvents(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
   let next = known;
   for (const event of events) {
     const latest = next[0];
-    if (latest === undefined || Date.parse(event.at) - Date.parse(latest.lost_at) > 60_000) continue;
-    if (Date.parse(event.at) < Date.parse(latest.lost_at)) continue;
-    const count = typeof event.count === 'number' ? event.count : 0;
-    if (event.kind === 'runs_lost') next = [{ ...latest, runs_lost: latest.runs_lost + count }, ...next.slice(1)];
-    if (event.kind === 'runs_reassigned') next = [{ ...latest, reassigned: latest.reassigned + count }, ...next.slice(1)];
+    if (latest === undefined) continue;
+    const after = Date.parse(event.at) - Date.parse(latest.lost_at);
+    if (after < 0 || after > AFTERMATH_MS) continue;
+    const n = typeof event.fields.count === 'number' ? event.fields.count : 0;
+    if (event.kind === 'runs_lost') next = [{ ...latest, runs_lost: latest.runs_lost + n }, ...next.slice(1)];
+    if (event.kind === 'runs_reassigned') next = [{ ...latest, reassigned: latest.reassigned + n }, ...next.slice(1)];
   }
   return next;
-}
-
-function newestFirst(events: readonly ClusterEvent[]): ClusterEvent[] {
-  return [...events].sort((a, b) => (a.id < b.id ? 1 : a.id > b.id ? -1 : 0));
-}
-
-function oldestFirst(events: readonly ClusterEvent[]): ClusterEvent[] {
-  return newestFirst(events).reverse();
 }

@@ -2,12 +2,14 @@
 // read from here and never fetch.
 import { Api, type Me } from './api';
 import { Live, type Link } from './live';
-import { apply, empty, resumed, withHistory, withoutTail, type State } from './state';
+import { apply, empty, resumed, withHistory, withoutTail, withPast, type State } from './state';
 import type { LogLine, Role } from './types';
 
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 const AMBER_MS = 3000;
 const RED_MS = 10_000;
+/** How often the readiness probe is asked while no tick comes. */
+const PROBE_MS = 5000;
 
 export type Liveness = 'live' | 'late' | 'stale' | 'connecting';
 
@@ -34,10 +36,9 @@ class Store {
   readonly live = new Live({
     url: `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/api/v1/stream`,
     ticket: () => this.api.ticket(),
-    cursor: () => (this.kept ?? this.state).cursor,
+    cursor: () => (this.kept ?? this.state).seq,
     onMessage: (message) => this.take(message),
     onLink: (link) => this.linked(link),
-    onRefused: () => this.api.forget(),
   });
 
   values = $derived(this.state.values);
@@ -45,23 +46,28 @@ class Store {
   liveness = $derived<Liveness>(
     this.heard === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
   );
+  /** What the readiness probe said when ticks stopped; asked only then. */
+  private probed = $state.raw<{ redis: string | null; mongo: string | null }>({ redis: null, mongo: null });
   away = $derived.by(() => {
-    const services = this.values?.services;
-    if (services === undefined) return [];
-    return [
-      ...(services.redis.error === null ? [] : [{ name: 'Redis', reason: services.redis.error }]),
-      ...(services.mongo.error === null ? [] : [{ name: 'MongoDB', reason: services.mongo.error }]),
-    ];
+    const servers = this.values?.servers;
+    const stale = this.liveness === 'stale';
+    const redis = stale ? this.probed.redis : servers !== undefined && 'error' in servers.redis ? servers.redis.error : null;
+    const mongo = stale ? this.probed.mongo : servers !== undefined && 'error' in servers.mongodb ? servers.mongodb.error : null;
+    return [...(redis === null ? [] : [{ name: 'Redis', reason: redis }]), ...(mongo === null ? [] : [{ name: 'MongoDB', reason: mongo }])];
   });
 
   constructor() {
     this.api.onLogin = (me) => {
       this.me = me;
       if (me === null) this.live.stop();
-      else this.live.start();
+      else {
+        this.live.start();
+        void this.past();
+      }
     };
     setInterval(() => {
       this.now = Date.now() + this.skew;
+      if (this.me !== null && this.liveness === 'stale' && this.now % PROBE_MS < 1000) void this.probe();
     }, 1000);
     addEventListener('online', () => this.live.now());
     document.addEventListener('visibilitychange', () => {
@@ -118,21 +124,33 @@ class Store {
     this.state = withHistory(this.state, topic, lines);
   }
 
+  /** What happened before the page was opened. */
+  private async past(): Promise<void> {
+    const page = await this.api.events({ limit: 40 }).catch(() => null);
+    if (page !== null) this.state = withPast(this.state, page.items);
+  }
+
+  private async probe(): Promise<void> {
+    const found = await this.api.ready().catch(() => null);
+    this.probed = { redis: found?.redis.error ?? null, mongo: found?.mongo.error ?? null };
+  }
+
   private take(message: Parameters<typeof apply>[1]): void {
     const before = this.kept ?? this.state;
+    const at = message.t === 'snap' ? message.doc.at : message.ts;
     let next = apply(before, message);
-    if (message.op === 'tick' && this.resuming !== null) {
+    if (message.t === 'tick' && this.resuming !== null) {
       this.resuming += message.events.length;
       // A tick of this very second: the replay is over.
-      if (Math.abs(Date.now() + this.skew - Date.parse(message.ts)) < 1500) {
+      if (Math.abs(Date.now() + this.skew - Date.parse(at)) < 1500) {
         next = resumed(next, this.resuming);
         this.resuming = null;
       }
-    } else if (message.op === 'snap') {
+    } else if (message.t === 'snap') {
       this.resuming = null;
     }
     this.heard = Date.now();
-    const ahead = Date.parse(message.ts) - this.heard;
+    const ahead = Date.parse(at) - this.heard;
     // The two clocks may differ; what the network took is not worth following.
     if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;
     this.now = Date.now() + this.skew;
@@ -146,7 +164,7 @@ class Store {
 
   private linked(link: Link): void {
     if (link.state === 'live' && this.link.state === 'live') return;
-    if (link.state === 'connecting' && (this.kept ?? this.state).cursor !== null) this.resuming ??= 0;
+    if (link.state === 'connecting' && (this.kept ?? this.state).seq !== null) this.resuming ??= 0;
     this.link = link;
   }
 }

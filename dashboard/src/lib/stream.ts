@@ -1,127 +1,67 @@
-// What comes down the one socket: a bounded snapshot, then a tick a second. Values in a patch are absolute, so a tick
-// that was dropped on the way does no harm; only log lines are never dropped without a word.
-import type { Instant, LogLine, NodeState, RunState } from './types';
+// What comes down the one socket, named as in `cronflow/live`: a bounded snapshot, then a tick a second. Values in a
+// patch are absolute, so a tick that was dropped on the way does no harm; only log lines are never dropped without a word.
+import type { Instant, LogLine, NodeState } from './types';
 
 export interface Node {
   name: string;
   id: string;
-  roles: string[];
+  leads: boolean;
   state: NodeState;
   cpu: number;
   memory: number;
+  lag_s: number;
   slots: number;
   in_flight: number;
   queued: number;
-  lag_ms: number | null;
-  heartbeat_age_s: number;
-  labels: Record<string, string>;
-  version: string;
-  host: string;
-  pid: number;
-  started_at: Instant | null;
+  /** Runs a second. */
+  rate: number;
+  age_s: number;
 }
 
-export interface Percentiles {
+export interface Quantiles {
   p50: number | null;
   p95: number | null;
   p99: number | null;
 }
 
-/** A service that answers says how fast; one that does not says why. */
-export interface Service {
-  ms: number | null;
-  error: string | null;
-}
-
-export interface Queue {
-  queued: number;
-  in_flight: number;
-  slots: number;
-  room: number;
-}
-
-/** Runs a second, by what became of them. */
-export interface Rates {
-  dispatched: number;
-  succeeded: number;
-  failed: number;
-  retried: number;
-  skipped: number;
-}
-
-/** A run as a list shows it. */
-export interface RunBrief {
-  id: string;
-  job: string;
-  state: RunState;
-  node: string | null;
-  attempt: number;
-  max_attempts: number;
-  fire_at: Instant;
-  dispatched_at: Instant | null;
-  started_at: Instant | null;
-  ended_at: Instant | null;
-  lateness_ms: number | null;
-  duration_ms: number | null;
-  error: string | null;
-}
-
-export interface Upcoming {
-  job: string;
-  at: Instant;
-}
-
-export interface JobStats {
-  recent: { id: string; state: RunState; duration_ms: number | null }[];
-  success: number | null;
-  p95_ms: number | null;
-}
-
-export interface Breaker {
-  target: string;
-  node: string | null;
-  state: 'open' | 'half_open';
-  until: Instant | null;
-}
+/** A server that answers says how fast; one that does not says why. */
+export type Server = { ms: number } | { error: string };
 
 export interface Values {
-  namespace: string;
-  term: number;
+  at: Instant;
   leader: string | null;
-  fence: number | null;
   lease_left_s: number | null;
-  lease_ttl_s: number;
+  term: number;
   elected_at: Instant | null;
-  maintenance: boolean;
+  /** At most two hundred; `nodes_more` counts the others. */
   nodes: Node[];
-  queue: Queue;
-  rates: Rates;
-  latency: { lateness_ms: Percentiles; duration_ms: Percentiles };
-  services: { redis: Service; mongo: Service };
-  jobs: { total: number; active: number; paused: number; disabled: number };
-  dead: number;
-  success_15m: number | null;
-  breakers: Breaker[];
-  upcoming: Upcoming[];
-  failures: RunBrief[];
+  nodes_more: number;
+  queue: { queued: number; in_flight: number; slots: number; room: number; open: number | null };
+  /** Runs that ended a second, `ended` altogether and by state; empty before the second tick. */
+  rates: Partial<Record<string, number>>;
+  /** Of the last five minutes; empty before anything ran. */
+  latency: { lateness_ms?: Quantiles; duration_ms?: Quantiles };
+  jobs: { total: number; active: number; paused: number; idle: number } | null;
+  dead_letters: number | null;
+  next: { job: string; at: Instant | null }[];
+  breakers: { service: string; nodes: string[] }[];
+  servers: { redis: Server; mongodb: Server };
 }
 
-/** Columns of equal length, oldest first, a row a second; `at` in seconds since 1970. */
-export interface Series {
-  at: number[];
-  dispatched: (number | null)[];
-  succeeded: (number | null)[];
-  failed: (number | null)[];
-  retried: (number | null)[];
-  late_p50: (number | null)[];
-  late_p95: (number | null)[];
-  late_p99: (number | null)[];
-  run_p50: (number | null)[];
-  run_p95: (number | null)[];
-  run_p99: (number | null)[];
-  queued: (number | null)[];
-  in_flight: (number | null)[];
-  nodes: Record<string, { cpu: (number | null)[]; memory: (number | null)[]; lag_ms: (number | null)[]; in_flight: (number | null)[] }>;
+type Column = (number | null)[];
+
+/** Ten minutes, a row a second; of the nodes a row every five seconds. */
+export interface SentSeries {
+  cluster: {
+    at: Instant[];
+    ended: Column;
+    failed: Column;
+    queued: Column;
+    in_flight: Column;
+    lateness_p99_ms: Column;
+    duration_p99_ms: Column;
+  };
+  nodes: { at: Instant[]; by_name: Record<string, { cpu: Column; memory: Column; lag_s: Column; in_flight: Column }> };
 }
 
 export interface ClusterEvent {
@@ -131,33 +71,31 @@ export interface ClusterEvent {
   gravity: 'info' | 'warn' | 'error';
   source: string;
   text: string;
-  [field: string]: unknown;
-}
-
-export interface Snapshot extends Values {
-  series: Series;
-  events: ClusterEvent[];
-  runs: RunBrief[];
+  fields: Record<string, unknown>;
 }
 
 export interface SnapMessage {
-  op: 'snap';
-  seq: number;
-  cursor: string;
-  ts: Instant;
-  doc: Snapshot;
+  t: 'snap';
+  /** The place in the stream, `<ms>-<n>`: what a later hello goes on from. */
+  seq: string;
+  doc: Values & { series: SentSeries };
 }
 
 export interface TickMessage {
-  op: 'tick';
-  seq: number;
-  cursor: string;
+  t: 'tick';
+  seq: string;
   ts: Instant;
   patch: Partial<Values>;
-  runs: RunBrief[];
   events: ClusterEvent[];
-  logs: { topic: string; lines: LogLine[]; dropped: number }[];
+  /** `gap`: so many lines are missing before these; null: nobody knows how many. */
+  logs: { topic: string; lines: LogLine[]; gap?: number | null }[];
   dropped: number;
+}
+
+export interface ErrorMessage {
+  t: 'error';
+  op: string;
+  detail: string;
 }
 
 export type Message = SnapMessage | TickMessage;

@@ -20,13 +20,15 @@ export class Stage {
   refuse: number | null = null;
   /** No ticks are sent, though sockets stay open. */
   silent = false;
+  /** Redis does not answer: no ticks, and the probe says so. */
+  redisAway = false;
   /** No socket is taken. */
   deaf = false;
   private readonly server: Server;
   private readonly sockets = new WebSocketServer({ noServer: true });
   private readonly tails = new Map<WebSocket, Set<string>>();
   private readonly timer: NodeJS.Timeout;
-  private readonly history: { seq: number; text: string }[] = [];
+  private readonly history: { seq: string; text: string }[] = [];
   private readonly pending: ClusterEvent[] = [];
   private written = 0;
 
@@ -87,11 +89,11 @@ export class Stage {
     const text = JSON.stringify(message);
     this.history.push({ seq: message.seq, text });
     if (this.history.length > 900) this.history.shift();
-    if (this.silent) return;
+    if (this.silent || this.redisAway) return;
     this.written += 3;
     for (const socket of this.sockets.clients) {
       const topics = [...(this.tails.get(socket) ?? [])];
-      const logs = topics.map((topic) => ({ topic, dropped: 0, lines: this.written % 2 === 0 ? this.linesOf(topic, 3, this.written) : this.linesOf(topic, 2, this.written) }));
+      const logs = topics.map((topic) => ({ topic, lines: this.written % 2 === 0 ? this.linesOf(topic, 3, this.written) : this.linesOf(topic, 2, this.written) }));
       socket.send(logs.length === 0 ? text : JSON.stringify({ ...message, logs }));
     }
   }
@@ -108,12 +110,13 @@ export class Stage {
     socket.on('message', (data) => {
       const message = JSON.parse(String(data)) as { op: string; since?: string | null; topic?: string };
       if (message.op === 'hello') {
-        const since = Number((message.since ?? '').split('-')[0]);
-        const missed = this.history.filter((one) => one.seq > since);
-        if (message.since && this.history.some((one) => one.seq === since)) for (const one of missed) socket.send(one.text);
-        else socket.send(JSON.stringify({ op: 'snap', seq: this.world.seq, cursor: `${this.world.seq}-0`, ts: new Date().toISOString(), doc: this.world.snapshot() }));
+        const place = this.history.findIndex((one) => one.seq === message.since);
+        if (place >= 0) for (const one of this.history.slice(place + 1)) socket.send(one.text);
+        else socket.send(JSON.stringify(this.world.snapshot()));
       } else if (message.op === 'sub' && message.topic !== undefined) {
         this.tails.set(socket, (this.tails.get(socket) ?? new Set()).add(message.topic));
+        const lines = message.topic.startsWith('run:') ? this.linesOf(message.topic, 300, 0) : this.world.recent(160).flatMap((run) => this.world.lines(run, 2)).reverse();
+        socket.send(JSON.stringify({ ...this.world.tick(), logs: [{ topic: message.topic, lines }] }));
       } else if (message.op === 'unsub' && message.topic !== undefined) {
         this.tails.get(socket)?.delete(message.topic);
       }
@@ -125,6 +128,11 @@ export class Stage {
 
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://here');
+    if (url.pathname === '/readyz') {
+      response.writeHead(this.redisAway ? 503 : 200, { 'Content-Type': 'application/json' });
+      response.end(JSON.stringify({ status: this.redisAway ? 'unavailable' : 'ok', redis: this.redisAway ? { error: 'connection refused' } : { ms: 0.6 }, mongo: { ms: 2.1 } }));
+      return;
+    }
     if (!url.pathname.startsWith('/api/')) {
       this.file(url.pathname, response);
       return;
@@ -215,7 +223,7 @@ export class Stage {
           return [200, { ...run, cancel_requested: true }];
       }
     }
-    if (path === '/logs') return [200, { items: world.recent(120).flatMap((run) => world.lines(run, 2)).reverse(), next_cursor: null }];
+    if (path === '/events') return [200, { items: world.past(), next_cursor: null }];
     if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
     return none;
   }

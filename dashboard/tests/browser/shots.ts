@@ -52,11 +52,8 @@ for (const theme of ['dark', 'light'] as const) {
         stage.elect('us-east-2');
         await page.waitForTimeout(2800);
         await page.screenshot({ path: `${OUT}/${theme}-${width}-failover.png` });
-        stage.world.redis = 'connection refused';
-        stage.deaf = true;
-        await page.waitForTimeout(1300);
-        stage.drop();
-        await page.waitForTimeout(11_500);
+        stage.redisAway = true;
+        await page.waitForTimeout(16_500);
         await page.screenshot({ path: `${OUT}/${theme}-${width}-stale.png` });
       }
       await context.close();

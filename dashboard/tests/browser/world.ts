@@ -1,6 +1,6 @@
 // A cluster that is made up, for the tests of the page: twelve nodes, forty jobs, any number of runs. Everything follows
 // from numbers, so the same second shows the same cluster; time is what the server says it is.
-import type { ClusterEvent, Node, RunBrief, Series, Snapshot, TickMessage, Values } from '../../src/lib/stream';
+import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
 import type { Attempt, Job, LogLine, Run, RunState, Schedule } from '../../src/lib/types';
 
 const NODES = [
@@ -55,7 +55,7 @@ export class World {
   term = 41;
   leader: string | null = 'eu-central-1';
   electedAt: number;
-  redis: string | null = null;
+  mongo: string | null = null;
   stale: string | null = null;
   seq = 1000;
   role = 'admin';
@@ -77,7 +77,7 @@ export class World {
 
   event(kind: string, gravity: ClusterEvent['gravity'], text: string, before = 0, fields: Record<string, unknown> = {}): ClusterEvent {
     const at = this.now() - before;
-    const event: ClusterEvent = { id: `${at.toString(16).padStart(14, '0')}-${this.events.length}`, at: iso(at), kind, gravity, source: 'api', text, ...fields };
+    const event: ClusterEvent = { id: `${at.toString(16).padStart(14, '0')}-${this.events.length}`, at: iso(at), kind, gravity, source: 'api', text, fields };
     this.events.push(event);
     return event;
   }
@@ -91,12 +91,11 @@ export class World {
       const stale = name === this.stale;
       const inFlight = draining ? 2 : stale ? 5 : Math.max(0, Math.min(slots, Math.round(wave * slots)));
       return {
-        name, id: `${name}#${(0x9f31c2 + i * 7919).toString(16)}`, roles: name === this.leader ? ['leader', 'worker'] : ['worker'],
+        name, id: `${name}#${(0x9f31c2 + i * 7919).toString(16)}`, leads: name === this.leader,
         state: stale ? 'stale' : draining ? 'draining' : 'up',
         cpu: Math.min(0.99, Math.max(0.03, wave * 0.9 + 0.05 * noise(second + i))), memory: 0.4 + 0.04 * i + 0.02 * Math.sin(second / 60),
-        slots, in_flight: inFlight, queued: noise(second * 3 + i) > 0.8 ? 2 : 0, lag_ms: 1 + 9 * noise(second * 7 + i) + (i === 5 ? 240 * Math.max(0, Math.sin(second / 40)) : 0),
-        heartbeat_age_s: stale ? 12.4 : 0.4 + 4 * noise(second + i * 3), labels: { region: name.split('-')[0] ?? '', zone: name.slice(0, 9) },
-        version: '0.1.0', host: `${name}.cluster.internal`, pid: 2000 + i * 37, started_at: iso(this.now() - 3600e3 * (5 + i)),
+        slots, in_flight: inFlight, queued: noise(second * 3 + i) > 0.8 ? 2 : 0, lag_s: (1 + 9 * noise(second * 7 + i) + (i === 5 ? 240 * Math.max(0, Math.sin(second / 40)) : 0)) / 1000,
+        rate: draining || stale ? 0 : wave * 6, age_s: stale ? 12.4 : 0.4 + 4 * noise(second + i * 3),
       };
     });
   }
@@ -109,56 +108,59 @@ export class World {
     const wave = 38 + 14 * Math.sin(second / 31) + 6 * noise(second);
     const p99 = 190 + 120 * noise(second * 5) + (second % 300 < 20 ? 2400 : 0);
     return {
-      namespace: 'production', term: this.term, leader: this.leader, fence: this.leader === null ? null : at * 1000,
-      lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2), lease_ttl_s: 30, elected_at: this.leader === null ? null : iso(this.electedAt),
-      maintenance: false, nodes,
-      queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, room: Math.max(0, slots - inFlight) },
-      rates: { dispatched: wave + 1, succeeded: wave, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2, retried: 1.4 * noise(second * 17), skipped: 0.1 },
+      at: iso(at), term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
+      elected_at: this.leader === null ? null : iso(this.electedAt), nodes, nodes_more: 0,
+      queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, room: Math.max(0, slots - inFlight), open: inFlight + 7 },
+      rates: { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
-      services: { redis: { ms: this.redis === null ? 0.6 + 0.3 * noise(second) : null, error: this.redis }, mongo: { ms: 2.1 + noise(second * 9), error: null } },
-      jobs: { total: this.bare ? 0 : NAMES.length, active: this.bare ? 0 : 35, paused: this.bare ? 0 : 2, disabled: this.bare ? 0 : 1 }, dead: this.dead().length, success_15m: 0.9962,
-      breakers: this.bare ? [] : [{ target: 'api.partner.example', node: 'us-east-1', state: 'open', until: null }],
-      upcoming: this.bare ? [] : NAMES.slice(0, 12).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + [2, 3, 9, 14, 31, 44, 59, 140, 610, 2400, 7300, 36_000][i % 12]!) * 1000) })),
-      failures: this.bare ? [] : this.dead().slice(0, 8).map(brief),
+      servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
+      jobs: this.bare ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
+      breakers: this.bare ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
+      next: this.bare ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
     };
   }
 
-  series(): Series {
-    const columns: Series = { at: [], dispatched: [], succeeded: [], failed: [], retried: [], late_p50: [], late_p95: [], late_p99: [], run_p50: [], run_p95: [], run_p99: [], queued: [], in_flight: [], nodes: {} };
+  series(): SentSeries {
+    const columns: SentSeries = { cluster: { at: [], ended: [], failed: [], queued: [], in_flight: [], lateness_p99_ms: [], duration_p99_ms: [] }, nodes: { at: [], by_name: {} } };
     const now = Math.floor(this.now() / 1000);
     for (let second = now - 600; second < now; second++) {
-      const { rates, latency, queue, nodes } = this.values(second * 1000);
-      columns.at.push(second);
-      columns.dispatched.push(rates.dispatched);
-      columns.succeeded.push(rates.succeeded);
-      columns.failed.push(rates.failed);
-      columns.retried.push(rates.retried);
-      columns.late_p50.push(latency.lateness_ms.p50);
-      columns.late_p95.push(latency.lateness_ms.p95);
-      columns.late_p99.push(latency.lateness_ms.p99);
-      columns.run_p50.push(latency.duration_ms.p50);
-      columns.run_p95.push(latency.duration_ms.p95);
-      columns.run_p99.push(latency.duration_ms.p99);
-      columns.queued.push(queue.queued);
-      columns.in_flight.push(queue.in_flight);
+      const { at, rates, latency, queue, nodes } = this.values(second * 1000);
+      const { cluster } = columns;
+      cluster.at.push(at);
+      cluster.ended.push(rates.ended ?? null);
+      cluster.failed.push(rates.failed ?? null);
+      cluster.lateness_p99_ms.push(latency.lateness_ms?.p99 ?? null);
+      cluster.duration_p99_ms.push(latency.duration_ms?.p99 ?? null);
+      cluster.queued.push(queue.queued);
+      cluster.in_flight.push(queue.in_flight);
+      if (second % 5 !== 0) continue;
+      columns.nodes.at.push(at);
       for (const node of nodes) {
-        const past = (columns.nodes[node.name] ??= { cpu: [], memory: [], lag_ms: [], in_flight: [] });
+        const past = (columns.nodes.by_name[node.name] ??= { cpu: [], memory: [], lag_s: [], in_flight: [] });
         past.cpu.push(node.cpu);
         past.memory.push(node.memory);
-        past.lag_ms.push(node.lag_ms);
+        past.lag_s.push(node.lag_s);
         past.in_flight.push(node.in_flight);
       }
     }
     return columns;
   }
 
-  snapshot(): Snapshot {
-    return { ...this.values(), series: this.series(), events: this.bare ? [] : [...this.events], runs: this.bare ? [] : this.recent(400).map(brief) };
+  past(): ClusterEvent[] {
+    return this.bare ? [] : [...this.events].reverse();
+  }
+
+  get place(): string {
+    return `${this.seq}-0`;
+  }
+
+  snapshot(): SnapMessage {
+    return { t: 'snap', seq: this.place, doc: { ...this.values(), series: this.series() } };
   }
 
   tick(events: ClusterEvent[] = [], logs: TickMessage['logs'] = []): TickMessage {
     this.seq += 1;
-    return { op: 'tick', seq: this.seq, cursor: `${this.seq}-0`, ts: iso(this.now()), patch: this.values(), runs: this.bare ? [] : this.fresh(), events, logs, dropped: 0 };
+    return { t: 'tick', seq: this.place, ts: iso(this.now()), patch: this.values(), events, logs, dropped: 0 };
   }
 
   // ---------------------------------------------------------------------------------------------------------- runs
@@ -212,10 +214,6 @@ export class World {
 
   recent(n: number): Run[] {
     return Array.from({ length: n }, (_, i) => this.run(i));
-  }
-
-  fresh(): RunBrief[] {
-    return this.recent(40).filter((run) => this.now() - Date.parse(run.started_at ?? run.fire_at) < 1100 || (run.ended_at !== null && this.now() - Date.parse(run.ended_at) < 1100)).map(brief);
   }
 
   private kept: Run[] | null = null;
@@ -283,9 +281,4 @@ export class World {
       return { run: run.id, job: run.job, attempt: 1, fence: run.fence, n: from + i, at: new Date(this.now() - (n - i) * 230).toISOString(), level, text };
     });
   }
-}
-
-export function brief(run: Run): RunBrief {
-  const { id, job, state, node, attempt, max_attempts, fire_at, dispatched_at, started_at, ended_at, lateness_ms, duration_ms, error } = run;
-  return { id, job, state, node, attempt, max_attempts, fire_at, dispatched_at, started_at, ended_at, lateness_ms, duration_ms, error };
 }
