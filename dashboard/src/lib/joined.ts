@@ -6,21 +6,31 @@ import type { Run } from './types';
 export function patched(rows: readonly Run[], news: readonly Run[]): Run[] | null {
   const newest = new Map(news.map((run) => [run.id, run]));
   let touched = false;
-  const next: Run[] = [];
+  const kept: Run[] = [];
   for (const row of rows) {
     const now = newest.get(row.id);
     newest.delete(row.id);
-    if (now !== undefined && differs(row, now)) {
-      touched = true;
-      next.push(now);
-    } else {
-      next.push(row);
-    }
+    touched ||= now !== undefined && differs(row, now);
+    kept.push(now !== undefined && differs(row, now) ? now : row);
   }
-  const top = rows[0];
-  const fresh = [...newest.values()].filter((run) => top === undefined || later(run, top));
-  if (fresh.length === 0) return touched ? next : null;
-  return [...fresh.sort((a, b) => (later(a, b) ? -1 : 1)), ...next];
+  // What lies below the last row comes when it is scrolled to.
+  const bottom = rows.at(-1);
+  const fresh = [...newest.values()].filter((run) => bottom === undefined || later(run, bottom));
+  if (fresh.length === 0) return touched ? kept : null;
+  const next: Run[] = [];
+  let i = 0;
+  for (const run of fresh.sort((a, b) => (later(a, b) ? -1 : 1))) {
+    for (let row = kept[i]; row !== undefined && later(row, run); row = kept[++i]) next.push(row);
+    next.push(run);
+  }
+  return next.concat(kept.slice(i));
+}
+
+/** Whether so much is new that rows are missing between the two. */
+export function apart(rows: readonly Run[], news: readonly Run[]): boolean {
+  if (rows.length === 0 || news.length === 0) return false;
+  const known = new Set(rows.map((run) => run.id));
+  return !news.some((run) => known.has(run.id));
 }
 
 function differs(a: Run, b: Run): boolean {

@@ -84,6 +84,15 @@ export class Pages<T> {
     while (!this.ended && this.error === null && this.rows.length < most) await this.more();
   }
 
+  /** Begin again with a first page that was asked for elsewhere. */
+  begin(page: Page<T>): void {
+    this.asked += 1;
+    this.loading = false;
+    this.rows = page.items;
+    this.cursor = page.next_cursor;
+    this.ended = page.next_cursor === null;
+  }
+
   replace(rows: T[]): void {
     this.rows = rows;
   }
