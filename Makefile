@@ -3,8 +3,10 @@
 #   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself)
 #   make test            every test, on real servers
 #   make check           lint, formatting, types, layers
+#   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
+#   make test-ui         the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make bench           executions a second, lateness of a lone job and of a herd
-#   make clean           removes .venv and what the tools left
+#   make clean           removes .venv, the built page and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -13,7 +15,7 @@ FOR ?=
 DATA ?= .cronflow/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check ui test-ui bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,8 +38,18 @@ check: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/package-lock.json
+	cd dashboard && npm ci --no-audit --no-fund
+
+ui: dashboard/node_modules/.package-lock.json
+	cd dashboard && npm run build
+
+test-ui: ui
+	cd dashboard && npm run check && npm test && npm run test:browser
+
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
 
 clean:
+	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
