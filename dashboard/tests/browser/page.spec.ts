@@ -142,12 +142,12 @@ test('a viewer sees no button that would be refused', async ({ stage, user }) =>
 test('a job is run, paused with a way back, and its run followed', async ({ stage, user }) => {
   await user.goto(`${stage.url}/jobs/rebuild-search-index`);
   await live(user);
-  await user.getByRole('button', { name: 'Pause rebuild-search-index' }).click();
+  await user.getByRole('button', { name: 'Pause', exact: true }).click();
   await expect(user.getByText('rebuild-search-index is paused')).toBeVisible();
-  await expect(user.getByRole('button', { name: 'Resume rebuild-search-index' })).toBeVisible();
+  await expect(user.getByRole('button', { name: 'Resume', exact: true })).toBeVisible();
   await user.getByRole('button', { name: 'Undo' }).click();
   await expect.poll(() => stage.asked.includes('POST /api/v1/jobs/rebuild-search-index/resume')).toBe(true);
-  await user.getByRole('button', { name: 'Run rebuild-search-index now' }).click();
+  await user.getByRole('button', { name: 'Run now', exact: true }).click();
   await user.getByRole('link', { name: 'Open', exact: true }).click();
   await expect(user).toHaveURL(/\/runs\//);
   await expect(user.locator('.line').first()).toBeVisible();

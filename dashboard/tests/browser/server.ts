@@ -188,12 +188,14 @@ export class Stage {
     if (path === '/runs') {
       if (query.get('dead') === 'true') return page(world.dead());
       const states = query.getAll('state');
-      const from = Number(query.get('cursor') ?? 0);
+      // By key, as the real one: the number of the run to go on with.
+      const newest = Number(world.run(0).id.split('~')[1]);
+      const from = query.get('cursor') === null ? 0 : newest - Number(query.get('cursor'));
       const items = [];
       let i = from;
       const since = query.get('since');
       for (; i < world.total && items.length < limit; i++) {
-        const run = world.run(i);
+        const run = world.slot(newest - i);
         if (since !== null && run.fire_at < since) {
           i = world.total;
           break;
@@ -201,7 +203,7 @@ export class Stage {
         if ((states.length === 0 || states.includes(run.state)) && (!query.get('job') || run.job === query.get('job')) && (!query.get('node') || run.node?.startsWith(`${query.get('node')}#`))) items.push(run);
         if (i - from > 20_000) break;
       }
-      return [200, { items: world.bare ? [] : items, next_cursor: i < world.total && !world.bare ? String(i) : null }];
+      return [200, { items: world.bare ? [] : items, next_cursor: i < world.total && !world.bare ? String(newest - i) : null }];
     }
     if (path === '/runs/report') return [200, { since: '2026-11-14T00:00:00Z', job: null, dead: world.dead().length, failures: [{ reason: 'x', count: 212, open: 64, first: '', last: '', jobs: {}, example: '' }], more: false }];
     match = /^\/runs\/([^/]+)(?:\/(\w+))?$/.exec(path);

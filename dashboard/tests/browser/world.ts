@@ -44,6 +44,9 @@ const ERRORS = [
   'HTTPStatusError: 503 Service Unavailable',
 ];
 
+/** From one run to the next. */
+const GAP_MS = 350;
+
 export function noise(n: number): number {
   const x = Math.sin(n * 12.9898 + 78.233) * 43758.5453;
   return x - Math.floor(x);
@@ -167,9 +170,11 @@ export class World {
 
   /** The i-th run from the newest; the newest is due now. About three a second. */
   run(i: number): Run {
-    const gap = 350;
-    const slot = Math.floor(this.now() / gap) - i;
-    const due = Math.floor((slot * gap) / 1000) * 1000;
+    return this.slot(Math.floor(this.now() / GAP_MS) - i);
+  }
+
+  slot(slot: number): Run {
+    const due = Math.floor((slot * GAP_MS) / 1000) * 1000;
     const [job] = NAMES[Math.floor(noise(slot) * NAMES.length)] as (typeof NAMES)[number];
     const node = NODES[Math.floor(noise(slot * 3) * NODES.length)] as string;
     const late = Math.round(20 + 300 * noise(slot * 5) ** 4);
@@ -230,7 +235,7 @@ export class World {
   find(id: string): Run | null {
     const slot = Number(id.split('~')[1]);
     if (!Number.isFinite(slot)) return null;
-    const run = this.run(Math.floor(this.now() / 350) - slot);
+    const run = this.slot(slot);
     return run.id === id ? run : null;
   }
 
