@@ -4,7 +4,7 @@
 #   make test            every test, on real servers
 #   make check           lint, formatting, types, layers
 #   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
-#   make test-ui         the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
+#   make uitest         the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make bench           executions a second, lateness of a lone job and of a herd
 #   make clean           removes .venv, the built page and what the tools left
 
@@ -15,7 +15,7 @@ FOR ?=
 DATA ?= .cronflow/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check ui test-ui bench clean
+.PHONY: help demo test check ui uitest bench clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,7 +44,7 @@ dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/pack
 ui: dashboard/node_modules/.package-lock.json
 	cd dashboard && npm run build
 
-test-ui: ui
+uitest: ui
 	cd dashboard && npm run check && npm test && npm run test:browser
 
 bench: .venv/ready
