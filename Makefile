@@ -2,20 +2,25 @@
 #
 #   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself)
 #   make test            every test, on real servers
+#   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
 #   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
 #   make uitest         the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make bench           executions a second, lateness of a lone job and of a herd
+#   make docs            the reference of the API, from its description
 #   make clean           removes .venv, the built page and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 FOR ?=
+WORDS ?=
 DATA ?= .cronflow/demo
+# Twice as many as cores: most of the time of the process tests is waiting.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check ui uitest bench clean
+.PHONY: help demo test mutants check ui uitest bench docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,7 +35,10 @@ demo: .venv/ready
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
 test: .venv/ready
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+mutants: .venv/ready
+	$(BIN)/python -m tests.mutants $(WORDS)
 
 check: .venv/ready
 	$(BIN)/ruff check .
@@ -49,6 +57,9 @@ uitest: ui
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
+
+docs: .venv/ready
+	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui

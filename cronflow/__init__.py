@@ -11,10 +11,15 @@ from cronflow.domain.job import Retry
 from cronflow.domain.schedule import Cron, Every, Once
 
 if TYPE_CHECKING:
+    from cronflow.client import ApiError, AsyncClient, Client
+
     __version__: str
 
 __all__ = [
+    "ApiError",
     "App",
+    "AsyncClient",
+    "Client",
     "Context",
     "Cron",
     "CronFlowError",
@@ -28,10 +33,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
-    # Reading the metadata of an installed package takes longer than all of the above.
+def __getattr__(name: str) -> object:
+    # Reading the metadata of an installed package, or importing an HTTP client, takes longer than all of the above.
     if name == "__version__":
         from importlib.metadata import version
 
         return version("cronflow")
+    if name in ("ApiError", "AsyncClient", "Client"):
+        from cronflow import client
+
+        return getattr(client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

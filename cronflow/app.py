@@ -12,6 +12,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -45,6 +46,7 @@ class App:
         """Raises InvalidInput when the name has other characters than a job's name may have."""
         self.name = check_name(name, "app")
         self._jobs: dict[str, Job] = {}
+        self._plain: set[str] = set()
         self._functions: dict[str, Callable[..., object]] = {}
 
     def __repr__(self) -> str:
@@ -54,6 +56,10 @@ class App:
     def jobs(self) -> tuple[Job, ...]:
         """In the order of their definition."""
         return tuple(self._jobs.values())
+
+    def jobs_with(self, retry: Retry) -> tuple[Job, ...]:
+        """The jobs, where those that leave out how they are retried, and may be, are retried so."""
+        return tuple(replace(job, retry=retry) if job.name in self._plain else job for job in self.jobs)
 
     @property
     def functions(self) -> Mapping[str, Callable[..., object]]:
@@ -80,16 +86,18 @@ class App:
         description: str | None = None,
         name: str | None = None,
         args: Mapping[str, object] | None = None,
+        process: bool = False,
         enabled: bool = True,
     ) -> Callable[[Function], Function]:
-        """Make a job of a function: a coroutine function runs in the event loop, any other in a thread.
+        """Make a job of a function: a coroutine function runs in the event loop, any other in a thread; with `process`
+        either runs in a child process, which can be killed at its timeout.
 
         At most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime, or text, with its offset) and
         `schedule` (for whatever those do not say); without any the job runs only by hand. `name` defaults to the
-        function's with `-` for `_`, `description` to the first line of its docstring, `retry` to `Retry()`, or to no
-        retry where the delivery allows none. `args` are what the function is called with; a first parameter named
-        `ctx` or annotated `Context` receives the context. Raises InvalidInput, also when the function could not be
-        called so, and when the name is taken.
+        function's with `-` for `_`, `description` to the first line of its docstring, `retry` to what the settings say,
+        as in a file (`Retry()` without any), or to no retry where the delivery allows none. `args` are what the
+        function is called with; a first parameter named `ctx` or annotated `Context` receives the context. Raises
+        InvalidInput, also when the function could not be called so, and when the name is taken.
         """
 
         def decorate(function: Function) -> Function:
@@ -98,7 +106,7 @@ class App:
                 certain = _choice(Delivery, delivery, "delivery")
                 job = Job(
                     name=name if name is not None else function.__name__.replace("_", "-"),
-                    target=PythonTarget(ref, dict(args or {})),
+                    target=PythonTarget(ref, dict(args or {}), process),
                     schedule=_schedule(cron, tz, every, at, schedule),
                     description=(inspect.getdoc(function) or "").partition("\n")[0]
                     if description is None
@@ -120,6 +128,8 @@ class App:
             except InvalidInput as refused:
                 raise InvalidInput(_placed(ref, refused)) from None
             self._add(job, ref, function)
+            if retry is None and certain is not Delivery.AT_MOST_ONCE:
+                self._plain.add(job.name)
             return function
 
         return decorate

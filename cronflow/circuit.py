@@ -27,6 +27,9 @@ from pybreaker import (
     CircuitMemoryStorage,
 )
 
+from cronflow.domain.events import BreakerClosed, BreakerOpened
+from cronflow.ports import Tell, nobody
+
 log = structlog.get_logger("cronflow.circuit")
 
 
@@ -41,7 +44,7 @@ class CircuitOpen(Exception):
 class Circuit:
     """The breaker of one service. It opens after `failures` in a row; `reset_s` later one call may probe.
 
-    `opened` and `refused` count since the process began. May be used from several threads.
+    `opened` and `refused` count since the process began; `tell` hears of both. May be used from several threads.
     """
 
     def __init__(
@@ -52,8 +55,10 @@ class Circuit:
         reset_s: float,
         counts: tuple[type[Exception], ...],
         monotonic: Callable[[], float] = time.monotonic,
+        tell: Tell = nobody,
     ) -> None:
         self.service = service
+        self.tell = tell
         self.opened = 0
         self.refused = 0
         self._counts = counts
@@ -150,7 +155,9 @@ class _Listener(CircuitBreakerListener):
         if new_state.name == "open":
             circuit.opened += 1
             log.warning("breaker opened", service=circuit.service, failures=cb.fail_counter)
+            circuit.tell(BreakerOpened(circuit.service, cb.fail_counter))
         elif new_state.name == STATE_HALF_OPEN:
             log.info("breaker half-open", service=circuit.service, refused=circuit.refused)
         else:
             log.info("breaker closed", service=circuit.service, opened=circuit.opened, refused=circuit.refused)
+            circuit.tell(BreakerClosed(circuit.service))

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 from cronflow.domain import changes
 from cronflow.domain.errors import Conflict, NotFound
@@ -28,7 +29,10 @@ from cronflow.ports import Backends, Clock
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
 START_POLL_S = 0.05
+ABSENT = 0
+"""The version of a job that does not exist, for whoever expects that."""
 
+Result = Literal["created", "changed", "unchanged"]
 Edit = Callable[[JobRecord, datetime], JobRecord]
 
 
@@ -39,12 +43,13 @@ class Editor:
         self._backends = backends
         self._clock = clock
 
-    async def define(self, job: Job, *, by: str = "") -> str:
-        """Create or change a job. Returns "created", "changed" or "unchanged"; raises Conflict after losing several
-        times.
+    async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
+        """Create or change a job. Returns what was done; raises Conflict after losing several times, and when its
+        version is not the `expected` one.
         """
         now = self._clock.now()
         found = await self._backends.jobs.get([job.name])
+        _expect(job.name, found[0] if found else None, expected)
         if not found:
             fire = first_fire(job, now)
             record = JobRecord(
@@ -56,22 +61,40 @@ class Editor:
             return "unchanged"
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
-            if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
-                return replace(record, job=job)
-            fire = first_fire(job, now, consumed(record, now))
-            return replace(record, job=job, deleted_at=None, paused=False, next_fire=fire, due_at=fire)
+            _expect(job.name, record, expected)
+            return _redefined(record, job, now)
 
         reborn = bool(found) and found[0].deleted_at is not None
         try:
             await self._edit(job.name, change, "edited", by, keep_waiting=True)
         except NotFound:
             # The clean-up has taken its tombstone away meanwhile.
-            return await self.define(job, by=by)
+            return await self.define(job, by=by, expected=expected)
         return "created" if reborn else "changed"
+
+    async def amend(
+        self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
+    ) -> JobRecord:
+        """Make another job of the present one. `make` is called again when somebody else was quicker. Raises NotFound,
+        Conflict, and what `make` raises.
+        """
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            if record.deleted_at is not None:
+                raise NotFound("job", name)
+            _expect(name, record, expected)
+            job = make(record.job)
+            return record if job == record.job else _redefined(record, job, now)
+
+        return await self._edit(name, change, "edited", by, keep_waiting=True)
 
     async def pause(self, name: str, *, by: str = "") -> JobRecord:
         """Plan no more of its fires until it is resumed."""
-        return await self._edit(name, lambda record, now: replace(record, paused=True), "paused", by)
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            return record if record.paused else replace(record, paused=True)
+
+        return await self._edit(name, change, "paused", by)
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
         """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
@@ -84,11 +107,14 @@ class Editor:
 
         return await self._edit(name, change, "paused", by, keep_waiting=True)
 
-    async def delete(self, name: str, *, by: str = "") -> JobRecord:
+    async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
         """Remove it; its history stays, and so does a tombstone."""
-        return await self._edit(
-            name, lambda record, now: replace(record, deleted_at=now, next_fire=None, due_at=None), "deleted", by
-        )
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            _expect(name, record, expected)
+            return replace(record, deleted_at=now, next_fire=None, due_at=None)
+
+        return await self._edit(name, change, "deleted", by)
 
     async def _edit(self, name: str, edit: Edit, reason: str, by: str, *, keep_waiting: bool = False) -> JobRecord:
         for _ in range(TRIES):
@@ -115,7 +141,7 @@ class Editor:
                 await self._backends.plans.remove([note.id])
             if won:
                 await self._retire(changed, reason, keep_waiting=keep_waiting)
-                return changed
+                return replace(changed, rev=record.rev + 1)
         raise Conflict(f"job {name!r} was changed by others again and again; try once more")
 
     async def _read(self, name: str) -> JobRecord:
@@ -171,6 +197,26 @@ class Editor:
             now = self._clock.now()
             await self._backends.runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
         raise Conflict(f"runs of job {record.name!r} keep changing; the edit stands, but older runs may still start")
+
+
+def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
+    if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
+        return replace(record, job=job)
+    fire = first_fire(job, now, consumed(record, now))
+    # Who paused it wants it to stay so until it is resumed; who deleted it has no such wish any more.
+    paused = record.paused and record.deleted_at is None
+    return replace(record, job=job, deleted_at=None, paused=paused, next_fire=fire, due_at=fire)
+
+
+def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:
+    present = ABSENT if record is None or record.deleted_at is not None else record.ver
+    if expected is None or expected == present:
+        return
+    if expected == ABSENT:
+        raise Conflict(f"job {name!r} exists already")
+    if present == ABSENT:
+        raise Conflict(f"job {name!r} does not exist any more; version {expected} of it was expected")
+    raise Conflict(f"job {name!r} is at version {present}, not {expected}: somebody has changed it meanwhile")
 
 
 def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime) -> Change:

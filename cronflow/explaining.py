@@ -16,6 +16,7 @@ from cronflow.domain.run import SCHEDULED, Run, run_id
 from cronflow.domain.schedule import last_before
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain
+from cronflow.domain.zones import check_reach
 from cronflow.ports import Backends, Clock, RunQuery
 
 
@@ -33,8 +34,11 @@ class Explainer:
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> Why:
         """The chain of an instant; of the latest that fell due, or the next one, when none is given.
 
-        Not `exact`: the last instant that fell due until then. Raises NotFound.
+        Not `exact`: the last instant that fell due until then. Raises NotFound; InvalidInput for an instant out of
+        reach.
         """
+        if at is not None:
+            check_reach(at, "at")
         # The job is read before its run: whatever the cursor of this reading has passed has a run, or a `pend`.
         record = await self._record(name)
         versions = await self._versions(record)

@@ -56,8 +56,7 @@ class Replayer:
         jobs = await self._backends.jobs.get([run.job])
         if not jobs or jobs[0].deleted_at is not None:
             raise NotFound("job", run.job)
-        replay = await self._begun(run) if run.is_dead else None
-        replay = replay or await self._insert(jobs[0], run, args)
+        replay = await self._insert(jobs[0], run, args)
         resolution = Resolution(Settled.REPLAYED, self._clock.now(), by, note, replay)
         await self._backends.letters.settle([run_id], resolution)
         return replay
@@ -79,26 +78,17 @@ class Replayer:
                 return group(failed), False
         return group(failed), True
 
-    async def _begun(self, run: Run) -> str | None:
-        """The replay of this dead letter that somebody began and did not come to mark."""
-        async for number, replay in self._replays(run.id):
-            if replay is None:
-                return None
-            if replay.replay_of == run.id:
-                return replay_id(run.id, number)
-        return None
-
     async def _insert(self, record: JobRecord, run: Run, args: Mapping[str, object] | None) -> str:
+        """A new replay; of a dead letter the one that somebody else has made, or made and did not come to mark."""
         async for number, present in self._replays(run.id):
-            if present is not None:
-                continue
-            replay = self._replay(record, run, replay_id(run.id, number), args)
-            if await self._backends.runs.insert([replay]):
-                return replay.id
-            # Somebody was quicker. Of a dead letter theirs is as good as mine.
-            [theirs] = await self._backends.runs.get([replay.id])
-            if run.is_dead and theirs.replay_of == run.id:
-                return theirs.id
+            if present is None:
+                replay = self._replay(record, run, replay_id(run.id, number), args)
+                if await self._backends.runs.insert([replay]):
+                    return replay.id
+                # Somebody was quicker.
+                [present] = await self._backends.runs.get([replay.id])
+            if run.is_dead and present.replay_of == run.id:
+                return present.id
         raise AssertionError("numbers do not end")
 
     async def _replays(self, run_id: str) -> AsyncIterator[tuple[int, Run | None]]:

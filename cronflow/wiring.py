@@ -13,42 +13,63 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from cronflow.app import App
+from cronflow.auth.logins import Logins, settings_admin
+from cronflow.auth.tokens import AccessTokens
+from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.access import (
+    MongoAuditStore,
+    MongoKeyStore,
+    MongoSecretStore,
+    MongoSessionStore,
+    MongoUserStore,
+)
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
+from cronflow.backends.mongo.events import MongoEventStore
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
+from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection, RedisTimepiece
 from cronflow.backends.redis.housekeeping import RedisHousekeeping
+from cronflow.backends.redis.live import RedisFeed, RedisTails
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit import Circuit
-from cronflow.config import Settings
+from cronflow.config import Settings, credentials
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
 from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
+from cronflow.executors.breakers import Breakers
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
+from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
+from cronflow.live.hub import Hub
+from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
+from cronflow.node.journal import Journal
+from cronflow.node.loop import Outages, repeat
 from cronflow.node.node import Connected, Node
 from cronflow.node.spool import Spool
 from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, Tell, nobody
 from cronflow.service import Service
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
 VERSION = metadata.version("cronflow")
 
@@ -75,25 +96,42 @@ def connect(
     `circuit` is MongoDB's where one process connects more than once.
     """
     redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace, circuit=circuit)
-    backends = Backends(
+    return Connected(adapters(redis, mongo, lock_s=lock_s), _both(redis, mongo))
+
+
+def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35.0) -> Backends:
+    """All ports on these connections, which are the caller's to open."""
+    return Backends(
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
         runs=MongoRunStore(mongo),
         versions=MongoVersionStore(mongo),
         late=MongoLateStore(mongo),
+        results=MongoResultStore(mongo),
         letters=MongoDeadLetters(mongo),
         logs=MongoLogStore(mongo),
         control=MongoControl(mongo),
         archive=MongoArchive(mongo),
         upkeep=MongoUpkeep(mongo),
+        events=MongoEventStore(mongo),
+        rollups=MongoRollupStore(mongo),
+        totals=MongoTotals(mongo),
         election=RedisElection(redis),
         membership=RedisMembership(redis),
         queue=RedisQueue(redis, lock_s=lock_s),
         bus=RedisBus(redis),
         housekeeping=RedisHousekeeping(redis),
+        users=MongoUserStore(mongo),
+        sessions=MongoSessionStore(mongo),
+        keys=MongoKeyStore(mongo),
+        secrets=MongoSecretStore(mongo),
+        audit=MongoAuditStore(mongo),
+        limiter=RedisRateLimiter(redis),
+        tickets=RedisTicketStore(redis),
+        feed=RedisFeed(redis),
+        tails=RedisTails(redis),
         timepieces={"Redis": RedisTimepiece(redis), "MongoDB": MongoTimepiece(mongo)},
     )
-    return Connected(backends, _both(redis, mongo))
 
 
 @asynccontextmanager
@@ -119,21 +157,57 @@ async def open_backends(
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The use-cases on the servers of the settings."""
     redis_url, mongo_url = _urls(settings)
-    async with open_backends(redis_url, mongo_url, settings.namespace) as backends:
-        yield Service(backends, SystemClock())
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        told(Journal(backends, clock, "api"), clock) as tell,
+    ):
+        yield _service(settings, backends, clock, tell)
 
 
-def executors(settings: Settings, apps: Sequence[App], *, threads: int, backends: Backends, clock: Clock) -> Executors:
+@asynccontextmanager
+async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
+    """Write what is told meanwhile, and the rest at the end."""
+    telling = asyncio.create_task(repeat(journal.role, clock, Outages()), name="events")
+    try:
+        yield journal.tell
+    finally:
+        telling.cancel()
+        await asyncio.wait({telling})
+        if not telling.cancelled():
+            telling.result()
+        await journal.flush()
+
+
+def _service(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -> Service:
+    return Service(backends, clock, tell, vault=_vault(settings), admin=settings.admin_user)
+
+
+def _vault(settings: Settings) -> Vault | None:
+    return None if settings.secrets_key is None else Vault(settings.secrets_key)
+
+
+def executors(
+    settings: Settings,
+    apps: Sequence[App],
+    *,
+    threads: int,
+    backends: Backends,
+    clock: Clock,
+    breakers: Breakers,
+    tell: Tell = nobody,
+) -> WithSecrets:
     """An executor for every kind of target, allowed what the settings allow. `async with` it."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
-    return Executors(
+    by_target = Executors(
         {
-            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock).run, "cleanup": cleanup.run}),
+            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock, tell).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell),
-            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts),
+            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
         }
     )
+    return WithSecrets(by_target, backends.secrets, _vault(settings))
 
 
 async def run_node(
@@ -144,20 +218,37 @@ async def run_node(
     slots: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once."""
+    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once.
+
+    Waits START_WAIT for servers that are not up yet; then raises BackendUnavailable.
+    """
     redis_url, mongo_url = _urls(settings)
     limits = timings(settings)
     clock: Clock = SystemClock()
     name = name or settings.node_name
-    circuit = mongo_circuit()
     async with AsyncExitStack() as stack:
-        backends = await stack.enter_async_context(
-            open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
-        )
+
+        async def arrive() -> tuple[Backends, Circuit]:
+            # Each time a new one: an open circuit would only say that MongoDB was away a moment ago.
+            circuit = mongo_circuit()
+            opening = open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
+            return await stack.enter_async_context(opening), circuit
+
+        backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
+        journal = Journal(backends, clock, name)
+        circuit.tell = journal.tell
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
-        executor = await stack.enter_async_context(
-            executors(settings, apps, threads=slots or settings.slots, backends=backends, clock=clock)
+        breakers = Breakers(tell=journal.tell)
+        by_target = executors(
+            settings,
+            apps,
+            threads=slots or settings.slots,
+            backends=backends,
+            clock=clock,
+            breakers=breakers,
+            tell=journal.tell,
         )
+        executor = await stack.enter_async_context(by_target)
         node = Node(
             backends,
             executor,
@@ -170,7 +261,10 @@ async def run_node(
             lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
+            lines_per_run=settings.log_lines_per_run,
             spool=spool,
+            breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
+            journal=journal,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -185,12 +279,23 @@ async def memory_cluster(
     """Nodes and the API in this one process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
-    service = Service(backends, clock)
-    server = _api_server(service, host, port)
+    journal = Journal(backends, clock, "api")
+    service = _service(settings, backends, clock, journal.tell)
+    hub = Hub(backends, clock, settings.heartbeat)
+    server = await _api_server(settings, service, backends, clock, hub, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    by_target = executors(settings, apps, threads=settings.slots, backends=backends, clock=clock)
-    async with by_target as executor, asyncio.TaskGroup() as group:
+    breakers = Breakers(tell=journal.tell)
+    by_target = executors(
+        settings,
+        apps,
+        threads=settings.slots,
+        backends=backends,
+        clock=clock,
+        breakers=breakers,
+        tell=journal.tell,
+    )
+    async with by_target as executor, told(journal, clock), asyncio.TaskGroup() as group:
         members = [
             Node(
                 backends,
@@ -202,12 +307,14 @@ async def memory_cluster(
                 version=VERSION,
                 system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
                 log_retention=settings.log_retention,
+                breakers=breakers.states,
+                lines_per_run=settings.log_lines_per_run,
             )
             for k in range(1, nodes + 1)
         ]
         for member in members:
             group.create_task(member.run(), name=member.id)
-        group.create_task(server.serve(), name="api")
+        group.create_task(_serve(server, hub), name="api")
         try:
             yield service
         finally:
@@ -216,31 +323,87 @@ async def memory_cluster(
                 member.stop()
 
 
-def _api_server(service: Service, host: str, port: int) -> uvicorn.Server:
-    # Imported here, because most commands need no web framework and would wait for it.
+async def _serve(server: uvicorn.Server, hub: Hub) -> None:
+    """Serve until the server stops, with the live stream beside it."""
+    async with asyncio.TaskGroup() as group:
+        streaming = group.create_task(hub.run(), name="live stream")
+        try:
+            await server.serve()
+        finally:
+            streaming.cancel()
+
+
+async def _api_server(
+    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, host: str, port: int
+) -> uvicorn.Server:
     import uvicorn
 
-    from cronflow.api.app import create_api
+    from cronflow.api.stream import LARGEST_MESSAGE
 
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        create_api(service),
+        await api_application(settings, service, backends, clock, hub),
         host=host,
         port=port,
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=5,
         lifespan="off",
+        # Its own default believes every proxy on this machine; the guards believe TRUSTED_PROXIES.
+        proxy_headers=False,
+        server_header=False,
+        # It would cost each socket memory and time for messages that are small.
+        ws_per_message_deflate=False,
+        ws_max_size=LARGEST_MESSAGE,
     )
     return uvicorn.Server(config)
 
 
+async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub) -> ASGIApp:
+    """The API behind its guards. Raises InvalidInput without an admin or a JWT_SECRET."""
+    # Imported here, because most commands need no web framework and would wait for it.
+    from cronflow.api.app import create_api
+    from cronflow.api.gate import TokenGate
+    from cronflow.api.guards import guarded
+    from cronflow.api.inputs import Deployment
+    from cronflow.api.stream import Stream
+
+    given = credentials(settings)
+    password_hash = given.password_hash or await service.passwords.hashed(given.password or "")
+    credential = given.password_hash or given.password or ""
+    admin = settings_admin(given.admin, password_hash, given.jwt_secret, credential)
+    tokens = AccessTokens(given.jwt_secret, settings.namespace, clock)
+    logins = Logins(backends, clock, tokens, admin, service.passwords)
+    gate = TokenGate(logins, service.keys, backends.limiter)
+    deployment = Deployment(
+        namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
+    )
+    stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
+    api = create_api(service, gate, deployment, logins, stream)
+    return guarded(api, origins=settings.allow_origins, proxies=settings.trusted_proxies)
+
+
 def serve_api(settings: Settings, host: str, port: int) -> None:
-    """Serve the API until SIGTERM or SIGINT. Raises BackendUnavailable when a server is away at start."""
+    """Serve the API until SIGTERM or SIGINT. Raises InvalidInput without an admin or a JWT_SECRET, BackendUnavailable
+    when a server is away at start.
+    """
 
     async def serve() -> None:
-        async with open_service(settings) as service:
-            await _api_server(service, host, port).serve()
+        credentials(settings)
+        redis_url, mongo_url = _urls(settings)
+        clock = SystemClock()
+        async with (
+            open_backends(redis_url, mongo_url, settings.namespace) as backends,
+            told(Journal(backends, clock, "api"), clock) as tell,
+        ):
+            hub = Hub(backends, clock, settings.heartbeat)
+            service = _service(settings, backends, clock, tell)
+            server = await _api_server(settings, service, backends, clock, hub, host, port)
+            # uvicorn would raise the signal again at its end, before the connections are closed.
+            server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
+            await _serve(server, hub)
 
     asyncio.run(serve())
 

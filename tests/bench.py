@@ -1,4 +1,4 @@
-"""`make bench`: executions a second, and the lateness of a lone job and of a herd, on this machine.
+"""`make bench`: executions a second, the lateness of a lone job and of a herd, and what lists cost, on this machine.
 
 Real servers, node processes as in production, no-op jobs: what is measured is CronFlow itself with its MongoDB and
 Redis on the same machine. Lateness is from the instant at which a run was due to the start of its attempt. Figures
@@ -17,19 +17,21 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.audit import percentile
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
-from cronflow.domain.run import Run, RunState
+from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.schedule import Every, Once
 from cronflow.embedded import MongoServer, RedisServer
 from cronflow.ports import RunQuery
 from cronflow.service import Service
 from cronflow.wiring import VERSION, open_backends
 
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NO_OP = PythonTarget("tests.bench_jobs:nothing")
 
 
@@ -146,12 +148,66 @@ async def steady(service: Service, jobs: int, seconds: int) -> None:
     say(f"{jobs:,} jobs every second for {seconds} s", f"{rate:,.0f} executions/s   lateness {lateness(runs)}")
 
 
+def a_stored_run(n: int) -> Run:
+    """The n-th run before now: of a thousand jobs on ten nodes; one in a hundred failed, the oldest on a node of their
+    own.
+    """
+    fire = NOW - timedelta(seconds=n)
+    failed = n % 100 == 50
+    return Run(
+        id=f"job-{n % 1000:03}@{n}",
+        job=f"job-{n % 1000:03}",
+        fire_at=fire,
+        kind=Kind.CRON,
+        state=RunState.FAILED if failed else RunState.SUCCEEDED,
+        fence=n,
+        term=1,
+        job_ver=1,
+        node=f"node-{n % 10}#a" if n < 900_000 else "gone#a",
+        attempt=1,
+        max_attempts=4,
+        check_at=None,
+        created_at=fire,
+        dispatched_at=fire,
+        started_at=fire,
+        ended_at=fire,
+        outcome=Outcome.ERROR if failed else Outcome.OK,
+    )
+
+
+async def lists(redis_url: str, mongo_url: str, count: int) -> None:
+    """What a page of 50 runs costs when so many are stored, by filter."""
+    async with open_backends(redis_url, mongo_url, "lists") as backends:
+        for first in range(0, count, 2000):
+            await backends.runs.insert([a_stored_run(n) for n in range(first, min(first + 2000, count))])
+        middle = NOW - timedelta(seconds=count // 2)
+        for name, query in (
+            ("all", RunQuery()),
+            ("in the middle", RunQuery(before=(middle, "x"))),
+            ("of a job", RunQuery(job="job-007")),
+            ("failed", RunQuery(states={RunState.FAILED})),
+            ("failed, of a job", RunQuery(job="job-050", states={RunState.FAILED})),
+            ("running", RunQuery(states={RunState.RUNNING})),
+            ("of a node", RunQuery(node="node-3")),
+            ("of a node that is long gone", RunQuery(node="gone")),
+            ("of a day", RunQuery(since=middle, until=middle + timedelta(days=1))),
+        ):
+            times = []
+            for _ in range(100):
+                began = asyncio.get_running_loop().time()
+                found = await backends.runs.find(replace(query, limit=50))
+                times.append(timedelta(seconds=asyncio.get_running_loop().time() - began))
+            p50, p99 = (percentile(sorted(times), part) or timedelta(0) for part in (0.5, 0.99))
+            say(f"of {count:,} runs a page: {name}", f"p50 {_ms(p50)}   p99 {_ms(p99)}   {len(found)} rows")
+
+
 async def main() -> None:
     """Run them all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--herd", type=int, default=1000)
     parser.add_argument("--steady", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--stored", type=int, default=1_000_000)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--slots", type=int, default=64)
     options = parser.parse_args()
@@ -170,6 +226,7 @@ async def main() -> None:
             await herd(service, options.herd)
         async with cluster(redis.url, mongo.url, "steady", options.nodes, options.slots) as service:
             await steady(service, options.steady, options.seconds)
+        await lists(redis.url, mongo.url, options.stored)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ async def service() -> Service:
 
 
 async def test_pybreaker_7_async_calls_trip_the_breaker(service: Service) -> None:
+    """pybreaker #7: around a coroutine function the breaker saw only the coroutine made, and never tripped."""
     await service.fail(4)
     assert service.circuit.state == "closed"
     await service.fail(1)

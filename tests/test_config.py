@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.config import Settings, describe, load_settings
+from cronflow.config import Settings, credentials, describe, load_settings
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
 
@@ -59,10 +59,20 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "ALLOW_SHELL": "false",
         "ALLOW_PYTHON": "none",
         "ALLOW_HTTP_HOSTS": "unset",
+        "ADMIN_USER": "admin",
+        "ADMIN_PASSWORD": "unset",
+        "ADMIN_PASSWORD_FILE": "unset",
+        "ADMIN_PASSWORD_HASH": "unset",
+        "JWT_SECRET": "unset",
+        "SECRETS_KEY": "unset",
+        "TRUSTED_PROXIES": "none",
+        "ALLOW_ORIGINS": "none",
         "SPOOL_DIR": str(tmp_path / "cronflow" / "spool"),
+        "START_WAIT": "1m",
         "DRAIN_TIMEOUT": "1m",
         "RUN_RETENTION": "30d",
         "LOG_RETENTION": "7d",
+        "LOG_LINES_PER_RUN": "10000",
         "LOG_LEVEL": "info",
     }
 
@@ -218,7 +228,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
         tmp_path, {"node_name": "A"}, CRONFLOW_RETRY_MAX="many", CRONFLOW_HEARTBEAT="10s", CRONFLOW_SLOT="3"
     )
     assert sorted(problem.split(": ")[0] for problem in found) == [
-        "--node-name",
+        "--name",
         "CRONFLOW_HEARTBEAT",
         "CRONFLOW_RETRY_MAX",
         "CRONFLOW_SLOT",
@@ -399,8 +409,8 @@ def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
 
 def test_a_setting_of_a_coming_version_is_noted(tmp_path: Path) -> None:
     (tmp_path / "cronflow.toml").write_text("metrics_port = 9000\n")
-    assert load(tmp_path, CRONFLOW_JWT_SECRET="x").notes == (
-        "CRONFLOW_JWT_SECRET has no effect in this version",
+    assert load(tmp_path, CRONFLOW_MIN_NODES="2").notes == (
+        "CRONFLOW_MIN_NODES has no effect in this version",
         "cronflow.toml:1: metrics_port has no effect in this version",
     )
 
@@ -486,3 +496,81 @@ def test_the_spool_lies_where_programs_keep_their_state_and_never_below_where_th
     assert problems_of(tmp_path, CRONFLOW_SPOOL_DIR="spool") == [
         "CRONFLOW_SPOOL_DIR: spool is not an absolute path (write one that begins with / or ~)"
     ]
+
+
+# --------------------------------------------------------------------------------------------------------- credentials
+
+SECRET = "a secret of the tests that is long enough"
+HASH = "$argon2id$v=19$m=65536,t=3,p=4$MDEyMzQ1Njc4OWFi$bWFkZSB1cCBhbmQgbm9ib2R5J3M"
+SEALING = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+
+
+def test_nothing_that_logs_in_is_shown_in_a_listing_or_an_error(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, CRONFLOW_ADMIN_PASSWORD="hunter-two", CRONFLOW_JWT_SECRET=SECRET, CRONFLOW_SECRETS_KEY=SEALING
+    )
+    for name in ("ADMIN_PASSWORD", "JWT_SECRET", "SECRETS_KEY"):
+        assert source(settings, name) == ("***", f"environment CRONFLOW_{name}")
+    assert not any(word in repr(settings) for word in ("hunter", "tests that", "0123456789"))
+    told = problems_of(
+        tmp_path,
+        CRONFLOW_ADMIN_PASSWORD="hunter2",
+        CRONFLOW_JWT_SECRET="hunter3",
+        CRONFLOW_SECRETS_KEY="hunter4",
+        CRONFLOW_ADMIN_PASSWORD_HASH="hunter5",
+    )
+    assert len(told) == 4
+    assert not any("hunter" in problem for problem in told)
+
+
+def test_a_signing_secret_of_31_bytes_is_refused_and_one_of_32_is_not(tmp_path: Path) -> None:
+    assert "has 31 bytes; it must have at least 32" in problems_of(tmp_path, CRONFLOW_JWT_SECRET="x" * 31)[0]
+    assert load(tmp_path, CRONFLOW_JWT_SECRET="x" * 32).jwt_secret == "x" * 32
+
+
+def test_sealing_keys_are_a_list_and_each_has_32_bytes(tmp_path: Path) -> None:
+    keys = load(tmp_path, CRONFLOW_SECRETS_KEY=f"{SEALING}, {SEALING}").secrets_key
+    assert keys == (b"01234567890123456789012345678901",) * 2
+    for wrong in ("c2hvcnQ=", f"{SEALING},c2hvcnQ=", "not base64!", ","):
+        assert "32 bytes in base64" in problems_of(tmp_path, CRONFLOW_SECRETS_KEY=wrong)[0]
+
+
+@pytest.mark.parametrize("origin", ["*", "https://*", "ops.example.com", "https://ops.example.com/"])
+def test_an_origin_is_named_whole(tmp_path: Path, origin: str) -> None:
+    assert "is not an origin" in problems_of(tmp_path, CRONFLOW_ALLOW_ORIGINS=origin)[0]
+
+
+def test_a_trusted_proxy_is_an_address_or_a_network(tmp_path: Path) -> None:
+    assert load(tmp_path, CRONFLOW_TRUSTED_PROXIES="10.0.0.0/8, ::1").trusted_proxies == ("10.0.0.0/8", "::1")
+    assert "10.0.0.0/8" in problems_of(tmp_path, CRONFLOW_TRUSTED_PROXIES="10.1.0.0/8")[0]
+    assert problems_of(tmp_path, CRONFLOW_TRUSTED_PROXIES="*")
+
+
+def credentials_problems(settings: Settings) -> list[str]:
+    with pytest.raises(InvalidInput) as caught:
+        credentials(settings)
+    return [problem.place for problem in caught.value.problems]
+
+
+def test_without_an_admin_and_a_signing_secret_no_api_starts(tmp_path: Path) -> None:
+    assert credentials_problems(load(tmp_path)) == ["CRONFLOW_ADMIN_PASSWORD", "CRONFLOW_JWT_SECRET"]
+    assert credentials_problems(load(tmp_path, CRONFLOW_ADMIN_PASSWORD_HASH=HASH)) == ["CRONFLOW_JWT_SECRET"]
+
+
+def test_a_password_comes_from_one_place(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("correct horse\n")
+    read = credentials(load(tmp_path, CRONFLOW_ADMIN_PASSWORD_FILE=str(file), CRONFLOW_JWT_SECRET=SECRET))
+    assert (read.admin, read.password, read.password_hash) == ("admin", "correct horse", None)
+    assert "correct" not in repr(read)
+    both = load(
+        tmp_path,
+        CRONFLOW_ADMIN_PASSWORD_FILE=str(file),
+        CRONFLOW_ADMIN_PASSWORD="correct horse",
+        CRONFLOW_JWT_SECRET=SECRET,
+    )
+    assert credentials_problems(both) == ["CRONFLOW_ADMIN_PASSWORD_FILE"]
+    for content in ("short", ""):
+        file.write_text(content)
+        short = load(tmp_path, CRONFLOW_ADMIN_PASSWORD_FILE=str(file), CRONFLOW_JWT_SECRET=SECRET)
+        assert credentials_problems(short) == ["CRONFLOW_ADMIN_PASSWORD_FILE"]

@@ -12,27 +12,16 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 from redis.asyncio import Redis
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.mongo.archive import MongoArchive
-from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
-from cronflow.backends.mongo.logs import MongoLogStore
-from cronflow.backends.mongo.runs import MongoRunStore
-from cronflow.backends.mongo.upkeep import MongoUpkeep
-from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
-from cronflow.backends.redis.housekeeping import RedisHousekeeping
-from cronflow.backends.redis.membership import RedisMembership
-from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Once
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, LineSink, RunQuery
+from cronflow.ports import Assignment, LineSink, RunQuery
 from cronflow.service import Service
+from cronflow.wiring import adapters
 from tests.waiting import eventually
 
 HERD = 1000
@@ -95,23 +84,7 @@ async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[C
         MongoDatabase(mongo_url, namespace, listeners=[counting]) as database,
         CountingRedis(redis_url, namespace) as connection,
     ):
-        backends = Backends(
-            jobs=MongoJobStore(database),
-            plans=MongoPlanStore(database),
-            runs=MongoRunStore(database),
-            versions=MongoVersionStore(database),
-            late=MongoLateStore(database),
-            letters=MongoDeadLetters(database),
-            logs=MongoLogStore(database),
-            control=MongoControl(database),
-            archive=MongoArchive(database),
-            upkeep=MongoUpkeep(database),
-            election=RedisElection(connection),
-            membership=RedisMembership(connection),
-            queue=RedisQueue(connection),
-            bus=RedisBus(connection),
-            housekeeping=RedisHousekeeping(connection),
-        )
+        backends = adapters(connection, database)
         service = Service(backends, SystemClock())
         # Due before the node starts, and not called missed: it finds them all due at once, on any machine.
         due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
@@ -155,7 +128,12 @@ async def test_a_herd_of_a_thousand_costs_three_writes_a_run_and_two_a_batch(
         assert mongo.writes["jobs"] == HERD
         assert mongo.writes["runs"] == 2 * HERD
         assert mongo.writes["plans"] <= 2 * batches
-        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control"}
+        assert set(mongo.writes) <= {"jobs", "runs", "plans", "control", "events", "rollups"}
+        # Two that the node is up and leads.
+        assert mongo.writes["events"] <= 2
+        # A minute, an hour and a day, twice where a minute ends between; a write of them a second, not one a run.
+        assert 0 < mongo.commands["update rollups"] <= 30
+        assert mongo.writes["rollups"] <= 6 * mongo.commands["update rollups"]
         # Round trips: so many a batch of the planner, and so many a group commit of the worker.
         assert mongo.commands["update jobs"] == batches
         assert mongo.commands["insert runs"] == batches

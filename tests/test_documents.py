@@ -81,7 +81,12 @@ everies = st.builds(
     st.sampled_from(["02:00", "12:30:05"]),
 )
 targets = (
-    st.builds(PythonTarget, st.just("billing.jobs:report"), st.dictionaries(words, json_values, max_size=3))
+    st.builds(
+        PythonTarget,
+        st.just("billing.jobs:report"),
+        st.dictionaries(words, json_values, max_size=3),
+        st.booleans(),
+    )
     | st.builds(CommandTarget, words.filter(str.strip), st.none() | words, texts)
     | st.builds(CommandTarget, st.lists(words, min_size=1, max_size=3).map(tuple), st.none() | words, texts)
     | st.builds(

@@ -6,6 +6,7 @@ readers and the parser that a person would meet; whether outputs and figures are
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import shlex
@@ -24,12 +25,15 @@ from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.job import Retry
+from cronflow.domain.run import OPEN, TRANSITIONS, RunState
 from cronflow.jobfiles import read_job_files
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 RECORDS = ROOT / "docs" / "decisions"
 INDEX = RECORDS / "README.md"
+CONCEPTS = ROOT / "docs" / "concepts"
 LIVING = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "docs" / "README.md"]
 LIVING += sorted((ROOT / "docs" / "how-to").glob("*.md"))
 """The documents that follow the code. A decision record does not: it stays as it was written."""
@@ -66,10 +70,10 @@ def parse(words: Sequence[str]) -> None:
 
 def given_by(text: str, folder: Path) -> Given:
     """The Python example as `cronflow dev` reads it, under the name that the text gives it."""
-    [example] = blocks(text, "python")
+    example, *_ = blocks(text, "python")
     [name] = re.findall(r"[Ss]ave this as `([\w.]+)`", text)
     (folder / name).write_text(example, "utf-8")
-    return read([folder / name])
+    return read([folder / name], Retry())
 
 
 @pytest.fixture
@@ -216,10 +220,72 @@ def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:
         assert headings == ["Context", "Decision", "Consequences", "What was rejected"], record.name
 
 
-def test_every_test_that_the_guarantees_name_exists() -> None:
-    text = (ROOT / "docs" / "concepts" / "guarantees.md").read_text("utf-8")
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
+NAMED = r"`(tests/[\w/]+\.py)(?:::(\w+))?`"
+CONCEPTS = ROOT / "docs" / "concepts"
+
+
+def told_by(path: Path) -> dict[str, str]:
+    """The tests of a file, and what their docstrings say."""
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {one.name: ast.get_docstring(one) or "" for one in functions if one.name.startswith("test_")}
+
+
+@pytest.mark.parametrize("page", ["guarantees.md", "lessons.md", "protocol.md"])
+def test_every_test_that_a_concept_names_exists(page: str) -> None:
+    named = re.findall(NAMED, (CONCEPTS / page).read_text("utf-8"))
     assert len(named) > 20
     for path, name in named:
         code = (ROOT / path).read_text("utf-8")
         assert not name or re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE), f"{path}::{name}"
+
+
+def lessons() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The threads of each lesson, and its tests."""
+    rows = [line.split(" | ") for line in (CONCEPTS / "lessons.md").read_text("utf-8").splitlines() if "::" in line]
+    return [(cells[0], re.findall(NAMED, cells[-1])) for cells in rows]
+
+
+def test_every_test_of_a_lesson_is_named_after_its_thread_and_tells_of_all_of_them() -> None:
+    for threads, tests in lessons():
+        numbers = set(re.findall(r"#(\d+)", threads))
+        told = " ".join(told_by(ROOT / path)[name] for path, name in tests)
+        assert all(f"#{number}" in told for number in numbers), threads
+        for path, name in tests:
+            assert told_by(ROOT / path)[name], f"{name} does not say what failed"
+            project, number = name.split("_")[1:3]
+            assert number in numbers if numbers else project in threads.lower() or number in threads, name
+
+
+def test_every_thread_of_the_protocol_has_its_lesson_and_every_such_test_stands_there() -> None:
+    protocol = (CONCEPTS / "protocol.md").read_text("utf-8")
+    section = protocol[protocol.index("\n## 1.") : protocol.index("\n## 2.")]
+    threads = set(re.findall(r"#(\d+)", section))
+    assert len(threads) > 50
+    assert threads - {number for row, _ in lessons() for number in re.findall(r"#(\d+)", row)} == set()
+    listed = {(path, name) for _, tests in lessons() for path, name in tests}
+    projects = {name.split("_")[1] for _, name in listed}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in told_by(path):
+            found = re.match(r"test_([a-z0-9]+)_\d+_", name)
+            if found and found[1] in projects:
+                assert (str(path.relative_to(ROOT)), name) in listed
+
+
+def test_the_protocol_shows_the_table_of_transitions_as_it_is() -> None:
+    text = (CONCEPTS / "protocol.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) -> ([^|]+) \|", text, re.MULTILINE)
+    assert sorted(int(number) for number, _, _ in rows) == sorted(TRANSITIONS)
+    for number, before, after in rows:
+        rule = TRANSITIONS[int(number)]
+        words = set(re.findall(r"\w+", f"{before} {after}")) - {"none", "the", "same"}
+        states = {state.value for state in rule.sources | rule.targets}
+        assert {state for word in words for state in (OPEN if word == "open" else [RunState(word)])} == states, number
+
+
+def test_every_fault_of_the_protocol_names_its_tests() -> None:
+    section = (CONCEPTS / "protocol.md").read_text("utf-8").split("\n## 9. ")[1].split("\n## ")[0]
+    faults = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)[1:]
+    tested = re.findall(r"^\* ([^`]+): `tests/", section, re.MULTILINE)
+    assert len(faults) == 10
+    assert tested == faults

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
 
+from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
@@ -17,8 +18,9 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, N
 from cronflow.domain.job import Delivery, JobRecord, Retry
 from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule import Every
-from cronflow.ports import RunQuery
+from cronflow.ports import Backends, RunQuery
 from cronflow.service import Service
+from cronflow.wiring import open_backends
 from tests.contracts.builders import a_job, a_pend, a_run
 
 MINUTE = timedelta(minutes=1)
@@ -88,6 +90,14 @@ async def test_an_edit_that_leaves_the_schedule_alone_leaves_the_cursor_alone(be
     await bench.service.apply([a_job(timeout=timedelta(seconds=5))])
     assert (await bench.record()).next_fire == bench.start
     assert await bench.runs() == []
+
+
+async def test_pausing_a_paused_job_makes_no_version(bench: Bench) -> None:
+    await bench.service.apply([a_job()])
+    await bench.service.pause("report")
+    before = await bench.record()
+    await bench.service.pause("report")
+    assert await bench.record() == before
 
 
 async def test_what_falls_due_while_paused_is_recorded_when_it_is_resumed(bench: Bench) -> None:
@@ -195,3 +205,52 @@ async def test_the_next_fires_begin_with_the_cursor(bench: Bench) -> None:
     await bench.service.apply([a_job(), a_job("by-hand", schedule=None)])
     assert await bench.service.next_fires("report", 3) == [bench.start + k * MINUTE for k in range(3)]
     assert await bench.service.next_fires("by-hand", 3) == []
+
+
+async def test_a_changed_schedule_leaves_a_pause_and_what_fell_due_in_it_is_recorded_as_paused(bench: Bench) -> None:
+    await bench.service.apply([a_job()])
+    await bench.service.pause("report")
+    await bench.pass_time(3)
+    assert await bench.service.apply([a_job(schedule=Every("1h"))]) == [("report", "changed")]
+    assert (await bench.record()).paused
+    (skipped,) = await bench.runs()
+    assert (skipped.reason, skipped.covers and skipped.covers.count) == ("paused", 4)
+    await bench.pass_time(120)
+    await bench.service.resume("report")
+    record = await bench.record()
+    assert (record.paused, record.next_fire) == (False, bench.start + timedelta(hours=3))
+    assert [(run.reason, run.fire_at) for run in (await bench.runs())[1:]] == [
+        ("paused", bench.start + timedelta(hours=1))
+    ]
+
+
+async def test_a_job_that_was_paused_when_it_was_deleted_begins_anew_without_the_pause(bench: Bench) -> None:
+    await bench.service.apply([a_job()])
+    await bench.service.pause("report")
+    await bench.service.delete("report")
+    assert await bench.service.apply([a_job()]) == [("report", "created")]
+    assert not (await bench.record()).paused
+
+
+@pytest.fixture(params=["memory", "servers"])
+async def backends(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Backends]:
+    """On memory, and on real servers."""
+    if request.param == "memory":
+        yield memory_backends(SystemClock())
+        return
+    urls = request.getfixturevalue("redis_url"), request.getfixturevalue("mongo_url")
+    async with open_backends(*urls, namespace) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("change", [{"schedule": Every("1h")}, {"enabled": False}, {"timeout": MINUTE}])
+async def test_a_pause_stays_until_it_is_resumed_whatever_is_applied(
+    backends: Backends, change: dict[str, Any]
+) -> None:
+    service = Service(backends, SystemClock())
+    await service.apply([a_job()])
+    await service.pause("report")
+    assert await service.apply([a_job(**change)]) == [("report", "changed")]
+    found = await service.job("report")
+    assert (found.paused, found.active) == (True, False)
+    assert not (await service.resume("report")).paused

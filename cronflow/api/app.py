@@ -1,26 +1,69 @@
-"""The application and its probes.
+"""The application: its routes under one prefix, its probes, its errors and its description.
 
-`/livez` says that the event loop turns; `/readyz` that Redis and MongoDB answer. Neither needs a login: a load
-balancer has none.
+It keeps nothing between two requests, so any number of replicas may serve the same stores. `/livez` says that the event
+loop turns; `/readyz` that Redis and MongoDB answer. Neither needs a login: a load balancer has none.
 """
 
 from __future__ import annotations
 
 from fastapi import FastAPI, Response
+from fastapi.routing import iter_route_contexts
 
+from cronflow.api import cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
+from cronflow.api.access import Gate
+from cronflow.api.inputs import Deployment, Uses
+from cronflow.api.openapi import describe
+from cronflow.api.stream import Stream, add_stream
+from cronflow.auth.logins import Logins
 from cronflow.service import Service
 
 
-def create_api(service: Service) -> FastAPI:
-    """The application over one service."""
-    api = FastAPI(title="CronFlow", openapi_url=None)
+def create_api(
+    service: Service,
+    gate: Gate,
+    deployment: Deployment | None = None,
+    sessions: Logins | None = None,
+    stream: Stream | None = None,
+) -> FastAPI:
+    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here,
+    without `stream` there is no live stream.
+    """
+    deployment = deployment or Deployment()
+    api = FastAPI(
+        title="CronFlow",
+        version=deployment.version or "0",
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
+    api.state.logins = sessions
+    problems.install(api)
+    # Logs before runs: the path of a run would take theirs.
+    for group in (jobs, logs, runs, schedules, nodes, cluster, events):
+        api.include_router(group.router)
+    for router in (management.users, management.keys, management.secrets, management.audit):
+        api.include_router(router)
+    api.include_router(logins.router)
+    if stream is not None:
+        add_stream(api, stream)
+    api.openapi = lambda: describe(api)  # type: ignore[method-assign]
+    _add_probes(api)
+    # FastAPI would put the routes together with the first request, which would wait for it.
+    for _ in iter_route_contexts(api.routes):
+        pass
+    return api
 
-    @api.get("/livez")
+
+def _add_probes(api: FastAPI) -> None:
+    @api.get("/livez", tags=["probes"])
     async def livez() -> dict[str, str]:
+        """The process is alive."""
         return {"status": "ok"}
 
-    @api.get("/readyz")
-    async def readyz(response: Response) -> dict[str, object]:
+    @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them does not answer."}})
+    async def readyz(service: Uses, response: Response) -> dict[str, object]:
+        """Redis and MongoDB answer."""
         found = await service.health()
         ready = all(isinstance(seconds, float) for seconds in found.values())
         response.status_code = 200 if ready else 503
@@ -31,5 +74,3 @@ def create_api(service: Service) -> FastAPI:
                 for name, value in found.items()
             },
         }
-
-    return api

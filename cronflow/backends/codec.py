@@ -7,7 +7,7 @@ the same jobs again and again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
@@ -16,8 +16,10 @@ from typing import Any
 import orjson
 
 from cronflow.documents import job_document, parse_job
-from cronflow.domain.cluster import NodeReport
+from cronflow.domain.cluster import Backlog, NodeReport
+from cronflow.domain.events import Happened, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
+from cronflow.domain.lines import GRAVE
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -195,7 +197,7 @@ def _covers(document: Mapping[str, Any] | None) -> Covers | None:
 
 _RUN_OPTIONAL = (
     "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "args", "reason", "result",
-    "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
+    "result_size", "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
 )  # fmt: skip
 
 
@@ -292,7 +294,9 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
 
 def late(document: Mapping[str, Any]) -> LateResult:
     """The late outcome in a document."""
-    ending = Ending(Outcome(document["outcome"]), document["result"], document["error"])
+    ending = Ending(
+        Outcome(document["outcome"]), document["result"], document["error"], result_size=document.get("result_size")
+    )
     fields = {name: document[name] for name in ("run", "fence", "node", "at")}
     return LateResult(ending=ending, finish_id=document["_id"], **fields)
 
@@ -301,9 +305,13 @@ def late(document: Mapping[str, Any]) -> LateResult:
 
 
 def line_document(line: LogLine) -> Document:
-    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless."""
+    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless. What warns
+    stands in an index of its own.
+    """
+    grave = {"grave": True} if line.level in GRAVE else {}
     return {
-        "_id": f"{line.run}#{line.fence}#{line.n:08d}",
+        **grave,
+        "_id": line_id(line),
         "run": line.run,
         "job": line.job,
         "fence": line.fence,
@@ -312,12 +320,49 @@ def line_document(line: LogLine) -> Document:
         "at": line.at,
         "level": line.level,
         "text": line.text,
+        "node": line.node,
     }
+
+
+def line_id(line: LogLine) -> str:
+    """The id of a line: unique, and in the order of the lines of a run."""
+    return f"{line.run}#{line.fence}#{line.n:08d}"
 
 
 def line(document: Mapping[str, Any]) -> LogLine:
     """The log line in a document."""
-    return LogLine(**{name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")})
+    fields = {name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")}
+    return LogLine(**fields, node=document.get("node", ""))
+
+
+def lines_json(lines: Sequence[LogLine]) -> bytes:
+    """Lines as they travel to whoever looks on."""
+    return orjson.dumps([line_document(line) for line in lines])
+
+
+def lines_from_json(text: bytes) -> list[LogLine]:
+    """The lines in a text."""
+    return [line({**found, "at": datetime.fromisoformat(found["at"])}) for found in orjson.loads(text)]
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+def event_document(happened: Happened) -> Document:
+    """An event."""
+    return {
+        "_id": happened.id,
+        "at": happened.at,
+        "source": happened.source,
+        "kind": happened.event.kind,
+        "fields": fields_of(happened.event),
+    }
+
+
+def event(document: Mapping[str, Any]) -> Happened | None:
+    """The event in a document; None when this version does not know its kind."""
+    found = event_of(document["kind"], document["fields"])
+    return None if found is None else Happened(document["_id"], document["at"], document["source"], found)
 
 
 # ----------------------------------------------------------------------------------------------- what travels in Redis
@@ -334,6 +379,10 @@ def report_from_json(text: bytes) -> NodeReport:
     fields = {name: value for name, value in orjson.loads(text).items() if name in known}
     if fields.get("started_at"):
         fields["started_at"] = datetime.fromisoformat(fields["started_at"])
+    if "spool" in fields:
+        spool = fields["spool"]
+        since = None if spool["since"] is None else datetime.fromisoformat(spool["since"])
+        fields["spool"] = Backlog(spool["outcomes"], spool["bytes"], since)
     return NodeReport(**fields)
 
 

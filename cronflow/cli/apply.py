@@ -6,11 +6,10 @@ second time all are unchanged. `--dry-run` compares with what is stored and writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -20,21 +19,13 @@ from cronflow.cli import connect, jobview, times, words
 from cronflow.cli.bulk import who
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import Column, table
-from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
-from cronflow.domain.job import Job, JobRecord
-from cronflow.shapes.jobs import job_state
-from cronflow.shapes.plain import Shape, optional_iso
+from cronflow.comparing import Comparison
+from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.job import Job
+from cronflow.shapes.jobs import comparison_shape
 
 if TYPE_CHECKING:
     from cronflow.service import Service
-
-
-class Applied(NamedTuple):
-    """What became, or would become, of a job. `differences` are known of a dry run alone."""
-
-    record: JobRecord
-    result: str
-    differences: Sequence[tuple[str, object, object]] = ()
 
 
 def apply(
@@ -57,10 +48,10 @@ def apply(
 ) -> None:
     """Create and change jobs, so that the cluster has those of the files and apps. Others stay as they are."""
     wanted = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
-    applied = connect.call(lambda service: (_compare if dry_run else _apply)(service, wanted))
+    applied = connect.call(lambda service: service.compare(wanted) if dry_run else _apply(service, wanted))
     show(
         output,
-        [_shape(one) for one in applied],
+        [comparison_shape(one) for one in applied],
         [one.record.name for one in applied],
         lambda: _view(applied, times.now(), dry_run=dry_run),
     )
@@ -84,7 +75,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     seen = {job.name: "the files" for job in wanted}
     for address in apps:
         try:
-            found = load_app(address).jobs
+            found = load_app(address).jobs_with(retry)
         except InvalidInput as error:
             problems += error.problems
             continue
@@ -99,71 +90,16 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     return wanted
 
 
-async def _apply(service: Service, wanted: Sequence[Job]) -> list[Applied]:
+async def _apply(service: Service, wanted: Sequence[Job]) -> list[Comparison]:
     try:
         results = await service.apply(wanted, by=who())
     except Conflict as error:
         error.add_note("the jobs before it are applied; applying all of them again is harmless")
         raise
-    return [Applied(await service.job(name), result) for name, result in results]
+    return [Comparison(await service.job(name), result) for name, result in results]
 
 
-async def _compare(service: Service, wanted: Sequence[Job]) -> list[Applied]:
-    from cronflow.domain.planning import first_fire
-    from cronflow.editing import consumed
-
-    compared = []
-    now = times.now()
-    for job in wanted:
-        try:
-            stored = await service.job(job.name)
-        except NotFound:
-            new = JobRecord(job=job, next_fire=first_fire(job, now), created_at=now, updated_at=now)
-            compared.append(Applied(new, "created"))
-            continue
-        if stored.job == job:
-            compared.append(Applied(stored, "unchanged"))
-            continue
-        planned = replace(stored, job=job)
-        if (stored.job.schedule, stored.job.enabled) != (job.schedule, job.enabled):
-            # As the editor will do it: the cursor begins anew, behind what is covered, and a pause ends.
-            planned = replace(planned, paused=False, next_fire=first_fire(job, now, consumed(stored, now)))
-        compared.append(Applied(planned, "changed", _differences(stored.job, job)))
-    return compared
-
-
-def _differences(before: Job, after: Job) -> list[tuple[str, object, object]]:
-    """Path, old and new value of each part of the document that differs."""
-    from cronflow.documents import job_document
-
-    old, new = _flat(job_document(before)), _flat(job_document(after))
-    return [(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
-
-
-def _flat(document: Mapping[str, object], place: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in document.items():
-        path = f"{place}.{key}" if place else key
-        if isinstance(value, Mapping):
-            flat.update(_flat(value, path))
-        else:
-            flat[path] = value
-    return flat
-
-
-def _shape(one: Applied) -> Shape:
-    shape: Shape = {
-        "name": one.record.name,
-        "result": one.result,
-        "state": job_state(one.record),
-        "next_fire": optional_iso(one.record.next_fire),
-    }
-    if one.differences:
-        shape["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in one.differences]
-    return shape
-
-
-def _view(applied: Sequence[Applied], now: datetime, *, dry_run: bool) -> None:
+def _view(applied: Sequence[Comparison], now: datetime, *, dry_run: bool) -> None:
     columns = [
         Column("RESULT"),
         Column("NAME"),

@@ -6,13 +6,12 @@ that runs is asked to end, and `--wait` tells how it did.
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cronflow.cli import runview, times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.errors import FAILED
 from cronflow.cli.output import Format, Output, console, note, show, warn
@@ -58,7 +57,7 @@ def cancel(
     if ended:
         raise InvalidInput(Problem("--state", f"{ended[0]} runs have ended", "use dispatched, running or retrying"))
     from_instant = None if since is None else times.instant_or_ago(since, "--since")
-    by = _who()
+    by = who()
 
     async def act(service: Service) -> list[Run]:
         if run_id is not None:
@@ -118,11 +117,3 @@ def _agreed(count: int, yes: bool) -> bool:
     if not typer.confirm(f"Cancel {told}?", err=True):
         raise typer.Exit(FAILED)
     return True
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        # A container may run as a user that has no name.
-        return f"uid {os.getuid()}"

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from cronflow.cli import times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.connect import call, settings
+from cronflow.cli.events import events
 from cronflow.cli.lazy import new_group
 from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.sweep import sweep, sweep_words
 from cronflow.cli.tables import Column, facts, table
-from cronflow.shapes.cluster import cluster_shape, node_shape, node_state, queue_shape
+from cronflow.shapes.cluster import StepdownShape, cluster_shape, node_shape, node_state, queue_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.cluster import Member
@@ -67,14 +69,18 @@ def stepdown(output: Output = Format.TABLE) -> None:
     """Ask the leader to give its lead to another node; what runs goes on."""
 
     async def ask(service: Service) -> tuple[str, int]:
-        return await service.stepdown(), (await service.status()).term
+        return await service.stepdown(by=who()), (await service.status()).term
 
     leader, term = call(ask)
 
     def view() -> None:
         console().print(f"Asked {words.clean(leader)} to step down. Who leads now: cronflow cluster status")
 
-    show(output, {"asked": leader, "term": term}, [leader], view)
+    answer: StepdownShape = {"asked": leader, "term": term}
+    show(output, answer, [leader], view)
+
+
+cluster.command()(events)
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:

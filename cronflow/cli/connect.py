@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cronflow.domain.errors import CronFlowError, NotFound
 
@@ -24,11 +24,28 @@ NEAR_ENOUGH = 0.6
 Answer = TypeVar("Answer")
 
 
+class Named(Protocol):
+    """What is listed by name."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+Record = TypeVar("Record", bound=Named)
+
+
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
-    from cronflow import wiring
+    import structlog
 
+    from cronflow import wiring
+    from cronflow.cli.logs import LogFormat, configure
+
+    if not structlog.is_configured():
+        # What the log has to say of a server belongs on stderr; stdout carries the answer.
+        configure("warn", LogFormat.TEXT)
     async with wiring.open_service(settings) as service:
         yield service
 
@@ -57,9 +74,14 @@ def call(use: Callable[[Service], Awaitable[Answer]]) -> Answer:
 
 async def all_jobs(service: Service) -> list[JobRecord]:
     """Every job, by name."""
-    found: list[JobRecord] = []
+    return await every(service.jobs)
+
+
+async def every(find: Callable[..., Awaitable[list[Record]]]) -> list[Record]:
+    """All that there is, page by page. `find` takes `after` and `limit` and lists by name."""
+    found: list[Record] = []
     while True:
-        page = await service.jobs(after=found[-1].name if found else "", limit=PAGE)
+        page = await find(after=found[-1].name if found else "", limit=PAGE)
         found += page
         if len(page) < PAGE:
             return found

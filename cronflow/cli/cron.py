@@ -12,16 +12,16 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import times
-from cronflow.cli.cronnotes import notes_on
 from cronflow.cli.firetable import fire_table
 from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import hanging
 from cronflow.cli.words import ORANGE
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.schedule import Cron, describe, next_after
-from cronflow.domain.zones import SECOND, find_zone, instant_of
-from cronflow.shapes.plain import iso
+from cronflow.domain.preview import preview
+from cronflow.domain.schedule import Cron
+from cronflow.domain.zones import find_zone, instant_of
+from cronflow.shapes.preview import preview_shape
 
 cron = new_group("Cron expressions in words, without a cluster.")
 
@@ -47,31 +47,23 @@ def explain(
     """Say what an expression means: in words, as its next fires, and with what may surprise."""
     schedule = Cron(expression, tz)
     now = times.now()
-    after = now if start is None else _instant(start, tz) - SECOND
-    fires: list[datetime] = []
-    fire = next_after(schedule, after)
-    while fire is not None and len(fires) < count:
-        fires.append(fire)
-        fire = next_after(schedule, fire)
-    notes = notes_on(schedule, after)
-    words = describe(schedule).removesuffix(f", {tz}")
-    shown = [iso(fire) for fire in fires]
+    found = preview(schedule, now, count, None if start is None else _instant(start, tz))
+    answer = preview_shape(found)
 
     def view() -> None:
         out = console()
-        out.print(Text.assemble((schedule.expr, "bold"), f"  {words}, {tz}"))
+        out.print(Text.assemble((schedule.expr, "bold"), f"  {found.words}"))
         out.print()
-        if fires:
-            fire_table(fires, tz, now)
+        if found.fires:
+            fire_table(found.fires, tz, now)
         else:
             out.print("It does not fire after that.")
-        if notes:
+        if found.notes:
             out.print()
-        for note in notes:
+        for note in found.notes:
             hanging(Text("! ", style=f"bold {ORANGE}"), note)
 
-    answer = {"expression": schedule.expr, "tz": tz, "words": words, "fires": shown, "notes": notes}
-    show(output, answer, shown, view)
+    show(output, answer, answer["fires"], view)
 
 
 def _instant(text: str, tz: str) -> datetime:

@@ -9,7 +9,7 @@ import asyncio
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,9 +22,11 @@ from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import hanging
 from cronflow.config import Settings
 from cronflow.config.values import masked
+from cronflow.domain.cluster import NO_EVICTION, Member, eviction_problem
 from cronflow.domain.errors import BackendUnavailable, CronFlowError, InvalidInput
 from cronflow.embedded import Binary, find_mongod, find_redis
 from cronflow.embedded.binaries import missing_libraries, without_libraries
+from cronflow.ports import Keeping
 
 LEAST_PYTHON = (3, 11)
 STATE_WIDTH = 13
@@ -109,6 +111,7 @@ async def _servers(read: Settings) -> list[Finding]:
     try:
         async with connect.open_service(read) as service:
             health = await service.health()
+            kept = [*_keeping(await service.keeping()), *_zones(await service.members())]
     except BackendUnavailable as error:
         return [_away(name, urls[name], error) for name in urls]
     except CronFlowError as error:
@@ -118,7 +121,39 @@ async def _servers(read: Settings) -> list[Finding]:
         if isinstance(health[name], float)
         else Finding(name, "failed", str(health[name]), f"start it, or correct CRONFLOW_{setting}")
         for name, (setting, url) in urls.items()
-    ]
+    ] + kept
+
+
+def _keeping(kept: Keeping) -> Iterator[Finding]:
+    """Whether Redis keeps what it is given. Without the first no node starts; the second is not needed."""
+    if kept.eviction is None:
+        found = "Redis does not tell its maxmemory-policy"
+        yield Finding("redis memory", "warning", found, f"make sure that it is {NO_EVICTION}, or permit INFO")
+    elif kept.eviction != NO_EVICTION:
+        problem = eviction_problem(kept.eviction)
+        yield Finding("redis memory", "failed", problem.what, problem.remedy)
+    else:
+        yield Finding("redis memory", "ok", f"maxmemory-policy is {NO_EVICTION}")
+    match kept.durable:
+        case True:
+            yield Finding("redis persistence", "ok", "it writes to its disk")
+        case False:
+            found = "it keeps nothing over a restart: then no run is lost, but what is queued waits for ten seconds"
+            yield Finding("redis persistence", "warning", found, "set appendonly yes")
+        case None:
+            yield Finding("redis persistence", "unchecked", "Redis does not tell")
+
+
+def _zones(members: Sequence[Member]) -> Iterator[Finding]:
+    """Whether the nodes that are up have the same time zone data."""
+    nodes: dict[str, list[str]] = {}
+    for member in members:
+        nodes.setdefault(member.report.zones or "unknown", []).append(words.clean(member.report.name))
+    found = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(nodes.items()))
+    if len(nodes) > 1:
+        yield Finding("time zone data", "warning", found, "install the same tzdata everywhere: the leader's decides")
+    elif nodes:
+        yield Finding("time zone data", "ok", found)
 
 
 def _away(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> Finding:

@@ -20,6 +20,9 @@ _NEXT_STEP = {
     "job": "cronflow jobs list shows what there is",
     "run": "cronflow runs list shows the latest",
     "node": "cronflow nodes list shows who is up",
+    "user": "cronflow users list shows who there is",
+    "key": "cronflow keys list shows what there is",
+    "secret": "cronflow secrets list shows what there is",
     "leader": "cronflow nodes list shows who is up; cronflow node starts one",
 }
 

@@ -22,8 +22,8 @@ from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.trigger import run
 from cronflow.cli.why import TIMES_LIKE_OPTIONS, history, why
 from cronflow.domain.job import SYSTEM_PREFIX
-from cronflow.shapes.jobs import job_shape, job_state
-from cronflow.shapes.plain import iso, optional_iso
+from cronflow.shapes.jobs import deleted_shape, fires_shape, job_shape
+from cronflow.shapes.plain import iso
 
 if TYPE_CHECKING:
     from cronflow.domain.job import JobRecord
@@ -85,8 +85,7 @@ def next_fires(
     def view() -> None:
         fire_table(fires, getattr(record.job.schedule, "tz", "UTC"), times.now())
 
-    answer = {"job": name, "state": job_state(record), "fires": [iso(fire) for fire in fires]}
-    show(output, answer, [iso(fire) for fire in fires], view)
+    show(output, fires_shape(record, fires), [iso(fire) for fire in fires], view)
     if record.job.schedule is None:
         note(f"{name} has no schedule; it is run by hand: cronflow jobs run {name}")
     elif not fires:
@@ -124,7 +123,7 @@ def delete(names: Names, output: Output = Format.TABLE) -> None:
 
     show(
         output,
-        [{"name": record.name, "deleted_at": optional_iso(record.deleted_at)} for record in changed],
+        [deleted_shape(record) for record in changed],
         [record.name for record in changed],
         view,
     )

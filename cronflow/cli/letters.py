@@ -19,8 +19,7 @@ from cronflow.cli.tables import Column, table
 from cronflow.cli.trigger import read_args
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.run import DEAD, Run, RunState
-from cronflow.shapes.plain import iso
-from cronflow.shapes.runs import failure_shape
+from cronflow.shapes.runs import report_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.failures import Failure
@@ -54,13 +53,7 @@ def report(
 
     failures, more, dead = call(read)
     shown = failures[:limit]
-    answer = {
-        "since": iso(begin),
-        "job": job,
-        "dead": dead,
-        "failures": [failure_shape(failure) for failure in shown],
-        "more": more or len(failures) > limit,
-    }
+    answer = report_shape(begin, job, dead, failures, limit, more=more)
     show(output, answer, [failure.example for failure in shown], lambda: _report(shown, dead, since))
     if more:
         note("only the newest runs were looked at; a shorter --since shows all of its own")
@@ -163,10 +156,8 @@ async def _replay(
 
 
 async def _takes_args(service: Service, jobs: set[str]) -> None:
-    from cronflow.domain.job import PythonTarget
-
     for name in sorted(jobs):
-        if not isinstance((await service.job(name)).job.target, PythonTarget):
+        if not (await service.job(name)).job.takes_args:
             what = f"{name} is not a Python job, so arguments would have no effect"
             raise InvalidInput(Problem("--arg", what, "remove it"))
 

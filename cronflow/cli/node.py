@@ -47,7 +47,8 @@ def node(
 ) -> None:
     """Be a node of the cluster until SIGTERM or Ctrl-C: take part in leading, and run jobs.
 
-    The first signal lets what runs end within DRAIN_TIMEOUT and hands the rest on; a second one stops it at once.
+    Servers that are not up yet are waited for, START_WAIT long. The first signal lets what runs end within
+    DRAIN_TIMEOUT and hands the rest on; a second one stops it at once.
     """
     apps, labels, read = _read(app or (), label or (), {"slots": slots, "node_name": name, "log_level": log_level})
     configure(read.log_level, log_format)

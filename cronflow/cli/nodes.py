@@ -13,14 +13,15 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.connect import call, settings
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.tables import facts
 from cronflow.domain.errors import NotFound
-from cronflow.shapes.cluster import node_shape, node_state
+from cronflow.shapes.cluster import drain_shape, node_detail_shape, node_state, undrain_shape
 
 if TYPE_CHECKING:
-    from cronflow.domain.cluster import Member
+    from cronflow.domain.cluster import Backlog, Member
     from cronflow.service import Service
 
 LOOK_EVERY_S = 0.5
@@ -36,7 +37,7 @@ def show_node(name: Name, output: Output = Format.TABLE) -> None:
 
     member, holds, leader = call(read)
     heartbeat = settings().heartbeat
-    shape = {**node_shape(member, leader, heartbeat), "drained": member.drained, "runs": sorted(holds)}
+    shape = node_detail_shape(member, holds, leader, heartbeat)
     show(output, shape, [name], lambda: _page(member, sorted(holds), leader, node_state(member, heartbeat)))
 
 
@@ -48,7 +49,7 @@ def drain(
     """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
 
     async def act(service: Service) -> Member | None:
-        member: Member | None = await service.drain(name)
+        member: Member | None = await service.drain(name, by=who())
         while wait and member is not None and not member.drained:
             await times.sleep(LOOK_EVERY_S)
             try:
@@ -65,21 +66,28 @@ def drain(
         text = "is drained" if drained else "takes no more work"
         console().print(Text.assemble(words.word("draining"), f"  {words.clean(name)} {text}"))
 
-    show(output, {"name": name, "draining": True, "drained": drained}, [name], view)
+    show(output, drain_shape(name, member), [name], view)
     if not drained:
         note(f"what it runs goes on; wait for it with --wait, take it back with cronflow nodes undrain {name}")
 
 
 def undrain(name: Name, output: Output = Format.TABLE) -> None:
     """Let a node take work again."""
-    member = call(lambda service: service.undrain(name))
+    member = call(lambda service: service.undrain(name, by=who()))
 
     def view() -> None:
         console().print(Text.assemble(words.word("up"), f"  {words.clean(name)} takes work again"))
 
-    show(output, {"name": name, "draining": False, "up": member is not None}, [name], view)
+    show(output, undrain_shape(name, member), [name], view)
     if member is None:
         note(f"no node called {name} is up now; it takes work when it is")
+
+
+def _spool(spool: Backlog) -> str | None:
+    if not spool.outcomes:
+        return None
+    since = "" if spool.since is None else f" since {times.absolute(spool.since)}"
+    return f"{words.plural(spool.outcomes, 'outcome')}, {spool.bytes:,} bytes, waiting for MongoDB{since}"
 
 
 def _page(member: Member, runs: list[str], leader: str | None, state: str) -> None:
@@ -102,6 +110,9 @@ def _page(member: Member, runs: list[str], leader: str | None, state: str) -> No
             ("host", words.clean(report.host) or None),
             ("pid", str(report.pid) if report.pid else None),
             ("version", words.clean(report.version) or None),
+            ("zone data", words.clean(report.zones) or None),
+            ("breakers", ", ".join(f"{words.clean(name)} {state}" for name, state in report.breakers.items()) or None),
+            ("spool", _spool(report.spool)),
             ("drained", ("yes" if member.drained else "not yet") if member.draining else None),
             ("runs", "\n".join(runs) or None),
         ]

@@ -29,6 +29,11 @@ class Format(StrEnum):
     YAML = "yaml"
     NAME = "name"
 
+    @property
+    def has_all(self) -> bool:
+        """Whether everything that is known is written, however long."""
+        return self in (Format.JSON, Format.YAML)
+
 
 Output = Annotated[
     Format,
@@ -90,4 +95,8 @@ def yaml_text(answer: object) -> str:
     """YAML, in the order of the answer; what would not be text when it is read back is quoted."""
     import yaml
 
-    return yaml.safe_dump(answer, sort_keys=False, allow_unicode=True, width=UNLIMITED)
+    class Dumper(yaml.SafeDumper):
+        """Writes a word of an enumeration as text."""
+
+    Dumper.add_multi_representer(StrEnum, lambda dumper, word: dumper.represent_str(word.value))
+    return yaml.dump(answer, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=UNLIMITED)

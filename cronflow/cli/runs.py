@@ -17,7 +17,7 @@ from cronflow.cli.lazy import new_group
 from cronflow.cli.letters import ack, report, retry
 from cronflow.cli.output import Format, Output, console, note, show, write_json, yaml_text
 from cronflow.domain.run import Run, RunState
-from cronflow.shapes.runs import late_shape, log_shape, run_shape
+from cronflow.shapes.runs import log_shape, run_detail_shape, run_shape
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult, LogLine
@@ -99,11 +99,11 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
 
     async def read(service: Service) -> tuple[Run, list[LateResult]]:
-        return await service.run(run_id), await service.late(run_id)
+        found = await service.run(run_id)
+        return await service.whole(found) if output.has_all else found, await service.late(run_id)
 
     run, late = call(read)
-    shape = {**run_shape(run), "late": [late_shape(result) for result in late]}
-    show(output, shape, [run.id], lambda: runview.run_page(run, times.now(), late))
+    show(output, run_detail_shape(run, late), [run.id], lambda: runview.run_page(run, times.now(), late))
 
 
 runs.command()(report)

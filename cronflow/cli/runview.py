@@ -76,7 +76,7 @@ def run_page(run: Run, now: datetime, late: Sequence[LateResult] = ()) -> None:
             ("settled", None if run.resolution is None else resolution_words(run.resolution)),
             ("to be", _cancellation(run)),
             ("args", None if not run.args else _document(dict(run.args))),
-            ("result", None if run.result is None else _document(run.result)),
+            ("result", _result(run)),
             ("error", None if not run.error else Text(words.clean(run.error), style=words.RED)),
         ]
     )
@@ -192,6 +192,12 @@ def _cancellation(run: Run) -> str | None:
     if not run.cancel_requested or run.state is RunState.CANCELLED:
         return None
     return words.clean(cancelled_text(run.cancel_reason, run.cancel_by or "somebody"))
+
+
+def _result(run: Run) -> str | None:
+    if run.result_size is not None:
+        return f"{run.result_size:,} bytes of JSON; cronflow runs show {run.id} -o json has it"
+    return None if run.result is None else _document(run.result)
 
 
 def _document(value: object) -> str:

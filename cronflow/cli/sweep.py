@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import connect, times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.errors import FAILED, RUN_FAILED
 from cronflow.cli.output import Format, Output, console, show, warn
 from cronflow.cli.tables import Column, facts, table
@@ -40,7 +41,7 @@ def sweep(output: Output = Format.TABLE) -> None:
 
 async def _sweep(service: Service) -> tuple[Run, SweepReport | None]:
     try:
-        run = await service.run(await service.sweep())
+        run = await service.run(await service.sweep(by=who()))
     except NotFound as error:
         raise NotFound("leader", "that has ever led this cluster") from error
     if not await service.members():

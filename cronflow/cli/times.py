@@ -6,12 +6,13 @@ The command line asks this module alone for the time, so a test can put another 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
-
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+from cronflow.domain.wording import absolute as absolute
+from cronflow.domain.wording import coarse
+from cronflow.domain.wording import span as span
 
 
 def now() -> datetime:
@@ -26,43 +27,14 @@ async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def absolute(instant: datetime) -> str:
-    """For people: `2026-11-21 12:00:00Z`."""
-    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
-
-
 def relative(instant: datetime, since: datetime) -> str:
     """`in 3h 12m`, `42s ago` or `now`, seen from `since`."""
     seconds = (instant - since).total_seconds()
     if -1 < seconds < 1:
         return "now"
     # A fire at 13:00:00 is `in 1h` at 11:59:59.7 as well as at 12:00:00.
-    words = _coarse(round(abs(seconds)))
+    words = coarse(round(abs(seconds)))
     return f"in {words}" if seconds > 0 else f"{words} ago"
-
-
-def span(length: timedelta) -> str:
-    """How long something took: `340ms`, `3.2s`, `12m`, `3h 12m`."""
-    seconds = length.total_seconds()
-    if seconds < 0:
-        return f"-{span(-length)}"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f}ms"
-    return f"{seconds:.1f}s" if seconds < 9.95 else _coarse(round(seconds))
-
-
-def _coarse(seconds: int) -> str:
-    """The two largest units; one where the second would be noise."""
-    for place, (size, unit) in enumerate(_UNITS):
-        count, rest = divmod(seconds, size)
-        if not count:
-            continue
-        if place + 1 < len(_UNITS) and (count < 10 or unit == "h"):
-            size, small = _UNITS[place + 1]
-            if rest // size:
-                return f"{count}{unit} {rest // size}{small}"
-        return f"{count}{unit}"
-    return "0s"
 
 
 def instant_of(text: str, place: str) -> tuple[datetime, bool]:

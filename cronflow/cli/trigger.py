@@ -13,11 +13,11 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import connect, runview, times, words
+from cronflow.cli.bulk import who
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.output import Format, Output, console, diagnostics, note, show, warn
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.shapes.runs import run_shape
 
@@ -42,7 +42,7 @@ def run(
 ) -> None:
     """Run a job now, beside its schedule."""
     args = read_args(arg or ())
-    run = connect.call(lambda service: _run(service, name, args, wait=wait))
+    run = connect.call(lambda service: _run(service, name, args, wait=wait, whole=output.has_all))
 
     def view() -> None:
         if wait:
@@ -55,18 +55,19 @@ def run(
         raise typer.Exit(RUN_FAILED)
 
 
-async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool) -> Run:
+async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
     record = await service.job(name)
-    if args and not isinstance(record.job.target, PythonTarget):
+    if args and not record.job.takes_args:
         what = f"{name} is not a Python job, so arguments would have no effect"
         raise InvalidInput(Problem("--arg", what, "remove it"))
-    run = await service.run(await service.trigger(name, args or None))
+    run = await service.run(await service.trigger(name, args or None, by=who()))
     if not await service.members():
         warn("no node is up; the run waits until one is: cronflow node")
     if not wait:
         note(f"look at it: cronflow runs show {run.id}")
         return run
-    return await until_ended(service, run)
+    run = await until_ended(service, run)
+    return await service.whole(run) if whole else run
 
 
 async def until_ended(service: Service, run: Run) -> Run:

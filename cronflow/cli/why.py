@@ -59,10 +59,10 @@ def why(
         return await service.why(name, at, exact=exact)
 
     found = call(read)
-    from cronflow.shapes.why import why_document
+    from cronflow.shapes.why import why_shape
 
     names = [found.run] if found.run is not None else []
-    show(output, why_document(found), names, lambda: _view(found, times.now()))
+    show(output, why_shape(found), names, lambda: _view(found, times.now()))
 
 
 def history(name: Name, output: Output = Format.TABLE) -> None:

@@ -10,7 +10,8 @@ process was the master or a worker, and here every node can lead. As a node's na
 workers, and a live duplicate is refused.
 """
 
+from cronflow.config.credentials import Credentials, credentials
 from cronflow.config.settings import Settings, describe
 from cronflow.config.sources import load_settings
 
-__all__ = ["Settings", "describe", "load_settings"]
+__all__ = ["Credentials", "Settings", "credentials", "describe", "load_settings"]

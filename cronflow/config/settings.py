@@ -27,6 +27,11 @@ def _setting(default: object, read: values.Reader, *, shown: bool = True) -> Any
     return field(default=None if default is None else read(default), metadata={"read": read}, repr=shown)
 
 
+def _hidden(read: values.Reader) -> Any:
+    """A setting without a default whose value nobody is shown, and nobody is told in an error."""
+    return field(default=None, metadata={"read": read, "hidden": True}, repr=False)
+
+
 def _default_node_name() -> str:
     host = re.sub(r"[^a-z0-9._-]+", "-", socket.gethostname().lower()).lstrip("._-")[:95]
     return f"{host or 'node'}-{secrets.token_hex(2)}"
@@ -72,13 +77,23 @@ class Settings:
     cleanup_at: time = _setting("03:00", values.time_of_day)
     run_retention: timedelta = _setting("30d", values.duration("24h"))
     log_retention: timedelta = _setting("7d", values.duration("1h"))
+    log_lines_per_run: int = _setting("10000", values.number(int, 1, 1_000_000))
     retry_max: int = _setting(3, values.number(int, 0, 100))
     retry_initial: timedelta = _setting("30s", values.duration("0s"))
     retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))
     allow_shell: bool = _setting(False, values.flag)
     allow_python: tuple[str, ...] = _setting((), values.modules)
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
+    admin_user: str = _setting("admin", values.name("user"))
+    admin_password: str | None = _hidden(values.password)
+    admin_password_file: Path | None = _setting(None, values.folder)
+    admin_password_hash: str | None = _hidden(values.password_hash)
+    jwt_secret: str | None = _hidden(values.signing_secret)
+    secrets_key: tuple[bytes, ...] | None = _hidden(values.sealing_keys)
+    trusted_proxies: tuple[str, ...] = _setting((), values.networks)
+    allow_origins: tuple[str, ...] = _setting((), values.origins)
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
+    start_wait: timedelta = _setting("60s", values.duration("0s"))
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
     log_level: str = _setting("info", values.level)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -94,8 +109,13 @@ FIELDS: Mapping[str, Field[Any]] = {one.name: one for one in fields(Settings) if
 
 
 def describe(settings: Settings) -> list[tuple[str, str, str]]:
-    """Name, value as text and source of every setting, in order; passwords in URLs are masked."""
-    return [(name.upper(), _shown(getattr(settings, name)), settings.sources.get(name, "default")) for name in FIELDS]
+    """Name, value as text and source of every setting, in order; passwords are masked."""
+    return [(name.upper(), _value(settings, name), settings.sources.get(name, "default")) for name in FIELDS]
+
+
+def _value(settings: Settings, name: str) -> str:
+    value = getattr(settings, name)
+    return "***" if value is not None and "hidden" in FIELDS[name].metadata else _shown(value)
 
 
 def _shown(value: object) -> str:

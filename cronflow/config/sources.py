@@ -31,6 +31,8 @@ _OLDER = {
     "CRON_RETRY_DELAY_MULTIPLIER": "retry_multiplier",
     "DB_URL": "mongo_url",
 }
+_FLAGS = {"node_name": "--name"}
+"""Flags that are not called as their setting is."""
 _NO_SETTINGS = frozenset(
     {
         "ATTEMPT",
@@ -48,15 +50,9 @@ _NO_SETTINGS = frozenset(
 """Names behind the prefix that say where to look, what the tests run on, and what a job finds in its environment."""
 _LATER = frozenset(
     {
-        "ADMIN_PASSWORD",
-        "ADMIN_PASSWORD_FILE",
-        "ADMIN_PASSWORD_HASH",
-        "ADMIN_USER",
-        "JWT_SECRET",
         "LOOK_AHEAD",
         "METRICS_PORT",
         "MIN_NODES",
-        "SECRETS_KEY",
     }
 )
 """Named in the interface and not built: noted, because the nodes of a cluster share an environment across versions."""
@@ -236,4 +232,6 @@ def _flags(overrides: Mapping[str, object]) -> _Layer:
     if unknown:
         raise TypeError(f"no settings: {', '.join(sorted(unknown))}")
     given = {name: value for name, value in overrides.items() if value is not None}
-    return {name: _Value(value, "flag", f"--{name.replace('_', '-')}") for name, value in given.items()}
+    return {
+        name: _Value(value, "flag", _FLAGS.get(name) or f"--{name.replace('_', '-')}") for name, value in given.items()
+    }

@@ -7,18 +7,25 @@ agree with each other is not its business.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Callable
 from datetime import time, timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 from cronflow.documents.values import got, too_large
+from cronflow.domain.access import check_password
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
 
 Reader = Callable[[object], Any]
+
+SHORTEST_SIGNING_SECRET = 32
+SEALING_KEY_BYTES = 32
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\],\s]+)(:[0-9]{1,5})?")
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
@@ -106,11 +113,73 @@ def hosts(value: object) -> tuple[str, ...]:
     return found
 
 
+def networks(value: object) -> tuple[str, ...]:
+    """Addresses and networks."""
+    found = words(value)
+    for network in found:
+        try:
+            ip_network(network)
+        except ValueError as error:
+            raise InvalidInput(Problem("", f"{error}", "write addresses, or networks such as 10.0.0.0/8")) from None
+    return found
+
+
+def origins(value: object) -> tuple[str, ...]:
+    """Origins as browsers write them. None stands for all: each one that may use the API is named."""
+    found = words(value)
+    for origin in found:
+        if not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
+            raise InvalidInput(Problem("", f"{origin!r} is not an origin", "write such as https://ops.example.com"))
+    return found
+
+
+def password(value: object) -> str:
+    """A password. The errors of this reader and the next ones never show the value."""
+    return check_password(_unshown(value))
+
+
+def password_hash(value: object) -> str:
+    """A hash of a password, in the form that argon2id has."""
+    text = _unshown(value)
+    if not re.fullmatch(r"\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]+\$[\w+/]+", text):
+        remedy = "it begins with $argon2id$; a shell or a compose file may have eaten the $"
+        raise InvalidInput(Problem("", "not a hash of argon2id", remedy))
+    return text
+
+
+def signing_secret(value: object) -> str:
+    """What access tokens are signed with."""
+    text = _unshown(value)
+    if len(text.encode()) < SHORTEST_SIGNING_SECRET:
+        what = f"has {len(text.encode())} bytes; it must have at least {SHORTEST_SIGNING_SECRET}"
+        raise InvalidInput(Problem("", what, "make one with `openssl rand -base64 48`"))
+    return text
+
+
+def sealing_keys(value: object) -> tuple[bytes, ...]:
+    """Keys of 32 bytes in base64, with commas between them; the first seals, all open."""
+    texts = words(_unshown(value) if isinstance(value, str) else value)
+    try:
+        found = tuple(base64.b64decode(text, validate=True) for text in texts)
+    except (binascii.Error, ValueError):
+        found = ()
+    if not found or any(len(key) != SEALING_KEY_BYTES for key in found):
+        what = f"expected keys of {SEALING_KEY_BYTES} bytes in base64"
+        raise InvalidInput(Problem("", what, "make one with `openssl rand -base64 32`"))
+    return found
+
+
+def _unshown(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput("expected text")
+    return value.strip()
+
+
 def folder(value: object) -> Path:
-    """A folder on this machine, absolute or below the home directory."""
+    """A place on this machine, absolute or below the home directory."""
     text = str(value).strip() if isinstance(value, str | Path) else ""
     if not text or "\0" in text:
-        raise InvalidInput(f"expected a folder, got {got(value)}")
+        raise InvalidInput(f"expected a path, got {got(value)}")
     path = Path(text)
     try:
         path = path.expanduser()

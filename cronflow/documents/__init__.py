@@ -5,8 +5,9 @@ not understand is passed over in silence. It reads no files and knows no lines (
 value is the domain's to check.
 """
 
-from cronflow.documents.reading import parse_job
+from cronflow.documents.forms import JobForm
+from cronflow.documents.reading import parse_job, parse_schedule
 from cronflow.documents.values import joined, nearest, under
 from cronflow.documents.writing import job_document
 
-__all__ = ["job_document", "joined", "nearest", "parse_job", "under"]
+__all__ = ["JobForm", "job_document", "joined", "nearest", "parse_job", "parse_schedule", "under"]

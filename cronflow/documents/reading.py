@@ -61,6 +61,17 @@ def parse_job(document: object, place: str = "job", *, retry: Retry = _PLAIN_RET
         raise InvalidInput(under(place, error.problems)) from None
 
 
+def parse_schedule(document: object, place: str = "schedule") -> Schedule:
+    """The schedule that a document describes. Raises InvalidInput as `parse_job` does."""
+    try:
+        found = _schedule(document)
+        if found is None:
+            raise InvalidInput(Problem("", "expected a mapping, got nothing", "write cron, every or at"))
+        return found
+    except InvalidInput as error:
+        raise InvalidInput(under(place, error.problems)) from None
+
+
 def _job(document: object, retry: Retry) -> Job:
     found, problems = read_fields(document, _JOB, _JOB_LATER)
     assert isinstance(document, Mapping)  # read_fields has refused anything else
@@ -171,7 +182,9 @@ _SCHEDULE_LATER = dict.fromkeys(
     ("any", "dst", "max_runs", "jitter", "calendars", "blackout", "after_completion"), NOT_YET
 )
 _TARGETS = {
-    "python": Variant(PythonTarget, {"python": text, "args": json_mapping}, {"python": "ref"}, {"ref": "module:name"}),
+    "python": Variant(
+        PythonTarget, {"python": text, "args": json_mapping, "process": flag}, {"python": "ref"}, {"ref": "module:name"}
+    ),
     "shell": Variant(CommandTarget, {"shell": text, **_process}, {"shell": "command"}, {"command": "true"}),
     "argv": Variant(
         CommandTarget, {"argv": list_of(text, "words"), **_process}, {"argv": "command"}, {"command": ("true",)}

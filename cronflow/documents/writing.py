@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Literal, cast, overload
 
+from cronflow.documents.forms import (
+    JobForm,
+    LengthForm,
+    MisfireForm,
+    RequestForm,
+    RetryForm,
+    ScheduleForm,
+    TargetForm,
+)
 from cronflow.documents.values import json_mapping, under
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
@@ -16,60 +26,76 @@ from cronflow.domain.job import CommandTarget, HttpTarget, Job, Misfire, PythonT
 from cronflow.domain.schedule import Cron, Every, Once, Schedule
 
 
-def job_document(job: Job, *, compact: bool = False) -> dict[str, object]:
+@overload
+def job_document(job: Job, *, compact: Literal[False] = False) -> JobForm: ...
+@overload
+def job_document(job: Job, *, compact: bool) -> JobForm | dict[str, object]: ...
+def job_document(job: Job, *, compact: bool = False) -> JobForm | dict[str, object]:
     """The job as plain dicts, lists, text, numbers and booleans, in the order of the interface's example.
 
     Every default is written out; with `compact` none is. Raises InvalidInput when an argument of a Python target is
     not what JSON can say.
     """
-    document: dict[str, object] = {
+    document: JobForm = {
         "name": job.name,
         "description": job.description,
         "schedule": _schedule(job.schedule),
         "run": _run(job.target),
         "retry": _retry(job.retry),
         "timeout": _duration(job.timeout),
-        "overlap": job.overlap.value,
+        "overlap": job.overlap,
         "misfire": _misfire(job.misfire),
-        "delivery": job.delivery.value,
-        "start_guard": job.start_guard.value,
+        "delivery": job.delivery,
+        "start_guard": job.start_guard,
         "priority": job.priority,
         "require": dict(job.require),
         "labels": dict(job.labels),
         "enabled": job.enabled,
     }
-    return _without_defaults(document, _DEFAULTS) if compact else document
+    return _without_defaults(cast("Mapping[str, object]", document), _DEFAULTS) if compact else document
 
 
-def _schedule(schedule: Schedule | None) -> dict[str, object] | None:
+def _schedule(schedule: Schedule | None) -> ScheduleForm | None:
     match schedule:
         case Cron():
-            return {"cron": schedule.expr, "tz": schedule.tz, **_bounds(schedule)}
+            return {
+                "cron": schedule.expr,
+                "tz": schedule.tz,
+                "start": _optional_instant(schedule.start),
+                "end": _optional_instant(schedule.end),
+            }
         case Every():
-            anchor = _optional_instant(schedule.anchor)
-            every = {"every": _duration(schedule.interval), "anchor": anchor, "time": schedule.time, "tz": schedule.tz}
-            return {**every, **_bounds(schedule)}
+            return {
+                "every": _duration(schedule.interval),
+                "anchor": _optional_instant(schedule.anchor),
+                "time": schedule.time,
+                "tz": schedule.tz,
+                "start": _optional_instant(schedule.start),
+                "end": _optional_instant(schedule.end),
+            }
         case Once():
             return {"at": _instant(schedule.at)}
         case None:
             return None
 
 
-def _bounds(schedule: Cron | Every) -> dict[str, object]:
-    return {"start": _optional_instant(schedule.start), "end": _optional_instant(schedule.end)}
-
-
-def _run(target: Target) -> dict[str, object]:
+def _run(target: Target) -> TargetForm:
     match target:
         case PythonTarget():
-            return {"python": target.ref, "args": _arguments(target.args)}
+            return {"python": target.ref, "args": _arguments(target.args), "process": target.process}
         case CommandTarget(command=str() as line):
             return {"shell": line, "cwd": target.cwd, "env": dict(target.env)}
         case CommandTarget():
             return {"argv": list(target.command), "cwd": target.cwd, "env": dict(target.env)}
         case HttpTarget():
-            request: dict[str, object] = {"method": target.method, "url": target.url, "headers": dict(target.headers)}
-            return {"http": {**request, "body": target.body, "expect": list(target.expect)}}
+            request: RequestForm = {
+                "method": target.method,
+                "url": target.url,
+                "headers": dict(target.headers),
+                "body": target.body,
+                "expect": list(target.expect),
+            }
+            return {"http": request}
         case SystemTarget():
             return {"system": target.name}
 
@@ -81,7 +107,7 @@ def _arguments(args: Mapping[str, object]) -> dict[str, object]:
         raise InvalidInput(under("run.args", error.problems)) from None
 
 
-def _retry(retry: Retry) -> dict[str, object]:
+def _retry(retry: Retry) -> RetryForm:
     if retry.delays:
         return {"delays": [_duration(delay) for delay in retry.delays], "jitter": retry.jitter}
     return {
@@ -93,16 +119,16 @@ def _retry(retry: Retry) -> dict[str, object]:
     }
 
 
-def _misfire(misfire: Misfire) -> dict[str, object]:
+def _misfire(misfire: Misfire) -> MisfireForm:
     return {
-        "policy": misfire.policy.value,
+        "policy": misfire.policy,
         "late_after": _duration(misfire.late_after),
         "grace": None if misfire.grace is None else _duration(misfire.grace),
         "max_catch_up": misfire.max_catch_up,
     }
 
 
-def _duration(value: timedelta) -> str | float:
+def _duration(value: timedelta) -> LengthForm:
     """In the largest unit that divides it; below a millisecond the units end, and it is seconds as a number."""
     written = format_duration(value)
     return written if parse_duration(written) == value else value.total_seconds()
@@ -135,7 +161,7 @@ _HTTP: Mapping[str, object] = {"method": "GET", "headers": {}, "body": None, "ex
 _DEFAULTS: Mapping[str, object] = {
     "description": "",
     "schedule": _TIMES,
-    "run": {"args": {}, "cwd": None, "env": {}, "http": _HTTP},
+    "run": {"args": {}, "process": False, "cwd": None, "env": {}, "http": _HTTP},
     "retry": _retry(Retry()),
     "timeout": "1h",
     "overlap": "forbid",

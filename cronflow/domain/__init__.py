@@ -26,4 +26,11 @@ System job   A job that is CronFlow itself; its name begins with `_sys:`.
 Sweep        The daily audit of all records against the invariants. A finding is something that must not be.
 Clean-up     The daily deletion of what has outlived its retention. A tombstone is what stays of a deleted job.
 Event        Something that happened, in the past tense.
+User         Somebody who logs in with a password. A session is what one login began.
+API key      What a script logs in with.
+Principal    Who asks: a user or an API key, with a role.
+Secret       A sealed value that jobs name and only an attempt sees.
+Audit log    Who changed what, and when: one audit entry for each change. (The sweep's audit is another thing.)
+Roll-up      Counts of what ended within a minute, an hour or a day. Its bucket is the document that has them.
+Tick         The state of the cluster as the live stream tells it, once a second.
 """

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from cronflow.domain.oracle import fires_between
-from cronflow.domain.run import SCHEDULED, Run
+from cronflow.domain.run import DEAD, SCHEDULED, Run
 from cronflow.domain.schedule import Schedule
 
 
@@ -28,12 +28,15 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted."""
+    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted. `dead_runs`
+    failed or are lost, which is for the reader to judge: a job may have every reason to fail.
+    """
 
     fires_due: int
     lost: Sequence[tuple[str, datetime]]
     doubled: Sequence[tuple[str, datetime]]
     open_runs: Sequence[Run]
+    dead_runs: Sequence[Run]
     states: Mapping[str, int]
     lateness: Sequence[timedelta]
 
@@ -69,6 +72,7 @@ def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Ite
         lost=lost,
         doubled=doubled,
         open_runs=[run for run in found if run.is_open],
+        dead_runs=[run for run in found if run.state in DEAD],
         states=Counter(run.state.value for run in found),
         lateness=sorted(late for late in map(_lateness, found) if late is not None),
     )

@@ -73,6 +73,8 @@ def finish(held: Held, ending: Ending, finish_id: str, started_at: datetime | No
         "error": ending.error,
         **started,
     }
+    if ending.result_size is not None:
+        ended["result_size"] = ending.result_size
 
     def end(target: RunState, row: int = 6) -> Change:
         sources = TRANSITIONS[row].sources
@@ -291,5 +293,5 @@ def keep(run: Run, ver: int) -> Change:
         target=run.state,
         below_ver=ver,
         sets={"job_ver": ver},
-        proof=None,
+        proof=("job_ver", ver),
     )

@@ -12,11 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from cronflow.domain.errors import Deposed
+from cronflow.domain.errors import Deposed, Problem
 
-PROTOCOL = 1
+PROTOCOL = 2
 FENCE_RANGE_US = 120_000_000
 NODE_SEPARATOR = "#"
+NO_EVICTION = "noeviction"
+
+
+def eviction_problem(policy: str) -> Problem:
+    """What is wrong with a Redis of such a `maxmemory-policy`."""
+    what = f"maxmemory-policy is {policy}: with its memory full it would drop the leader's key, locks and queued runs"
+    return Problem("Redis", what, f"set it to {NO_EVICTION}, in its configuration or by CONFIG SET")
 
 
 def node_id(name: str, incarnation: str) -> str:
@@ -29,11 +36,22 @@ def node_name(node: str) -> str:
     return node.partition(NODE_SEPARATOR)[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Outcomes on a node's disk that wait for MongoDB: how many, their bytes, and since when there have been any."""
+
+    outcomes: int = 0
+    bytes: int = 0
+    since: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """What a node says of itself with each heartbeat.
 
-    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned.
+    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned,
+    `mongo_away_s` for how long it has not reached MongoDB; `breakers` are the states of its circuits by service,
+    MongoDB's and those of hosts that are not closed; `zones` is the version of its time zone data.
     """
 
     name: str
@@ -46,10 +64,14 @@ class NodeReport:
     labels: Mapping[str, str] = field(default_factory=dict)
     draining: bool = False
     lag_s: float = 0.0
+    mongo_away_s: float = 0.0
     version: str = ""
     pid: int = 0
     host: str = ""
     started_at: datetime | None = None
+    breakers: Mapping[str, str] = field(default_factory=dict)
+    spool: Backlog = Backlog()
+    zones: str = ""
 
     @property
     def id(self) -> str:

@@ -6,6 +6,7 @@ Errors of drivers and web frameworks stop at the edge that imports them and beco
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -51,6 +52,14 @@ class NotFound(CronFlowError):
 
 class Conflict(CronFlowError):
     """Somebody else changed or holds the same thing at the same time; reading again and trying again is the remedy."""
+
+
+class TooSoon(CronFlowError):
+    """Asked too often; again in `retry_in_s` seconds."""
+
+    def __init__(self, retry_in_s: float) -> None:
+        self.retry_in_s = retry_in_s
+        super().__init__(f"asked too often; try again in {max(1, math.ceil(retry_in_s))} s")
 
 
 class BackendUnavailable(CronFlowError):

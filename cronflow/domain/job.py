@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.schedule import Schedule
+from cronflow.domain.secret import check_references, refuse_references
 
 if TYPE_CHECKING:
     from cronflow.domain.placement import Placement, Waiting
@@ -149,10 +150,13 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class PythonTarget:
-    """Call `module:function`; a coroutine function runs in the event loop, any other in a thread."""
+    """Call `module:function`; a coroutine function runs in the event loop, any other in a thread. With `process` it
+    runs in a child process, which can be killed.
+    """
 
     ref: str
     args: Mapping[str, object] = field(default_factory=dict)
+    process: bool = False
 
     def __post_init__(self) -> None:
         module, _, name = self.ref.partition(":")
@@ -160,6 +164,7 @@ class PythonTarget:
             p.isidentifier() for p in name.split(".")
         ):
             raise InvalidInput(f"{self.ref!r} is not a Python target; write package.module:function")
+        check_references(self.args, "args")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,8 @@ class CommandTarget:
             raise InvalidInput("the command is empty")
         if any("\0" in word for word in (self.command if isinstance(self.command, tuple) else (self.command,))):
             raise InvalidInput("the command contains a NUL byte")
+        refuse_references(self.command, "a command", 'write env: {TOKEN: "${secret:NAME}"}, and $TOKEN in the command')
+        check_references(self.env, "env")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,8 @@ class HttpTarget:
             )
         if any(not 100 <= status <= 599 for status in self.expect):
             raise InvalidInput(f"http.expect is {list(self.expect)}; each must be an HTTP status from 100 to 599")
+        refuse_references(self.url, "an address", "write it into a header or the body")
+        check_references((self.headers, self.body), "http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +250,11 @@ class Job:
             if self.retry.max:
                 raise InvalidInput("delivery at_most_once never starts a run twice, so retry.max must be 0")
             object.__setattr__(self, "start_guard", StartGuard.MONGO)
+
+    @property
+    def takes_args(self) -> bool:
+        """Whether arguments of a single run would have an effect."""
+        return isinstance(self.target, PythonTarget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

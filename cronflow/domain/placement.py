@@ -1,15 +1,16 @@
 """Placement: which node takes a run, and why each of the others does not.
 
-The rule: the least loaded eligible node, by `in_flight/slots + 0.5 cpu + 0.3 memory`. `Fleet` is what a leader
-believes during one batch; it counts what it has just placed, so that a herd spreads although the next heartbeat is
-seconds away. It forgets everything afterwards; what is to be remembered of a choice is a `Placement`, and of a wait a
-`Waiting`: both of bounded size, because they lie in the documents of runs and jobs.
+The rule: the least loaded eligible node, by `in_flight/slots + 0.5 cpu + 0.3 memory` to the hundredth. `Fleet` is what
+a leader believes during one batch; it counts what it has just placed, so that a herd spreads although the next
+heartbeat is seconds away. It forgets everything afterwards; what is to be remembered of a choice is a `Placement`, and
+of a wait a `Waiting`: both of bounded size, because they lie in the documents of runs and jobs.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -18,6 +19,7 @@ from cronflow.domain.cluster import Member
 STALE_AFTER = timedelta(seconds=10)
 MEMORY_LIMIT = 0.95
 LAG_LIMIT_S = 2.0
+MONGO_AWAY_LIMIT_S = 10.0
 OTHERS_KEPT = 8
 
 
@@ -92,25 +94,37 @@ def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelt
         return "draining"
     if report.lag_s > LAG_LIMIT_S:
         return f"its event loop has been blocked for {report.lag_s:.0f} s"
+    if report.mongo_away_s > MONGO_AWAY_LIMIT_S:
+        return f"it has not reached MongoDB for {report.mongo_away_s:.0f} s"
     if report.memory >= MEMORY_LIMIT:
         return f"memory at {report.memory:.0%}"
     return None
 
 
 def load(member: Member, placed: int = 0) -> float:
-    """The rank of a node, lower is better. `placed` counts what it was given since its report."""
+    """The rank of a node to the hundredth, lower is better. `placed` counts what it was given since its report."""
     busy = (member.held + member.queued + placed) / max(member.report.slots, 1)
-    return busy + 0.5 * member.report.cpu + 0.3 * member.report.memory
+    return round(busy + 0.5 * member.report.cpu + 0.3 * member.report.memory, 2)
 
 
 class Fleet:
-    """The nodes during one batch of placements. `room` is how many runs without requirements could still be placed."""
+    """The nodes during one batch of placements. `room` is how many runs without requirements could still be placed.
 
-    def __init__(self, members: Iterable[Member], stale_after: timedelta = STALE_AFTER) -> None:
+    Nodes whose ranks are as good as equal take turns by lot, `draw` being a number from 0 to 1: on idle machines the
+    hundredth part of a processor would otherwise send every run to the same one.
+    """
+
+    def __init__(
+        self,
+        members: Iterable[Member],
+        stale_after: timedelta = STALE_AFTER,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
         self._members = {member.id: member for member in members}
         self._placed = dict.fromkeys(self._members, 0)
+        self._lots = {node: draw() for node in self._members}
         self._stale_after = stale_after
-        self._heaps: dict[tuple[tuple[str, str], ...], list[tuple[float, str]]] = {}
+        self._heaps: dict[tuple[tuple[str, str], ...], list[tuple[float, float, str]]] = {}
         self._refused: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
         able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
         self.room = sum(max(0, self._room(node)) for node in able)
@@ -134,20 +148,20 @@ class Fleet:
         if heap is None:
             why = {node: ineligible(member, require, self._stale_after) for node, member in self._members.items()}
             self._refused[key] = [(node, reason) for node, reason in why.items() if reason is not None]
-            heap = self._heaps[key] = [(self._rank(node), node) for node, reason in why.items() if reason is None]
+            heap = self._heaps[key] = [self._entry(node) for node, reason in why.items() if reason is None]
             heapq.heapify(heap)
         while heap:
-            rank, node = heapq.heappop(heap)
+            rank, _, node = heapq.heappop(heap)
             if self._room(node) <= 0:
                 self._refused[key].append((node, "no free slot"))
                 continue
             if rank != self._rank(node):
-                heapq.heappush(heap, (self._rank(node), node))
+                heapq.heappush(heap, self._entry(node))
                 continue
             chosen = self._placement(node, rank, heap, self._refused[key])
             self._placed[node] += 1
             self.room -= 1
-            heapq.heappush(heap, (self._rank(node), node))
+            heapq.heappush(heap, self._entry(node))
             return chosen
         return NoNode(
             {
@@ -157,17 +171,17 @@ class Fleet:
         )
 
     def _placement(
-        self, node: str, rank: float, heap: Sequence[tuple[float, str]], refused: Sequence[tuple[str, str]]
+        self, node: str, rank: float, heap: Sequence[tuple[float, float, str]], refused: Sequence[tuple[str, str]]
     ) -> Placement:
         """The first entries of a heap are among its lowest; that is near enough for people, and costs no sorting."""
         # Half of the places at least are for those that were refused, so that ranks do not crowd out reasons.
         told = min(len(refused), max(OTHERS_KEPT // 2, OTHERS_KEPT - len(heap)))
-        ranked = ((other, self._standing(other)) for _, other in heap[: OTHERS_KEPT - told])
+        ranked = ((other, self._standing(other)) for _, _, other in heap[: OTHERS_KEPT - told])
         others: tuple[tuple[str, float | str], ...] = (*ranked, *refused[:told])
-        return Placement(node, round(rank, 3), others, len(self._members) - 1 - len(others))
+        return Placement(node, rank, others, len(self._members) - 1 - len(others))
 
     def _standing(self, node: str) -> float | str:
-        return "no free slot" if self._room(node) <= 0 else round(self._rank(node), 3)
+        return "no free slot" if self._room(node) <= 0 else self._rank(node)
 
     def _place_elsewhere(self, require: Mapping[str, str], refused: Mapping[str, str]) -> Placement | NoNode:
         """Rare, so it looks at every node."""
@@ -177,11 +191,11 @@ class Fleet:
             or ("no free slot" if self._room(node) <= 0 else None)
             for node, member in self._members.items()
         }
-        free = sorted((self._rank(node), node) for node, reason in reasons.items() if reason is None)
+        free = sorted(self._entry(node) for node, reason in reasons.items() if reason is None)
         unable = [(node, reason) for node, reason in reasons.items() if reason is not None]
         if not free:
             return NoNode(dict(unable))
-        (rank, node), *rest = free
+        (rank, _, node), *rest = free
         chosen = self._placement(node, rank, rest, unable)
         self._placed[node] += 1
         self.room -= 1
@@ -192,3 +206,6 @@ class Fleet:
 
     def _rank(self, node: str) -> float:
         return load(self._members[node], self._placed[node])
+
+    def _entry(self, node: str) -> tuple[float, float, str]:
+        return self._rank(node), self._lots[node], node

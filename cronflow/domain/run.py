@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from cronflow.domain.placement import Placement, Waiting
@@ -45,10 +45,6 @@ class Kind(StrEnum):
     ONCE = "once"
     MANUAL = "manual"
     REPLAY = "replay"
-
-
-SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
-"""The kinds that consume an instant of a schedule; the others stand beside it."""
 
 
 SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
@@ -202,7 +198,8 @@ class Resolution:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run's document. `lateness` and `duration` are derived; open runs have `check_at`, ended ones `ended_at` and
-    `outcome`.
+    `outcome`. With a `result_size` (bytes of JSON) the result is too large for the document: it is kept apart, under
+    the `finish_id`.
     """
 
     id: str
@@ -228,6 +225,7 @@ class Run:
     reason: str | None = None
     outcome: Outcome | None = None
     result: object = None
+    result_size: int | None = None
     error: str | None = None
     redispatches: int = 0
     vetoes: int = 0
@@ -270,6 +268,19 @@ class Run:
 def run_id(job: str, fire: datetime) -> str:
     """The deterministic id of a scheduled run: creating it twice is harmless, because the store refuses the second."""
     return f"{job}@{fire:%Y%m%dT%H%M%SZ}"
+
+
+def job_of(run: str) -> str:
+    """The job in a run's id; no name of a job has an @."""
+    return run.partition("@")[0]
+
+
+def fire_of(run: str) -> datetime | None:
+    """The instant in the id of a scheduled run; None for every other one."""
+    try:
+        return datetime.strptime(run.partition("@")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 def replay_id(run: str, number: int) -> str:
@@ -330,11 +341,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, as its executor saw it. `result` is JSON; `delay` is the job's own wish for the next
-    attempt.
+    """How an attempt ended, as its executor saw it. `result` is JSON, `result_size` its bytes where it is kept apart;
+    `delay` is the job's own wish for the next attempt.
     """
 
     outcome: Outcome
     result: object = None
     error: str | None = None
     delay: timedelta | None = None
+    result_size: int | None = None

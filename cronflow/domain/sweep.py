@@ -35,6 +35,7 @@ class Flaw(StrEnum):
     LIST_LEFT = "list_left"
     KEY_FOR_EVER = "key_for_ever"
     INDEX_MISSING = "index_missing"
+    SPOOL_OLD = "spool_old"
     NOT_CHECKED = "not_checked"
 
 
@@ -51,6 +52,7 @@ MEANING: Mapping[Flaw, str] = {
     Flaw.LIST_LEFT: "the list of a dead node, which would stay for ever",
     Flaw.KEY_FOR_EVER: "a key that should expire and never would",
     Flaw.INDEX_MISSING: "an index does not exist",
+    Flaw.SPOOL_OLD: "outcomes have waited on the node's disk for more than an hour, and MongoDB is here",
     Flaw.NOT_CHECKED: "more suspects than one sweep looks into; the next one goes on",
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from cronflow.domain.audit import Expectation
 from cronflow.domain.job import Job, JobRecord
@@ -31,7 +32,7 @@ class Version:
     by: str = ""
 
     @property
-    def held(self) -> str | None:
+    def held(self) -> Literal["deleted", "disabled", "paused"] | None:
         """Why what falls due under it is not run: deleted, disabled or paused."""
         if self.deleted:
             return "deleted"

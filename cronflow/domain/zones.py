@@ -30,6 +30,15 @@ _SAMPLE = timedelta(days=2)
 _UNPORTABLE = ("posix/", "right/", "localtime", "posixrules")
 
 
+def check_reach(instant: datetime, place: str) -> None:
+    """Refuse an instant that nobody means: around the ends of the calendar arithmetic would overflow. Raises
+    InvalidInput.
+    """
+    if not EARLIEST <= instant < LATEST:
+        what = f"is in the year {instant.year}; it must be one of {EARLIEST.year} to {LATEST.year - 1}"
+        raise InvalidInput(Problem(place, what))
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """From `at`, the first instant with the new offset, the zone is `after` ahead of UTC; before, `before`."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from cronflow.circuit import Circuit
 from cronflow.domain.run import Ending
+from cronflow.ports import Tell, nobody
 
 FAILURES_TO_OPEN = 5
 RESET_S = 30.0
@@ -37,11 +38,13 @@ class Breakers:
         reset_s: float = RESET_S,
         monotonic: Callable[[], float] = time.monotonic,
         most_hosts: int = MOST_HOSTS,
+        tell: Tell = nobody,
     ) -> None:
         self._failures = failures
         self._reset_s = reset_s
         self._monotonic = monotonic
         self._most_hosts = most_hosts
+        self._tell = tell
         self.circuits: OrderedDict[str, Circuit] = OrderedDict()
 
     def of(self, host: str) -> Circuit:
@@ -49,12 +52,22 @@ class Breakers:
         circuit = self.circuits.get(host)
         if circuit is None:
             circuit = self.circuits[host] = Circuit(
-                host, failures=self._failures, reset_s=self._reset_s, counts=(HostFailed,), monotonic=self._monotonic
+                host,
+                failures=self._failures,
+                reset_s=self._reset_s,
+                counts=(HostFailed,),
+                monotonic=self._monotonic,
+                tell=self._tell,
             )
             if len(self.circuits) > self._most_hosts:
                 self._forget_one()
         self.circuits.move_to_end(host)
         return circuit
+
+    def states(self) -> dict[str, str]:
+        """The states of those that are not closed, by host. May be called from any thread."""
+        found = {circuit.service: circuit.state for circuit in list(self.circuits.values())}
+        return {host: state for host, state in found.items() if state != "closed"}
 
     def _forget_one(self) -> None:
         for host, circuit in self.circuits.items():

@@ -49,7 +49,13 @@ REFUSED: tuple[IPv4Network | IPv6Network, ...] = tuple(
         "169.254.0.0/16",
         "::/128",
         "fe80::/10",
-        "fd00:ec2::254/128",  # The same service as 169.254.169.254, at a private address.
+        # The metadata services of clouds that are at other addresses than 169.254.169.254, or at these too.
+        "fd00:ec2::254/128",
+        "fd20:ce::254/128",
+        "fd00:42::42/128",
+        "100.100.100.200/32",
+        "192.0.0.192/32",
+        "168.63.129.16/32",
     )
 )
 """Addresses that are never talked to, whatever is allowed."""
@@ -195,7 +201,9 @@ class _CheckedTransport(httpx2.AsyncBaseTransport):
         addresses = [ip_address(str(entry[4][0])) for entry in found]
         for address in addresses:
             if any(address_meant in network for address_meant in _meanings(address) for network in REFUSED):
-                raise PermanentError(f"{host} is at {address}; CronFlow never talks to link-local addresses")
+                raise PermanentError(
+                    f"{host} is at {address}; CronFlow never talks to link-local and metadata addresses"
+                )
         if self._allowed_hosts is not None and not _allows(self._allowed_hosts, host, addresses):
             raise PermanentError(f"{host} is not allowed on this node; add it to ALLOW_HTTP_HOSTS")
         return [str(address) for address in dict.fromkeys(addresses)]

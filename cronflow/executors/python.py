@@ -1,9 +1,9 @@
-"""Runs Python functions: coroutine functions in the event loop, all others in threads.
+"""Runs Python functions: coroutine functions in the event loop, all others in threads, or each in a child process.
 
 It protects two rules. Only functions that the node was given are ever called: those of its Apps, and those that are
 defined in a module of ALLOW_PYTHON. And a handler that does not stop when its time is over holds up nobody: it is left
 behind with an error in the log, and a thread, which nobody can kill, stays counted until it really ends. What handlers
-print is not captured; they have `ctx.log`.
+print is captured in a child process alone; they have `ctx.log`.
 """
 
 from __future__ import annotations
@@ -13,26 +13,21 @@ import contextvars
 import importlib
 import inspect
 import threading
-import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
-import orjson
-
 from cronflow.app import App
 from cronflow.context import Context, bind
 from cronflow.domain.durations import format_duration
-from cronflow.domain.errors import PermanentError, RetryLater, Skip
+from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.handlers import failed, finished
+from cronflow.executors.process import ChildProcesses
 from cronflow.ports import Assignment, LineSink
-
-MAX_RESULT_BYTES = 8 * 1024
-MAX_ERROR_CHARACTERS = 6000
-MAX_FRAMES = 12
 
 Function = Callable[..., object]
 
@@ -96,6 +91,7 @@ class PythonExecutor:
         self._targets = targets
         self._grace_s = grace_s
         self._threads = _Threads(threads)
+        self._processes = ChildProcesses(grace_s=grace_s)
         self._left_behind: set[asyncio.Future[Ending]] = set()
 
     @property
@@ -112,6 +108,7 @@ class PythonExecutor:
         self._threads.close()
         for handler in self._left_behind:
             handler.cancel()
+        await self._processes.close()
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
         """See Choosy: the function may not be called here, or does not exist here."""
@@ -155,7 +152,9 @@ class PythonExecutor:
                 function = await asyncio.to_thread(self._targets.resolve, target.ref)
             bound = bind(function, context, args)
         except Exception as error:
-            return _failed(error)
+            return failed(error)
+        if target.process:
+            return await self._processes.run(assignment, node, args, log)
         call = _Call(function, bound, stopping)
         try:
             return await self._attempt(assignment, call, context, log)
@@ -235,17 +234,17 @@ class _Call:
 
     def in_thread(self) -> Ending:
         try:
-            return _finished(self._function(*self._bound.args, **self._bound.kwargs))
+            return finished(self._function(*self._bound.args, **self._bound.kwargs))
         except BaseException as error:
-            return _failed(error)
+            return failed(error)
 
     async def in_loop(self) -> Ending:
         try:
-            return _finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
+            return finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
         except BaseException as error:
             # A SystemExit that left the task would end the whole node. A cancellation has done its work here, and one
             # that nobody asked for is the handler's own failure.
-            return _failed(error)
+            return failed(error)
 
 
 class _Threads:
@@ -291,7 +290,7 @@ class _Threads:
                 threading.Thread(target=self._serve, name="cronflow-handler", daemon=True).start()
             except RuntimeError as refused:
                 self._free.release()
-                ended.set_result(_failed(refused))
+                ended.set_result(failed(refused))
                 return ended
         self.busy += 1
         self._work.put(partial(contextvars.copy_context().run, work))
@@ -333,49 +332,3 @@ class _Lines:
     def _write(self, level: str, text: str) -> None:
         if self._log is not None:
             self._log(level, text)
-
-
-def _finished(result: object) -> Ending:
-    if inspect.iscoroutine(result):
-        result.close()
-        return Ending(Outcome.PERMANENT, error="it returned a coroutine; declare it with async def")
-    try:
-        written = orjson.dumps(result)
-    except TypeError as refused:
-        what = f"its result, {type(result).__name__}, is not JSON ({refused})"
-        return Ending(
-            Outcome.PERMANENT, error=f"{what}; return numbers, text, lists, dicts, None, dates or dataclasses"
-        )
-    if len(written) > MAX_RESULT_BYTES:
-        what = f"its result has {len(written):,} bytes of JSON, the limit is {MAX_RESULT_BYTES:,}"
-        return Ending(Outcome.PERMANENT, error=f"{what}; store it elsewhere and return where")
-    return Ending(Outcome.OK, result=orjson.loads(written))
-
-
-def _failed(error: BaseException) -> Ending:
-    match error:
-        case RetryLater():
-            return Ending(Outcome.ERROR, error=str(error), delay=error.delay)
-        case Skip():
-            return Ending(Outcome.SKIPPED, error=error.reason)
-        case PermanentError():
-            return Ending(Outcome.PERMANENT, error=str(error))
-        case SystemExit(code=None | 0):
-            return Ending(Outcome.OK)
-        case _:
-            return Ending(Outcome.ERROR, error=_describe(error))
-
-
-def _describe(error: BaseException) -> str:
-    """`Type: message`, then the innermost frames of the traceback, without those of this module."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    told = traceback.TracebackException(type(error), error, trace, limit=-MAX_FRAMES)
-    summary = "".join(told.format_exception_only()).strip()
-    # Without a frame the traceback would only say the same again.
-    text = summary if trace is None else f"{summary}\n\n{''.join(told.format())}".rstrip()
-    if len(text) > MAX_ERROR_CHARACTERS:
-        half = MAX_ERROR_CHARACTERS // 2
-        text = f"{text[:half]}\n…\n{text[-half:]}"
-    return text

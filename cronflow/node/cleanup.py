@@ -1,4 +1,4 @@
-"""The clean-up: deletes runs, late results and tombstones that have outlived their retention.
+"""The clean-up: deletes runs, late results, tombstones and audit entries that have outlived their retention.
 
 The rule it protects: a run that somebody could still insert is never deleted, because it would then run again. Whoever
 moves or edits a job first inserts the run of its `pend` where that is missing, and may have read the `pend` a while
@@ -46,6 +46,7 @@ class Cleanup:
         before = await self._backends.upkeep.time() - self._retention
         await self._runs(before, deleted)
         await self._tombstones(before, deleted)
+        await self._backends.audit.keep(self._retention)
         deleted["nodes"] = await self._backends.housekeeping.forget_nodes(SILENT_FOR)
         if self._log_retention is not None:
             await self._backends.upkeep.keep_lines(self._log_retention)

@@ -11,12 +11,14 @@ from datetime import timedelta
 
 import structlog
 
+from cronflow.domain.cluster import node_name
+from cronflow.domain.events import NodeDrained, NodeDraining, NodeUndrained
 from cronflow.node.elector import Elector
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.node.worker import Worker
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, Tell, nobody
 
 IDLE_S = 5.0
 LOOK_S = 1.0
@@ -37,6 +39,7 @@ class Draining:
         timings: Timings,
         *,
         node: str,
+        tell: Tell = nobody,
     ) -> None:
         self._backends = backends
         self._heartbeat = heartbeat
@@ -46,6 +49,8 @@ class Draining:
         self._timings = timings
         self._node = node
         self._leaderless_since: float | None = None
+        self._tell = tell
+        self._told_empty = False
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -54,6 +59,11 @@ class Draining:
         if asked != self._worker.paused:
             log.info("node drained on request" if asked else "node takes work again", node=self._node)
             self._worker.pause(asked)
+            self._told_empty = False
+            self._tell((NodeDraining if asked else NodeUndrained)(node_name(self._node)))
+        if asked and not self._told_empty and not self._worker.in_flight:
+            self._told_empty = True
+            self._tell(NodeDrained(node_name(self._node)))
         willing = not asked or not await self._somebody_else_leads_or_can()
         if willing != self._elector.willing:
             self._elector.willing = willing

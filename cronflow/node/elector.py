@@ -39,11 +39,12 @@ from collections.abc import Callable
 
 import structlog
 
-from cronflow.domain.cluster import Fences, Renewal, Tenure
+from cronflow.domain.cluster import Fences, Renewal, Tenure, node_name
 from cronflow.domain.errors import BackendUnavailable, Deposed
+from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RedisAmnesiaHealed
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Clock, Control, Election
+from cronflow.ports import Clock, Control, Election, Tell, nobody
 
 FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
@@ -70,6 +71,7 @@ class Elector:
         on_change: Callable[[], None] = lambda: None,
         unfit: Callable[[], str | None] = lambda: None,
         mongo_away_s: Callable[[], float] = lambda: 0.0,
+        tell: Tell = nobody,
     ) -> None:
         self._node = node
         self._election = election
@@ -79,6 +81,7 @@ class Elector:
         self._on_change = on_change
         self._unfit = unfit
         self._mongo_away_s = mongo_away_s
+        self._tell = tell
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
@@ -177,6 +180,7 @@ class Elector:
             return
         if answer is Renewal.AGAIN:
             log.warning("redis had forgotten the leader", term=tenure.term)
+            self._tell(RedisAmnesiaHealed(tenure.term))
         high = await self._control.extend(tenure.term, tenure.holder)
         if high is None:
             self._stand_down("a newer term exists")
@@ -190,6 +194,7 @@ class Elector:
         if tenure is None:
             return
         log.warning("leader stepped down", term=tenure.term, reason=reason)
+        self._tell(LeaderSteppedDown(node_name(self._node), tenure.term, reason))
         self._on_change()
 
     async def _give_back(self, reason: str) -> None:
@@ -267,5 +272,6 @@ class Elector:
         self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
         self._renew_at = began + self._timings.leader_renew
         log.info("leader elected", term=term.number, node=self._node)
+        self._tell(LeaderElected(node_name(self._node), term.number))
         self._on_change()
         return True

@@ -1,7 +1,8 @@
 """The end of an attempt as a worker writes it, and as a line of text that the spool keeps while MongoDB is away.
 
 The rule it protects: what is read back is the same compare-and-set and the same late result, so that replaying is the
-write that was meant, no more and no less. It knows no files.
+write that was meant, no more and no less. A result that is too large for its run's document is taken out of both and
+goes beside them, once. It knows no files.
 """
 
 from __future__ import annotations
@@ -13,18 +14,36 @@ from typing import Any
 
 import orjson
 
+from cronflow.domain import changes
+from cronflow.domain.changes import Held
 from cronflow.domain.run import Attempt, Change, Ending, Outcome, RunState
-from cronflow.ports import LateResult
+from cronflow.ports import LargeResult, LateResult
 
-VERSION = 1
+VERSION = 2
+READABLE = frozenset({1, VERSION})
+"""Version 1 knew no results that are kept apart."""
+INLINE_BYTES = 8 * 1024
+"""Up to this size of its JSON a result stands in the run's document, which is read again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of an attempt, to be written."""
+    """The end of an attempt, to be written; `result` first, so that nobody finds a run without it."""
 
     change: Change
     late: LateResult
+    result: LargeResult | None = None
+
+    @classmethod
+    def of(cls, held: Held, ending: Ending, finish_id: str, started_at: datetime | None, at: datetime) -> Finish:
+        """What follows from this ending."""
+        text = b"" if ending.result is None else orjson.dumps(ending.result)
+        result = None
+        if len(text) > INLINE_BYTES:
+            result = LargeResult(id=finish_id, run=held.run, text=text.decode())
+            ending = replace(ending, result=None, result_size=len(text))
+        late = LateResult(run=held.run, fence=held.fence, node=held.node, at=at, ending=ending, finish_id=finish_id)
+        return cls(changes.finish(held, ending, finish_id, started_at, at), late, result)
 
     def waited(self, now: datetime) -> Finish:
         """The same, written only now: what it still has to wait for its next attempt is less by as much."""
@@ -60,9 +79,11 @@ def to_text(finish: Finish) -> bytes:
                 "finish_id": late.finish_id,
                 "outcome": ending.outcome,
                 "result": ending.result,
+                "result_size": ending.result_size,
                 "error": ending.error,
                 "delay_s": None if ending.delay is None else ending.delay.total_seconds(),
             },
+            "result": None if finish.result is None else finish.result.text,
         }
     )
 
@@ -70,9 +91,9 @@ def to_text(finish: Finish) -> bytes:
 def from_text(text: bytes) -> Finish:
     """What `to_text` wrote. Raises ValueError, KeyError or TypeError when it is something else."""
     found = orjson.loads(text)
-    if found["v"] != VERSION:
+    if found["v"] not in READABLE:
         raise ValueError(f"version {found['v']} is not known")
-    late = found["late"]
+    late, large = found["late"], found.get("result")
     change = Change(
         run=found["run"],
         row=found["row"],
@@ -94,9 +115,16 @@ def from_text(text: bytes) -> Finish:
             fence=late["fence"],
             node=late["node"],
             at=datetime.fromisoformat(late["at"]),
-            ending=Ending(Outcome(late["outcome"]), late["result"], late["error"], _seconds(late["delay_s"])),
+            ending=Ending(
+                Outcome(late["outcome"]),
+                late["result"],
+                late["error"],
+                _seconds(late["delay_s"]),
+                late.get("result_size"),
+            ),
             finish_id=late["finish_id"],
         ),
+        None if large is None else LargeResult(id=late["finish_id"], run=late["run"], text=large),
     )
 
 

@@ -20,6 +20,7 @@ from cronflow.ports import Clock
 PLACED_AGAIN_UNSTARTED = 9
 BEYOND_ITS_WORKER = frozenset({10, 11})
 OWN_SPOOL_GRACES = 4
+OWN_SPOOL_LOOK_S = 5.0
 
 
 class SpoolGrace:
@@ -52,7 +53,9 @@ class SpoolGrace:
             self._spooled_since = now
 
     def left(self, run: Run, row: int, names_up: Collection[str]) -> timedelta | None:
-        """For how long not to change the run along this row; None when nothing speaks against it."""
+        """For how long not to change the run along this row; None when nothing speaks against it. The own spool may be
+        empty at any moment, and most runs are not in it, so it is looked at again soon.
+        """
         if row != PLACED_AGAIN_UNSTARTED and row not in BEYOND_ITS_WORKER:
             return None
         if run.node is None or node_name(run.node) not in names_up:
@@ -62,20 +65,25 @@ class SpoolGrace:
         until = self._after_outage()
         if row in BEYOND_ITS_WORKER:
             until = max(until, self._leads_since + self._timings.spool_grace)
-        left = until - self._clock.monotonic()
+        now = self._clock.monotonic()
+        left = max(until - now, min(self._own_spool() - now, OWN_SPOOL_LOOK_S))
         return timedelta(seconds=left) if left > 0 else None
+
+    def _own_spool(self) -> float:
+        """Until when this node's own spool is waited for."""
+        if self._spooled_since is None:
+            return 0.0
+        return self._spooled_since + OWN_SPOOL_GRACES * self._timings.spool_grace
 
     def _after_outage(self) -> float:
         """Until when outcomes of an outage are waited for."""
-        grace = self._timings.spool_grace
-        own = 0.0 if self._spooled_since is None else self._spooled_since + OWN_SPOOL_GRACES * grace
         outage = self._latest()
         # Who came to lead during an outage has not seen how long it was.
         if outage is None or (
             outage.ended - outage.began < self._timings.long_outage and self._leads_since < outage.began
         ):
-            return own
-        return max(own, outage.ended + grace)
+            return 0.0
+        return outage.ended + self._timings.spool_grace
 
     def _latest(self) -> Outage | None:
         last = self._outages.last("MongoDB")

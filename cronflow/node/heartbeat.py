@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from cronflow.domain.cluster import NodeReport
+from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import Conflict
 from cronflow.node.loop import Wake
 from cronflow.node.resources import Resources
 from cronflow.node.timings import Timings
+from cronflow.node.zonedata import zone_data
 from cronflow.ports import Clock, Membership
 
 NAME_POLL_S = 0.5
@@ -32,7 +33,8 @@ class Measures(Protocol):
 
 
 class Heartbeat:
-    """The heartbeat role. `load` returns (runs in flight, runs ended so far).
+    """The heartbeat role. `load` returns (runs in flight, runs ended so far), `breakers` and `backlog` what the report
+    says of them.
 
     `draining`: it is about to stop; `asked`: somebody wants this node drained, which `on_asked` tells when it changes.
     """
@@ -50,6 +52,9 @@ class Heartbeat:
         version: str,
         load: Callable[[], tuple[int, int]],
         lag_s: Callable[[], float] = lambda: 0.0,
+        mongo_away_s: Callable[[], float] = lambda: 0.0,
+        breakers: Callable[[], Mapping[str, str]] = dict,
+        backlog: Callable[[], Backlog] = Backlog,
         resources: Measures | None = None,
     ) -> None:
         self._membership = membership
@@ -62,6 +67,10 @@ class Heartbeat:
         self._version = version
         self._load = load
         self._lag_s = lag_s
+        self._mongo_away_s = mongo_away_s
+        self._breakers = breakers
+        self._backlog = backlog
+        self._zones = zone_data()
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
@@ -128,8 +137,12 @@ class Heartbeat:
             labels=self._labels,
             draining=self.draining or self.asked,
             lag_s=round(self._lag_s(), 1),
+            mongo_away_s=round(self._mongo_away_s(), 1),
             version=self._version,
             pid=os.getpid(),
             host=socket.gethostname(),
             started_at=self._started_at,
+            breakers=self._breakers(),
+            spool=self._backlog(),
+            zones=self._zones,
         )

@@ -15,6 +15,7 @@ import structlog
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
+from cronflow.node.apply import apply_each
 from cronflow.node.loop import Role, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Hold, Queue, RunStore
@@ -64,9 +65,9 @@ class Leases:
         leases = [lease for lease in self._alive() if lease.marked]
         if leases:
             length = timedelta(seconds=self._timings.run_lease)
-            ours = await self._runs.apply([changes.renew(lease.held, length) for lease in leases])
-            for lease in leases:
-                if lease.held.run not in ours:
+            renewed = await apply_each(self._runs, [changes.renew(lease.held, length) for lease in leases])
+            for lease, ours in zip(leases, renewed, strict=True):
+                if not ours:
                     self._lost(lease)
         return self._timings.run_lease / 3
 

@@ -14,7 +14,8 @@ from typing import Any
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.groupcommit import GroupCommit
 from cronflow.node.loop import Outages
-from cronflow.ports import Clock, LogLine, LogStore
+from cronflow.node.onlookers import Onlookers
+from cronflow.ports import Clock, LogLine, LogStore, Tails
 
 LINGER_S = 0.1
 MOST_WAITING = 20_000
@@ -23,8 +24,11 @@ MOST_WAITING = 20_000
 class Lines:
     """A group commit of lines with a limit. `run` it."""
 
-    def __init__(self, logs: LogStore, clock: Clock, outages: Outages, *, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self, logs: LogStore, tails: Tails, clock: Clock, outages: Outages, *, most_waiting: int = MOST_WAITING
+    ) -> None:
         self._logs = logs
+        self.onlookers = Onlookers(tails, clock)
         self._most_waiting = most_waiting
         self._commit = GroupCommit("log lines", self._write, clock, outages, LINGER_S)
         self._gaps: dict[tuple[str, int], tuple[LogLine, int]] = {}
@@ -36,6 +40,7 @@ class Lines:
 
     def put(self, line: LogLine) -> asyncio.Future[None] | None:
         """Store a line soon. None: too many are waiting already, this one is dropped."""
+        self.onlookers.put(line)
         if len(self._commit) < self._most_waiting:
             return self._commit.put(line)
         first, count = self._gaps.get((line.run, line.fence), (line, 0))

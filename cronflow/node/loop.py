@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import structlog
 
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.ports import Clock
+from cronflow.domain.events import ServiceFound, ServiceLost
+from cronflow.ports import Clock, Tell, nobody
 
 RETRY_S = 0.5
 
@@ -61,8 +62,9 @@ class Outage:
 class Outages:
     """Which services are away, as the roles of this node see it; since when, and when last."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, tell: Tell = nobody) -> None:
         self._monotonic = monotonic
+        self._tell = tell
         self._failing: dict[str, BackendUnavailable] = {}
         self._began: dict[str, float] = {}
         self._last: dict[str, Outage] = {}
@@ -95,6 +97,7 @@ class Outages:
                 self._began[error.service] = self._monotonic()
         if is_news:
             log.error("service away", service=error.service, address=error.address, reason=error.reason)
+            self._tell(ServiceLost(error.service, error.reason))
 
     def worked(self, role: str) -> None:
         """A role's step went through."""
@@ -105,6 +108,8 @@ class Outages:
                 self._last[error.service] = Outage(self._began.pop(error.service), self._monotonic())
         if error is not None and is_news:
             log.info("service back", service=error.service, address=error.address)
+            outage = self._last[error.service]
+            self._tell(ServiceFound(error.service, round(outage.ended - outage.began, 1)))
 
 
 async def repeat(role: Role, clock: Clock, outages: Outages) -> None:

@@ -18,16 +18,20 @@ import structlog
 
 from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import NodeJoined, NodeLeft
 from cronflow.domain.job import Job
+from cronflow.node.counts import Counts
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
 from cronflow.node.grace import SpoolGrace
 from cronflow.node.heartbeat import Heartbeat, Measures
+from cronflow.node.journal import Journal
 from cronflow.node.leases import Lease, Leases
 from cronflow.node.lifeline import Lifeline, Pulse
 from cronflow.node.loop import Outages, Role, repeat
 from cronflow.node.planner import Planner
+from cronflow.node.preflight import check_servers
 from cronflow.node.reconciler import Reconciler
 from cronflow.node.recorder import Recorder
 from cronflow.node.settler import Settler
@@ -35,7 +39,8 @@ from cronflow.node.spool import Spool
 from cronflow.node.systemjobs import Caretaker
 from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
-from cronflow.node.worker import Worker
+from cronflow.node.watch import Watch
+from cronflow.node.worker import LINES_PER_RUN, Worker
 from cronflow.ports import Backends, Bell, Clock, Executor
 
 STALLED_AFTER_S = 10.0
@@ -70,20 +75,27 @@ class Node:
         system_jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
+        breakers: Callable[[], Mapping[str, str]] = dict,
+        journal: Journal | None = None,
+        lines_per_run: int = LINES_PER_RUN,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
-        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat)
+        self._name, self._version = name, version
+        self._journal = journal or Journal(backends, clock, name)
+        tell = self._journal.tell
+        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat, name=name, tell=tell)
         # Every role of this node asks the cluster's time; only the timekeeper asks the machine's.
-        clock = self._timekeeper
+        clock = self._journal.clock = self._timekeeper
         self._backends = backends
         self._executor = executor
         self._clock: Clock = clock
         self._timings = timings
         self._slots = slots
+        self._lines_per_run = lines_per_run
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
-        self._outages = Outages(clock.monotonic)
+        self._outages = Outages(clock.monotonic, tell)
         self._pulse = Pulse(clock)
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
@@ -96,6 +108,7 @@ class Node:
             on_change=self._leadership_changed,
             unfit=self._unfit,
             mongo_away_s=lambda: self._outages.away_s("MongoDB"),
+            tell=tell,
         )
         self._heartbeat = Heartbeat(
             vital.membership,
@@ -108,6 +121,9 @@ class Node:
             version=version,
             load=self._load,
             lag_s=lambda: self._pulse.lag_s,
+            mongo_away_s=lambda: self._outages.away_s("MongoDB"),
+            breakers=breakers,
+            backlog=lambda: self._recorder.backlog,
             resources=resources,
         )
         leases = Leases(
@@ -125,13 +141,17 @@ class Node:
             lifeline.lifetime if lifeline is not None else None,
             threaded=lifeline is not None,
         )
+        self._counts = Counts(backends.rollups)
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
-        self._planner = Planner(backends, self.elector, dispatcher, clock, timings)
-        self._settler = Settler(backends, self.elector, clock, timings)
+        self._planner = Planner(backends, self.elector, dispatcher, clock, timings, self._counts.inserted)
+        self._settler = Settler(backends, self.elector, clock, timings, tell)
         self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool)
+        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool, tell, self._counts.changed)
         grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
-        self._reconciler = Reconciler(backends, self.elector, dispatcher, clock, timings, grace)
+        self._reconciler = Reconciler(
+            backends, self.elector, dispatcher, clock, timings, grace, tell, self._counts.changed
+        )
+        self._watch = Watch(backends, self.elector, clock, timings, tell)
 
     @property
     def leads(self) -> bool:
@@ -147,12 +167,15 @@ class Node:
     async def run(self) -> None:
         """Until it is asked to stop.
 
-        Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start.
+        Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start, InvalidInput
+        when Redis is not fit to be used.
         """
+        await check_servers(self._backends, self._timings)
         async with self._lifeline as lifeline, asyncio.TaskGroup() as group:
             await lifeline.call(self._timekeeper.step)
             await lifeline.call(self._heartbeat.announce)
             log.info("node up", node=self.id, slots=self._slots)
+            self._journal.tell(NodeJoined(self._name, self._version, self._slots))
             worker = self._worker = Worker(
                 self._backends,
                 self._recorder,
@@ -163,6 +186,7 @@ class Node:
                 node=self.id,
                 slots=self._slots,
                 group=group,
+                lines_per_run=self._lines_per_run,
             )
             drain = Draining(
                 self._backends,
@@ -172,6 +196,7 @@ class Node:
                 self._clock,
                 self._timings,
                 node=self.id,
+                tell=self._journal.tell,
             )
             self._heartbeat.on_asked = drain.wake.set
             roles = [
@@ -183,7 +208,11 @@ class Node:
                 Role("worker", worker.step, worker.wake),
                 Role("cancellations", worker.look_for_cancellations, worker.cancellations),
                 Role("draining", drain.step, drain.wake),
+                Role("watch", self._watch.step, self._watch.wake),
                 self._recorder.replaying,
+                self._recorder.publishing,
+                self._journal.role,
+                self._counts.role,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
@@ -194,6 +223,9 @@ class Node:
             await self._wind_down(worker)
             for task in tasks:
                 task.cancel()
+        self._journal.tell(NodeLeft(self._name))
+        await self._counts.flush()
+        await self._journal.flush()
         log.info("node down", node=self.id)
 
     async def _wind_down(self, worker: Worker) -> None:

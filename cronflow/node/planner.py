@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -63,9 +63,16 @@ class Planner:
     """The planner role."""
 
     def __init__(
-        self, backends: Backends, elector: Elector, dispatcher: Dispatcher, clock: Clock, timings: Timings
+        self,
+        backends: Backends,
+        elector: Elector,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        timings: Timings,
+        count: Callable[[Run], None] = lambda _: None,
     ) -> None:
         self._backends = backends
+        self._count = count
         self._elector = elector
         self._dispatcher = dispatcher
         self._clock = clock
@@ -146,7 +153,13 @@ class Planner:
         ]
 
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
-        """Returns when the jobs that were moved are due again, which may be at once after an outage."""
+        """Returns when the jobs that were moved are due again, which may be at once after an outage.
+
+        Raises Deposed when a job was written by a newer term: no move of it would apply, and it would be due for ever.
+        """
+        newer = next((record.name for record in due if record.term > tenure.term), None)
+        if newer is not None:
+            raise Deposed(f"job {newer} was written by a newer term")
         members, open_runs = await asyncio.gather(
             self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
         )
@@ -247,7 +260,9 @@ class Planner:
                 runs[run.id] = (run, plan)
         fresh = await backends.runs.insert([run for run, _ in runs.values()])
         for run, plan in runs.values():
-            self._known.add(plan.record.name, run.fence)
+            self._known.add(plan.record.name, plan.move.pend)
+            if run.id in fresh:
+                self._count(run)
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
         await asyncio.gather(pushing, backends.plans.remove([note.id]))
@@ -256,7 +271,7 @@ class Planner:
         unsure = {
             run_id(plan.record.name, plan.record.pend.fire): plan.record
             for plan in batch
-            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend.fence)
+            if plan.record.pend is not None and not self._known.has(plan.record.name, plan.record.pend)
         }
         if not unsure:
             return
@@ -288,23 +303,27 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
 
 
 class Remembered:
-    """Of which `pend` this term knows that its run exists: job -> fence, the least recently written forgotten first."""
+    """Of which `pend` this term knows that its run exists, the least recently written forgotten first.
+
+    It is known by its fire and its fence: an edit that jumps over instants leaves a `pend` of another fire under the
+    fence of the one before.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._fences: OrderedDict[str, int] = OrderedDict()
+        self._pends: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
 
-    def add(self, job: str, fence: int) -> None:
+    def add(self, job: str, pend: Pend) -> None:
         """The run of this pend exists."""
-        self._fences[job] = fence
-        self._fences.move_to_end(job)
-        if len(self._fences) > self._most:
-            self._fences.popitem(last=False)
+        self._pends[job] = (pend.fire, pend.fence)
+        self._pends.move_to_end(job)
+        if len(self._pends) > self._most:
+            self._pends.popitem(last=False)
 
-    def has(self, job: str, fence: int) -> bool:
+    def has(self, job: str, pend: Pend) -> bool:
         """Whether the run of this pend is known to exist."""
-        return self._fences.get(job) == fence
+        return self._pends.get(job) == (pend.fire, pend.fence)
 
     def clear(self) -> None:
         """Know nothing."""
-        self._fences.clear()
+        self._pends.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -17,6 +17,7 @@ import structlog
 from cronflow.domain import changes
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Deposed
+from cronflow.domain.events import RunsReassigned
 from cronflow.domain.job import JobRecord, Overlap
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.recovery import (
@@ -30,14 +31,16 @@ from cronflow.domain.recovery import (
     refusals,
 )
 from cronflow.domain.run import Change, Outcome, Run, RunState
+from cronflow.node.deaths import Deaths
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.grace import SpoolGrace
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Clock
+from cronflow.ports import Assignment, Backends, Clock, Tell, nobody
 
 AT_ONCE = 1000
+PLACED_AGAIN = 10
 IDLE_S = 5.0
 NO_NODE_PAUSE = timedelta(seconds=2)
 
@@ -57,6 +60,8 @@ class Reconciler:
         clock: Clock,
         timings: Timings,
         grace: SpoolGrace,
+        tell: Tell = nobody,
+        count: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self._backends = backends
         self._elector = elector
@@ -64,6 +69,8 @@ class Reconciler:
         self._clock = clock
         self._timings = timings
         self._grace = grace
+        self._tell = tell
+        self._count = count
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -109,7 +116,18 @@ class Reconciler:
         for change in wanted:
             if change.run in applied and change.row not in (12, 17):
                 log.info("run reconciled", run=change.run, row=change.row, state=change.target, term=tenure.term)
+        self._tell_of([change for change in wanted if change.run in applied])
         await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
+
+    def _tell_of(self, applied: Sequence[Change]) -> None:
+        deaths = Deaths()
+        for change in applied:
+            deaths.ended(change)
+            self._count(change)
+        deaths.tell(self._tell)
+        again = [change.run for change in applied if change.row == PLACED_AGAIN]
+        if again:
+            self._tell(RunsReassigned(len(again), again[-1]))
 
     async def _others(self, overdue: list[Run], jobs: dict[str, JobRecord]) -> dict[str, dict[str, RunState]]:
         """The open runs of those jobs whose runs exclude each other, by id."""

@@ -5,25 +5,30 @@ MongoDB is away the ends go to the spool, and from there to MongoDB before any l
 needs a recorded start begins without it.
 
 The rules it protects: an outcome is never written blindly. What does not match and was not written by this very finish
-is kept as a late result. And no outcome is given up before it is in MongoDB or on the disk.
+is kept as a late result. A large result is there before its run says so. And no outcome is given up before it is in
+MongoDB or on the disk.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
+from cronflow.domain.cluster import Backlog, node_name
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import FenceRejected, SpoolBegun, SpoolDrained
 from cronflow.domain.run import Change
+from cronflow.node.apply import apply_each
+from cronflow.node.deaths import Deaths
 from cronflow.node.finish import Finish as Finish
 from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
 from cronflow.node.lines import Lines
 from cronflow.node.loop import Outages, Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Hold, LogLine
+from cronflow.ports import Backends, Clock, Hold, LateResult, LogLine, Tell, nobody
 
 if TYPE_CHECKING:
     from cronflow.node.spool import Spool
@@ -48,19 +53,24 @@ class Recorder:
         timings: Timings,
         outages: Outages,
         spool: Spool | None = None,
+        tell: Tell = nobody,
+        count: Callable[[Change], None] = lambda _: None,
     ) -> None:
         self._backends = backends
         self._node = node
         self._clock = clock
         self._linger_s = timings.group_commit
         self._spool = spool
+        self._tell = tell
+        self._count = count
         self._stuck = False
         self._replaying = asyncio.Lock()
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
         self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
-        self._lines = Lines(backends.logs, clock, outages)
+        self._lines = Lines(backends.logs, backends.tails, clock, outages)
         self.replaying = Role("spool", self.replay, Wake())
+        self.publishing = self._lines.onlookers.role
 
     @property
     def accepts(self) -> bool:
@@ -71,6 +81,11 @@ class Recorder:
     def spooled(self) -> int:
         """How many outcomes wait on the disk for MongoDB."""
         return 0 if self._spool is None else self._spool.pending
+
+    @property
+    def backlog(self) -> Backlog:
+        """The same, with its size and age. May be read from any thread."""
+        return Backlog() if self._spool is None else self._spool.backlog
 
     def start_roles(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Run the four loops in the group."""
@@ -89,6 +104,17 @@ class Recorder:
         if last_line is not None:
             await self._lines.stored(last_line)
         return in_time
+
+    async def keep_late(self, finish: Finish) -> None:
+        """Keep the outcome of an attempt that MongoDB has refused. It counts for nothing, so nothing waits for it."""
+        late = finish.late
+        self._tell_late(late)
+        try:
+            if finish.result is not None:
+                await self._backends.results.keep([finish.result])
+            await self._backends.runs.keep_late([late])
+        except BackendUnavailable as error:
+            log.warning("late result dropped", run=late.run, fence=late.fence, reason=error.reason)
 
     async def release(self, hold: Hold) -> None:
         """Give the job lock back."""
@@ -120,6 +146,7 @@ class Recorder:
             await spool.acknowledge()
             if not spool.pending:
                 log.info("spool replayed")
+                self._tell(SpoolDrained(node_name(self._node)))
         return 0.0
 
     async def replay_all(self) -> None:
@@ -141,8 +168,7 @@ class Recorder:
                 await spool.set_aside(finish, f"MongoDB refuses it: {error!r}")
 
     async def _write_starts(self, starts: Sequence[Change]) -> list[bool]:
-        won = await self._backends.runs.apply(starts)
-        return [change.run in won for change in starts]
+        return await apply_each(self._backends.runs, starts)
 
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[bool]:
         spool = self._spool
@@ -156,7 +182,10 @@ class Recorder:
                 except BackendUnavailable:
                     if spool is None:
                         raise
+            begun = not spool.pending
             await spool.append(finishes)
+            if begun:
+                self._tell(SpoolBegun(node_name(self._node)))
         except BackendUnavailable:
             self._stuck = True
             raise
@@ -168,25 +197,27 @@ class Recorder:
         return [True] * len(finishes)
 
     async def _commit(self, finishes: Sequence[Finish]) -> list[bool]:
-        # One change a run and batch: a doubled item may end twice on one node within the same milliseconds.
-        results = [False] * len(finishes)
-        rounds: list[dict[str, int]] = [{}]
-        for k, finish in enumerate(finishes):
-            free = next((chosen for chosen in rounds if finish.change.run not in chosen), None)
-            if free is None:
-                free = {}
-                rounds.append(free)
-            free[finish.change.run] = k
-        for chosen in rounds:
-            won = await self._backends.runs.apply([finishes[k].change for k in chosen.values()])
-            for run, k in chosen.items():
-                results[k] = run in won
+        large = [finish.result for finish in finishes if finish.result is not None]
+        if large:
+            await self._backends.results.keep(large)
+        results = await apply_each(self._backends.runs, [finish.change for finish in finishes])
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:
             await self._backends.runs.keep_late(late)
             for result in late:
-                log.warning("late result kept aside", run=result.run, fence=result.fence, outcome=result.ending.outcome)
+                self._tell_late(result)
+        # At the end, when nothing of this is repeated any more: what is counted twice stays so.
+        deaths = Deaths()
+        for finish, won in zip(finishes, results, strict=True):
+            if won:
+                deaths.ended(finish.change)
+                self._count(finish.change)
+        deaths.tell(self._tell)
         return results
+
+    def _tell_late(self, late: LateResult) -> None:
+        log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.ending.outcome)
+        self._tell(FenceRejected(late.run, late.fence, late.ending.outcome))
 
     async def _write_releases(self, holds: Sequence[Hold]) -> list[None]:
         await self._backends.queue.release(self._node, holds)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import structlog
 
-SEGMENT_BYTES = 4 * 1024 * 1024
+SEGMENT_BYTES = READ_BYTES = 4 * 1024 * 1024
 LOCK = "lock"
 SEGMENT, ACKNOWLEDGED, BAD = ".spool", ".ack", ".bad"
 
@@ -112,7 +112,9 @@ class Segments:
             self._count()
 
     def read(self, most: int) -> list[bytes]:
-        """The oldest lines, at most that many. What is damaged is set aside and told."""
+        """The oldest lines, at most that many and one more than fit into READ_BYTES. What is damaged is set aside
+        and told.
+        """
         with self._exclusive:
             if not self._segments:
                 return []
@@ -121,7 +123,7 @@ class Segments:
             with segment.path.open("rb") as file:
                 at = file.seek(segment.done)
                 count = 0
-                while count < most and at < segment.size:
+                while count < most and at < min(segment.size, segment.done + READ_BYTES):
                     line = file.readline()
                     if not line:
                         log.error("spool segment is shorter than it was", file=str(segment.path))

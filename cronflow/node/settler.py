@@ -13,13 +13,14 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from cronflow.domain.events import PlanSettled
 from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.planning import run_of_pend
 from cronflow.domain.run import run_id
 from cronflow.node.elector import Elector
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, Tell, nobody
 
 IDLE_S = 5.0
 
@@ -29,11 +30,14 @@ log = structlog.get_logger("cronflow.node")
 class Settler:
     """The settler role."""
 
-    def __init__(self, backends: Backends, elector: Elector, clock: Clock, timings: Timings) -> None:
+    def __init__(
+        self, backends: Backends, elector: Elector, clock: Clock, timings: Timings, tell: Tell = nobody
+    ) -> None:
         self._backends = backends
         self._elector = elector
         self._clock = clock
         self._timings = timings
+        self._tell = tell
         self.wake = Wake()
 
     async def step(self) -> float:
@@ -43,13 +47,13 @@ class Settler:
             return IDLE_S
         age = timedelta(seconds=self._timings.plan_age)
         for note in await self._backends.plans.left_behind(tenure.term, age):
-            if not await settle(self._backends, note, tenure.term, self._clock.now()):
+            if not await settle(self._backends, note, tenure.term, self._clock.now(), self._tell):
                 self._elector.deposed("a job was moved by a newer term")
                 return IDLE_S
         return self._timings.reconcile
 
 
-async def settle(backends: Backends, note: PlanNote, term: int, now: datetime) -> bool:
+async def settle(backends: Backends, note: PlanNote, term: int, now: datetime, tell: Tell = nobody) -> bool:
     """Finish what the note announces, in the name of a term. False when a job of it belongs to a newer one: then the
     note stays, for that term's settler.
     """
@@ -60,6 +64,7 @@ async def settle(backends: Backends, note: PlanNote, term: int, now: datetime) -
     inserted = await insert_pends(backends, fenced, term, now)
     await backends.plans.remove([note.id])
     log.warning("plan settled", plan=note.id, jobs=len(note.jobs), runs_inserted=len(inserted), term=term)
+    tell(PlanSettled(note.id, len(note.jobs), len(inserted)))
     return True
 
 

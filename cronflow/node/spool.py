@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import structlog
 
+from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.node import finish as texts
 from cronflow.node.finish import Finish
@@ -62,6 +64,7 @@ class Spool:
         self._most_records = most_records
         self._offload = offload
         self._segments = Segments(folder, segment_bytes=segment_bytes)
+        self._since: datetime | None = None
 
     async def __aenter__(self) -> Self:
         deadline = self._clock.monotonic() + LOCK_PATIENCE_S
@@ -85,6 +88,8 @@ class Spool:
                 break
         if self.pending:
             log.warning("spool found", folder=str(self._folder), outcomes=self.pending)
+            oldest = await self.read(1)
+            self._since = oldest[0].late.at if oldest else self._clock.now()
         return self
 
     async def __aexit__(
@@ -96,6 +101,11 @@ class Spool:
     def pending(self) -> int:
         """How many outcomes wait here for MongoDB."""
         return self._segments.lines
+
+    @property
+    def backlog(self) -> Backlog:
+        """The same, with its size and age. May be read from any thread."""
+        return Backlog(self._segments.lines, self._segments.bytes, self._since)
 
     @property
     def full(self) -> bool:
@@ -111,6 +121,7 @@ class Spool:
             self._segments.append(lines)
 
         await self._carefully(keep)
+        self._since = self._since or finishes[0].late.at
 
     async def read(self, most: int) -> list[Finish]:
         """The oldest that are kept; fewer than there are, none if only damaged ones were found. Raises
@@ -127,6 +138,8 @@ class Spool:
     async def acknowledge(self) -> None:
         """MongoDB has what `read` returned last. Raises BackendUnavailable."""
         await self._carefully(self._segments.acknowledge)
+        if not self.pending:
+            self._since = None
 
     async def set_aside(self, finish: Finish, why: str) -> None:
         """Keep it for people: it would stand in the way of all others for ever. Raises BackendUnavailable."""

@@ -18,6 +18,7 @@ from typing import TypeVar
 import structlog
 
 from cronflow.domain import changes
+from cronflow.domain.events import SweepEnded, SweepFound
 from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.recovery import Postpone
 from cronflow.domain.run import run_id
@@ -35,7 +36,7 @@ from cronflow.domain.sweep import (
     waited_too_long,
 )
 from cronflow.node.settler import insert_pends, settle
-from cronflow.ports import Assignment, Backends, Clock, LineSink
+from cronflow.ports import Assignment, Backends, Clock, LineSink, Tell, nobody
 
 PAGE = 1000
 SECOND_LOOK_S = 20.0
@@ -53,13 +54,15 @@ log = structlog.get_logger("cronflow.node")
 class Sweep:
     """Sweeps, one attempt at a time: `run` is what the executor calls."""
 
-    def __init__(self, backends: Backends, clock: Clock) -> None:
+    def __init__(self, backends: Backends, clock: Clock, events: Tell = nobody) -> None:
         self._backends = backends
         self._clock = clock
+        self._events = events
 
     async def run(self, assignment: Assignment, tell: LineSink) -> object:
         """One sweep. Returns its summary, as JSON knows it."""
-        report = await Sweeping(self._backends, self._clock, assignment.term, tell).sweep(assignment.run)
+        sweeping = Sweeping(self._backends, self._clock, assignment.term, tell, self._events)
+        report = await sweeping.sweep(assignment.run)
         return {
             "took_ms": report.took_ms,
             "checked": dict(report.checked),
@@ -73,11 +76,12 @@ class Sweeping:
     are refused where a newer one has written.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, term: int, tell: LineSink) -> None:
+    def __init__(self, backends: Backends, clock: Clock, term: int, tell: LineSink, events: Tell = nobody) -> None:
         self._backends = backends
         self._clock = clock
         self._term = term
         self._tell = tell
+        self._events = events
         self._checked: Counter[str] = Counter()
         self._found = 0
         self._findings: list[Finding] = []
@@ -97,6 +101,7 @@ class Sweeping:
         await self._look_at_jobs()
         await self._look_at_indexes()
         await self._look_at_redis()
+        await self._look_at_nodes()
         notes = await self._old_notes(at)
         if self._runs or self._jobs or self._lost_pends or self._orphans or notes or self._lists:
             await self._clock.sleep(SECOND_LOOK_S)
@@ -117,6 +122,7 @@ class Sweeping:
         await self._backends.upkeep.write_report(report)
         counts = ", ".join(f"{count:,} {what}" for what, count in report.checked.items())
         self._tell("info" if not report.found else "warn", f"looked at {counts}; found {report.found or 'nothing'}")
+        self._events(SweepEnded(run, report.found, report.took_ms))
         return report
 
     # --------------------------------------------------------------------------------------------- the first look
@@ -189,6 +195,15 @@ class Sweeping:
                 count = await self._backends.housekeeping.let_expire(keys, LET_EXPIRE_S)
                 for key in sorted(keys):
                     self._find(Flaw.KEY_FOR_EVER, key, repaired=count > 0)
+
+    async def _look_at_nodes(self) -> None:
+        now = await self._backends.upkeep.time()
+        for member in await self._backends.membership.members():
+            self._checked["nodes"] += 1
+            since = member.report.spool.since
+            # Nobody leads without MongoDB, so what counts is an hour with it.
+            if since is not None and waited_too_long(since, now, self._led_since):
+                self._find(Flaw.SPOOL_OLD, member.id, repaired=False)
 
     # -------------------------------------------------------------------------------------------- the second look
 
@@ -297,6 +312,7 @@ class Sweeping:
         log.error("sweep finding", kind=flaw.value, where=where, what=finding.what, repaired=repaired)
         if self._found <= LINES_TOLD:
             self._tell("error", f"{where}: {finding.what}" + (" (repaired)" if repaired else ""))
+            self._events(SweepFound(flaw.value, where, finding.what, repaired))
 
 
 def _pages(keys: Iterable[str]) -> Iterable[list[str]]:

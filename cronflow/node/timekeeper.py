@@ -10,8 +10,9 @@ import structlog
 
 from cronflow.domain.clustertime import ClusterTime
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import ClockWentRight, ClockWentWrong
 from cronflow.node.loop import Wake
-from cronflow.ports import Clock, Timepiece
+from cronflow.ports import Clock, Tell, Timepiece, nobody
 
 log = structlog.get_logger("cronflow.node")
 
@@ -19,12 +20,22 @@ log = structlog.get_logger("cronflow.node")
 class Timekeeper:
     """The timekeeper role, and the Clock port on cluster time. `local` is the node's own clock."""
 
-    def __init__(self, local: Clock, timepieces: Mapping[str, Timepiece], every_s: float) -> None:
+    def __init__(
+        self,
+        local: Clock,
+        timepieces: Mapping[str, Timepiece],
+        every_s: float,
+        *,
+        name: str = "",
+        tell: Tell = nobody,
+    ) -> None:
         self._local = local
         self._timepieces = timepieces
         self._every_s = every_s
         self._time = ClusterTime()
         self._complaint: str | None = None
+        self._name = name
+        self._tell = tell
         self.wake = Wake()
 
     def now(self) -> datetime:
@@ -63,8 +74,10 @@ class Timekeeper:
             self._complaint = complaint
             if complaint is None:
                 log.info("clocks agree again")
+                self._tell(ClockWentRight(self._name))
             else:
                 log.error(
                     "clocks disagree", reason=complaint, remedy="keep the machines' clocks in step, by NTP or the like"
                 )
+                self._tell(ClockWentWrong(self._name, complaint))
         return self._every_s

@@ -1,9 +1,9 @@
 """The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
 
 The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
-most once; a run whose fence is lost or whose cancellation was asked for is stopped; a slot is free only after the
-outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting, and what it cannot run it
-declines.
+most once, or gives it back, and never both; a run whose fence is lost or whose cancellation was asked for is stopped; a
+slot is free only after the outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting,
+and what it cannot run it declines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import structlog
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
+from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Overlap, StartGuard
 from cronflow.domain.placement import MEMORY_LIMIT
@@ -33,7 +34,7 @@ from cronflow.ports import Assignment, Backends, Bell, Choosy, Clock, Executor, 
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
 REMEMBERED_TAKES = 100_000
-MOST_LINES_A_RUN = 10_000
+LINES_PER_RUN = 10_000
 
 log = structlog.get_logger("cronflow.node")
 
@@ -53,6 +54,7 @@ class Active:
     stop: Ending | None = None
     handler: asyncio.Future[Ending] | None = None
     lines: int = 0
+    dropped: int = 0
     last_line: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def told(self) -> Ending | None:
@@ -75,6 +77,7 @@ class Worker:
         node: str,
         slots: int,
         group: asyncio.TaskGroup,
+        lines_per_run: int = LINES_PER_RUN,
     ) -> None:
         self._backends = backends
         self._recorder = recorder
@@ -85,6 +88,7 @@ class Worker:
         self._node = node
         self._slots = slots
         self._group = group
+        self._lines_per_run = lines_per_run
         self._active: dict[tuple[str, int], Active] = {}
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
@@ -118,14 +122,21 @@ class Worker:
         taken = await self._backends.queue.take(self._node, free)
         if taken.dropped:
             log.info("items dropped", count=taken.dropped)
+        # Their leader is no more. The next one would look at them when they should have been taken, seconds from now.
+        await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
         if not self._takes_work():
             # It was told so while the answer was on its way.
             await self._hand_back(taken.assignments)
             for assignment in taken.assignments:
                 await self._recorder.release(_hold(assignment))
             return 0.0
+        newest: dict[str, int] = {}
         for assignment in taken.assignments:
-            self._accept(assignment)
+            newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
+        for assignment in taken.assignments:
+            # Given back by an edit and placed here again while the first item still lay in the list: that one is void.
+            if assignment.fence == newest[assignment.run]:
+                self._accept(assignment)
         if len(taken.assignments) == free:
             return 0.0
         return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
@@ -169,10 +180,12 @@ class Worker:
         """What lies in the list was never started: the leader places it elsewhere, at once."""
         await self._hand_back(await self._backends.queue.give_back(self._node))
 
-    async def _hand_back(self, assignments: Sequence[Assignment]) -> None:
+    async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
+        # A doubled item of what runs here, or of what has been given back already, is nothing to give back.
+        assignments = [assignment for assignment in assignments if self._is_new(assignment)]
         if not assignments:
             return
-        ending = Ending(Outcome.DRAINED, error="its node takes no more work")
+        ending = Ending(Outcome.DRAINED, error=why)
         now = self._clock.now()
         finishes = []
         for assignment in assignments:
@@ -212,13 +225,20 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------ one attempt
 
-    def _accept(self, assignment: Assignment) -> None:
+    def _is_new(self, assignment: Assignment) -> bool:
+        """Whether this (run, fence) comes here for the first time."""
         key = _key(assignment)
         if key in self._taken:
-            return
+            return False
         self._taken[key] = None
         if len(self._taken) > REMEMBERED_TAKES:
             self._taken.popitem(last=False)
+        return True
+
+    def _accept(self, assignment: Assignment) -> None:
+        key = _key(assignment)
+        if not self._is_new(assignment):
+            return
         active = Active(
             assignment=assignment,
             held=self._held(assignment),
@@ -315,17 +335,17 @@ class Worker:
         return won
 
     async def _record(self, active: Active, ending: Ending) -> None:
-        now = self._clock.now()
-        finish_id = secrets.token_hex(12)
-        held = active.held
+        finish = Finish.of(active.held, ending, secrets.token_hex(12), active.started_at, self._clock.now())
+        if active.dropped:
+            text = f"{active.dropped:,} lines were dropped: LOG_LINES_PER_RUN is {self._lines_per_run:,}"
+            self._keep_line(active, "warn", text)
         self._recorder.hurry_lines()
-        await self._recorder.finish(
-            Finish(
-                changes.finish(held, ending, finish_id, active.started_at, now),
-                LateResult(run=held.run, fence=held.fence, node=held.node, at=now, ending=ending, finish_id=finish_id),
-            ),
-            active.last_line,
-        )
+        if active.superseded:
+            # Perhaps by a start under this very fence, when its item was doubled: then the fence alone would let it end
+            # a run that is another one's.
+            await self._recorder.keep_late(finish)
+            return
+        await self._recorder.finish(finish, active.last_line)
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.held.run, lease.held.fence))
@@ -348,10 +368,12 @@ class Worker:
         )
 
     def _log_line(self, active: Active, level: str, text: str) -> None:
-        if active.lines > MOST_LINES_A_RUN:
+        if active.lines >= self._lines_per_run:
+            active.dropped += 1
             return
-        if active.lines == MOST_LINES_A_RUN:
-            level, text = "warn", f"more than {MOST_LINES_A_RUN:,} lines; the rest is not kept"
+        self._keep_line(active, level, text)
+
+    def _keep_line(self, active: Active, level: str, text: str) -> None:
         assignment = active.assignment
         future = self._recorder.line(
             LogLine(
@@ -363,6 +385,7 @@ class Worker:
                 at=self._clock.now(),
                 level=level,
                 text=text,
+                node=node_name(self._node),
             )
         )
         active.lines += 1

@@ -1,12 +1,23 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, LogStore, Control, Archive and Upkeep; Redis behind Election,
-Membership, Queue, Bus and Housekeeping. The memory backend implements all of them, and one contract suite per port
-runs on every backend. Every verb may raise BackendUnavailable; then it is unknown whether it took effect, and each
-says what repeating it means.
+MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive, Upkeep, EventStore,
+RollupStore, Totals and the stores of `access`; Redis behind Election, Membership, Queue, Bus, Housekeeping, Feed,
+Tails, RateLimiter and TicketStore. The memory backend
+implements all of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable;
+then it is unknown whether it took effect, and each says what repeating it means.
 Cancelling a verb never leaves a connection half used.
 """
 
+from cronflow.ports.access import (
+    AuditQuery,
+    AuditStore,
+    KeyStore,
+    RateLimiter,
+    SecretStore,
+    SessionStore,
+    TicketStore,
+    UserStore,
+)
 from cronflow.ports.backends import Backends
 from cronflow.ports.clocks import Clock, Timepiece
 from cronflow.ports.executors import Choosy, Executor, LineSink
@@ -15,24 +26,43 @@ from cronflow.ports.history import (
     Control,
     DeadLetters,
     Deferral,
+    Found,
     JobStore,
+    LargeResult,
     LateResult,
     LateStore,
+    LineQuery,
     LogLine,
     LogStore,
     Move,
     OpenRun,
     PlanStore,
+    ResultStore,
     RunQuery,
     RunStore,
     Upkeep,
     VersionStore,
 )
-from cronflow.ports.motion import Assignment, Bell, Bus, Election, Endless, Hold, Housekeeping, Membership, Queue, Taken
+from cronflow.ports.motion import (
+    Assignment,
+    Bell,
+    Bus,
+    Election,
+    Endless,
+    Hold,
+    Housekeeping,
+    Keeping,
+    Membership,
+    Queue,
+    Taken,
+)
+from cronflow.ports.telling import Entry, EventStore, Feed, Lines, RollupStore, Standing, Tails, Tell, Totals, nobody
 
 __all__ = [
     "Archive",
     "Assignment",
+    "AuditQuery",
+    "AuditStore",
     "Backends",
     "Bell",
     "Bus",
@@ -43,13 +73,22 @@ __all__ = [
     "Deferral",
     "Election",
     "Endless",
+    "Entry",
+    "EventStore",
     "Executor",
+    "Feed",
+    "Found",
     "Hold",
     "Housekeeping",
     "JobStore",
+    "Keeping",
+    "KeyStore",
+    "LargeResult",
     "LateResult",
     "LateStore",
+    "LineQuery",
     "LineSink",
+    "Lines",
     "LogLine",
     "LogStore",
     "Membership",
@@ -57,10 +96,22 @@ __all__ = [
     "OpenRun",
     "PlanStore",
     "Queue",
+    "RateLimiter",
+    "ResultStore",
+    "RollupStore",
     "RunQuery",
     "RunStore",
+    "SecretStore",
+    "SessionStore",
+    "Standing",
+    "Tails",
     "Taken",
+    "Tell",
+    "TicketStore",
     "Timepiece",
+    "Totals",
     "Upkeep",
+    "UserStore",
     "VersionStore",
+    "nobody",
 ]

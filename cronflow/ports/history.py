@@ -85,14 +85,17 @@ class PlanStore(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before;
-    `dead` leaves only dead letters that nobody has settled.
+    `dead` leaves only dead letters that nobody has settled; `node` is a node's name, or the id of one start of it;
+    `until` is no longer included.
     """
 
     job: str | None = None
     states: Collection[RunState] = ()
     kinds: Collection[Kind] = ()
     dead: bool = False
+    node: str | None = None
     since: datetime | None = None
+    until: datetime | None = None
     before: tuple[datetime, str] | None = None
     limit: int = 100
 
@@ -107,6 +110,15 @@ class LateResult:
     at: datetime
     ending: Ending
     finish_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeResult:
+    """A result that is too large for its run's document, as JSON text; `id` is the `finish_id` of the attempt."""
+
+    id: str
+    run: str
+    text: str
 
 
 class OpenRun(NamedTuple):
@@ -166,6 +178,18 @@ class LateStore(Protocol):
         """Those of a run, by their instants."""
 
 
+class ResultStore(Protocol):
+    """Results that are too large for their runs. Each is written before the end of its attempt, under the id that only
+    that end has, so a run never names one that is not there; `Archive.delete_runs` deletes them with their runs.
+    """
+
+    async def keep(self, results: Sequence[LargeResult]) -> None:
+        """Insert those that are new; repeating it is harmless, because a result never changes."""
+
+    async def get(self, ids: Collection[str]) -> dict[str, object]:
+        """The results themselves, of those that exist, by id."""
+
+
 class DeadLetters(Protocol):
     """What people did with runs that had ended. It changes `resolution` alone: never a state, a fence or an outcome."""
 
@@ -190,6 +214,32 @@ class LogLine:
     at: datetime
     level: str
     text: str
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineQuery:
+    """Which lines of all runs to find, the newest first. `text` is looked for in whatever case; `before` is the place
+    that the page before ended with.
+    """
+
+    text: str = ""
+    levels: Collection[str] = ()
+    job: str | None = None
+    node: str | None = None
+    since: datetime | None = None
+    before: tuple[datetime, str] | None = None
+    limit: int = 100
+    look_at: int = 20_000
+
+
+class Found(NamedTuple):
+    """A page of lines. `following` is where the next one begins, also when this one is short or empty; None: there are
+    no more.
+    """
+
+    lines: Sequence[LogLine]
+    following: tuple[datetime, str] | None
 
 
 class LogStore(Protocol):
@@ -200,6 +250,12 @@ class LogStore(Protocol):
 
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """The lines of a run behind (fence, n), in order."""
+
+    async def tail(self, run: str, limit: int) -> list[LogLine]:
+        """The last lines of a run, in order."""
+
+    async def find(self, query: LineQuery) -> Found:
+        """Search the lines of all runs. Looks at so many and no more: a page may be short although there are others."""
 
 
 class Control(Protocol):
@@ -241,7 +297,9 @@ class Archive(Protocol):
         """For each job that has one: the newest fire of which a scheduled run was created before."""
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
-        """Delete those that ended before, and their late results. Returns how many runs; repeating it is harmless."""
+        """Delete those that ended before, with their late and their large results. Returns how many runs; repeating it
+        is harmless.
+        """
 
     async def delete_job(self, name: str, rev: int) -> bool:
         """Delete a tombstone that has this `rev` and no run. False when it is not so."""
@@ -265,7 +323,7 @@ class Upkeep(Protocol):
         """Make those that are missing."""
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """Delete log lines when they are older than this, from now on; repeating it is harmless."""
+        """Delete log lines and events when they are older than this, from now on; repeating it is harmless."""
 
     async def write_report(self, report: SweepReport) -> None:
         """Keep the report in place of the one before."""

@@ -83,12 +83,13 @@ class Hold:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """The answer to `take`: what is mine now, how many were put back because another run has the job's lock, how many
-    dropped.
+    dropped, and those of an earlier term, which are nobody's: no lock was taken for them.
     """
 
     assignments: Sequence[Assignment]
     put_back: int
     dropped: int
+    outdated: Sequence[Assignment] = ()
 
 
 class Queue(Protocol):
@@ -155,8 +156,21 @@ class Endless:
     node: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How Redis keeps what it was given; None is what it does not tell. `eviction` is its `maxmemory-policy`; `durable`
+    says whether it writes to a disk at all.
+    """
+
+    eviction: str | None
+    durable: bool | None
+
+
 class Housekeeping(Protocol):
-    """What should go away by itself in Redis, and does not."""
+    """What should go away by itself in Redis and does not, and what should stay."""
+
+    async def keeping(self) -> Keeping:
+        """How it is configured. Of several servers the one that suits least counts."""
 
     async def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:
         """A page: locks, heartbeats and the like without a time limit, and such lists of nodes that are gone. Begin

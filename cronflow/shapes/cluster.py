@@ -2,22 +2,182 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
+from typing import Literal
 
 from cronflow.domain.cluster import Member
-from cronflow.domain.sweep import SweepReport
+from cronflow.domain.sweep import Flaw, SweepReport
 from cronflow.service import ClusterStatus
 from cronflow.shapes.plain import Shape, iso, optional_iso
 
+NodeState = Literal["up", "draining", "stale"]
 
-def node_state(member: Member, heartbeat: timedelta) -> str:
+
+class SpoolShape(Shape):
+    """What waits on a disk for MongoDB."""
+
+    outcomes: int
+    """How many outcomes."""
+    bytes: int
+    """How large they are."""
+    since: str | None
+    """Since when there have been any."""
+
+
+class NodeShape(Shape):
+    """A node that is up."""
+
+    name: str
+    """Its name."""
+    id: str
+    """`<name>#<incarnation>`."""
+    roles: list[Literal["leader", "worker"]]
+    """What it does."""
+    state: NodeState
+    """`draining`: it gets no more work; `stale`: two heartbeats are missing."""
+    cpu: float
+    """The part of its CPUs that is in use."""
+    memory: float
+    """The part of its memory that is in use."""
+    slots: int
+    """How many runs it takes at the same time."""
+    in_flight: int
+    """How many it runs."""
+    queued: int
+    """How many wait in its list."""
+    heartbeat_age_s: float
+    """How old its last report is."""
+    labels: dict[str, str]
+    """What jobs may require."""
+    version: str
+    """Of CronFlow."""
+    host: str
+    """The machine."""
+    pid: int
+    """The process."""
+    started_at: str | None
+    """When it was started."""
+    breakers: dict[str, str]
+    """The states of its circuits by service: MongoDB's, and those of hosts that are not closed."""
+    spool: SpoolShape
+    """Outcomes that wait on its disk for MongoDB."""
+    zones: str
+    """The version of its time zone data."""
+
+
+class NodeDetailShape(NodeShape):
+    """A node, and what it runs."""
+
+    drained: bool
+    """Whether it knows that it is to be drained, and has nothing left."""
+    runs: list[str]
+    """What it holds."""
+
+
+class DrainShape(Shape):
+    """A node that is to take no more work."""
+
+    name: str
+    """The node."""
+    draining: Literal[True]
+    """So it is."""
+    drained: bool
+    """Whether it has nothing left."""
+
+
+class UndrainShape(Shape):
+    """A node that takes work again."""
+
+    name: str
+    """The node."""
+    draining: Literal[False]
+    """So it is."""
+    up: bool
+    """Whether such a node is up now."""
+
+
+class QueueShape(Shape):
+    """The nodes' lists together."""
+
+    queued: int
+    """Runs that wait in them."""
+    in_flight: int
+    """Runs that are running."""
+    slots: int
+    """How many can run at the same time."""
+    room: int
+    """How many more could be given out now."""
+
+
+class FindingShape(Shape):
+    """Something that must not be."""
+
+    kind: Flaw
+    """What kind of flaw."""
+    where: str
+    """The record."""
+    what: str
+    """What is wrong with it."""
+    repaired: bool
+    """Whether the sweep has put it right."""
+
+
+class SweepShape(Shape):
+    """What a sweep looked at and found."""
+
+    at: str
+    """When."""
+    run: str
+    """Its run."""
+    took_ms: int
+    """For how long."""
+    checked: dict[str, int]
+    """How many records of each kind."""
+    found: int
+    """All findings."""
+    findings: list[FindingShape]
+    """The first hundred of them."""
+
+
+class ClusterShape(Shape):
+    """The cluster at a glance."""
+
+    namespace: str
+    """Its name."""
+    term: int
+    """The number of the tenure; without a leader the last one."""
+    leader: str | None
+    """The node that leads."""
+    lease_left_s: float | None
+    """How long its lead still lasts unless it renews it."""
+    elected_at: str | None
+    """Since when it leads."""
+    nodes: list[NodeShape]
+    """The nodes that are up, by name."""
+    queue: QueueShape
+    """Their lists together."""
+    sweep: SweepShape | None
+    """The last sweep."""
+
+
+class StepdownShape(Shape):
+    """A leader that was asked to step down."""
+
+    asked: str
+    """The node."""
+    term: int
+    """Its term."""
+
+
+def node_state(member: Member, heartbeat: timedelta) -> NodeState:
     """up, draining, or stale: two heartbeats are missing, so it gets no work."""
     if member.draining:
         return "draining"
     return "stale" if member.age > 2 * heartbeat else "up"
 
 
-def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> Shape:
+def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> NodeShape:
     """A node."""
     report = member.report
     return {
@@ -36,10 +196,34 @@ def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> Shap
         "host": report.host,
         "pid": report.pid,
         "started_at": optional_iso(report.started_at),
+        "breakers": dict(report.breakers),
+        "spool": {
+            "outcomes": report.spool.outcomes,
+            "bytes": report.spool.bytes,
+            "since": optional_iso(report.spool.since),
+        },
+        "zones": report.zones,
     }
 
 
-def cluster_shape(namespace: str, status: ClusterStatus, heartbeat: timedelta) -> Shape:
+def node_detail_shape(
+    member: Member, runs: Collection[str], leader: str | None, heartbeat: timedelta
+) -> NodeDetailShape:
+    """A node, and what it runs."""
+    return {**node_shape(member, leader, heartbeat), "drained": member.drained, "runs": sorted(runs)}
+
+
+def drain_shape(name: str, member: Member | None) -> DrainShape:
+    """A node that is to take no more work; one that is gone has nothing left either."""
+    return {"name": name, "draining": True, "drained": member is None or member.drained}
+
+
+def undrain_shape(name: str, member: Member | None) -> UndrainShape:
+    """A node that takes work again."""
+    return {"name": name, "draining": False, "up": member is not None}
+
+
+def cluster_shape(namespace: str, status: ClusterStatus, heartbeat: timedelta) -> ClusterShape:
     """The cluster. Without a leader `leader` and `lease_left_s` are null and `term` is the last one."""
     return {
         "namespace": namespace,
@@ -53,7 +237,7 @@ def cluster_shape(namespace: str, status: ClusterStatus, heartbeat: timedelta) -
     }
 
 
-def sweep_shape(report: SweepReport) -> Shape:
+def sweep_shape(report: SweepReport) -> SweepShape:
     """A sweep. `found` counts all findings, of which `findings` has the first hundred."""
     return {
         "at": iso(report.at),
@@ -62,13 +246,13 @@ def sweep_shape(report: SweepReport) -> Shape:
         "checked": dict(report.checked),
         "found": report.found,
         "findings": [
-            {"kind": one.kind.value, "where": one.where, "what": one.what, "repaired": one.repaired}
+            {"kind": one.kind, "where": one.where, "what": one.what, "repaired": one.repaired}
             for one in report.findings
         ],
     }
 
 
-def queue_shape(status: ClusterStatus) -> dict[str, int]:
+def queue_shape(status: ClusterStatus) -> QueueShape:
     """The nodes' lists together: `queued` wait in them, `room` is how many more runs could be given out now."""
     members = status.members
     return {

@@ -1,10 +1,18 @@
-"""Instants and lengths of time as scripts read them."""
+"""The base of all shapes, and instants and lengths of time as scripts read them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-Shape = dict[str, object]
+from typing_extensions import TypedDict
+
+
+class Shape(TypedDict):
+    """An object of plain values."""
+
+
+# Read by whoever describes the shapes to others: the texts below the fields are their descriptions.
+Shape.__pydantic_config__ = {"use_attribute_docstrings": True}  # type: ignore[attr-defined]
 
 
 def iso(instant: datetime) -> str:
@@ -17,6 +25,11 @@ def optional_iso(instant: datetime | None) -> str | None:
     return None if instant is None else iso(instant)
 
 
-def milliseconds(length: timedelta | None) -> int | None:
+def milliseconds(length: timedelta) -> int:
     """For scripts."""
-    return None if length is None else round(length.total_seconds() * 1000)
+    return round(length.total_seconds() * 1000)
+
+
+def optional_milliseconds(length: timedelta | None) -> int | None:
+    """As `milliseconds`; nothing stays nothing."""
+    return None if length is None else milliseconds(length)

@@ -2,23 +2,274 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NotRequired
 
 from cronflow.domain.failures import Failure
 from cronflow.domain.placement import Placement
-from cronflow.domain.run import Attempt, Covers, Resolution, Run
+from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.ports import LateResult, LogLine
-from cronflow.shapes.plain import Shape, iso, milliseconds, optional_iso
+from cronflow.shapes.plain import Shape, iso, optional_iso, optional_milliseconds
 
 
-def run_shape(run: Run) -> Shape:
+class AttemptShape(Shape):
+    """A try of a run that has ended."""
+
+    n: int
+    """From 1."""
+    fence: int
+    """Its fencing token."""
+    node: str
+    """The node, as `<name>#<incarnation>`."""
+    started_at: str | None
+    """When it started; null: it did not."""
+    ended_at: str
+    """When it ended."""
+    duration_ms: int | None
+    """From its start to its end."""
+    outcome: Outcome
+    """How it ended."""
+    error: str | None
+    """What it said."""
+
+
+class CoversShape(Shape):
+    """The missed instants that a run stands for, both ends included."""
+
+    first: str
+    """The first of them."""
+    last: str
+    """The last of them."""
+    count: int | None
+    """How many; null: more than were worth counting."""
+
+
+class StandingShape(Shape):
+    """A node that was not chosen: its rank, or the reason why it could not be."""
+
+    node: str
+    """The node."""
+    rank: NotRequired[float]
+    """Its rank; the lowest is chosen."""
+    reason: NotRequired[str]
+    """Why it could not take the run."""
+
+
+class PlacementShape(Shape):
+    """Why this node."""
+
+    node: str
+    """The node that was chosen."""
+    rank: float
+    """Its rank; the lowest is chosen."""
+    others: list[StandingShape]
+    """Some of the other nodes."""
+    more: int
+    """How many nodes more there were."""
+
+
+class ResolutionShape(Shape):
+    """What somebody did with a run that had ended."""
+
+    how: Settled
+    """Acknowledged or replayed."""
+    at: str
+    """When."""
+    by: str | None
+    """Who."""
+    note: str | None
+    """What he wrote."""
+    run: str | None
+    """The newest replay."""
+
+
+class RunShape(Shape):
+    """A run: one fire of a job."""
+
+    id: str
+    """`<job>@<instant>`, and the like for runs on request and replays."""
+    job: str
+    """Its job."""
+    fire_at: str
+    """The instant at which it fell due."""
+    kind: Kind
+    """Where it came from."""
+    state: RunState
+    """dispatched, running and retrying are open; the others have ended."""
+    attempt: int
+    """The number of its present or last attempt; 0: none yet."""
+    max_attempts: int
+    """How many it may have."""
+    fence: int
+    """The fencing token of its last dispatch."""
+    term: int
+    """The term of the leader that dispatched it."""
+    node: str | None
+    """The node, as `<name>#<incarnation>`."""
+    created_at: str
+    """When it was recorded."""
+    dispatched_at: str | None
+    """When it was last given to a node."""
+    started_at: str | None
+    """When its present or last attempt started."""
+    ended_at: str | None
+    """When it ended."""
+    check_at: str | None
+    """While it is open: when somebody looks at it again."""
+    lateness_ms: int | None
+    """From the instant it was due to the start of its first attempt."""
+    duration_ms: int | None
+    """Of its last attempt, once it has ended."""
+    outcome: Outcome | None
+    """How its last attempt ended."""
+    reason: str | None
+    """Why it was skipped or cancelled."""
+    cancel_requested: bool
+    """Whether somebody asked to cancel it."""
+    cancel_reason: str | None
+    """Why."""
+    cancel_by: str | None
+    """Who."""
+    result: object
+    """What it returned."""
+    result_size: int | None
+    """The bytes of its JSON, where it is so large that it is kept apart; else null."""
+    error: str | None
+    """What its last attempt said."""
+    args: dict[str, object] | None
+    """Its own arguments, beside the job's."""
+    attempts: list[AttemptShape]
+    """The attempts that have ended, the last 25."""
+    covers: CoversShape | None
+    """The missed instants that it stands for."""
+    placement: PlacementShape | None
+    """Why this node."""
+    blocked_by: str | None
+    """The run that was in its way."""
+    replay_of: str | None
+    """The run that it repeats."""
+    dead: bool
+    """Whether it is a dead letter: failed or lost, and nobody has settled it."""
+    resolution: ResolutionShape | None
+    """What somebody did with it."""
+
+
+class LateShape(Shape):
+    """An outcome that came too late and was not accepted."""
+
+    at: str
+    """When it came."""
+    node: str
+    """From which node."""
+    fence: int
+    """The fencing token that it carried."""
+    outcome: Outcome
+    """How the attempt ended."""
+    result: object
+    """What it returned."""
+    result_size: int | None
+    """The bytes of its JSON, where it is so large that it is kept apart; else null."""
+    error: str | None
+    """What it said."""
+
+
+class RunDetailShape(RunShape):
+    """A run, and the outcomes that came too late."""
+
+    late: list[LateShape]
+    """They were not accepted."""
+
+
+class LogShape(Shape):
+    """A line that a run wrote."""
+
+    run: str
+    """The run."""
+    job: str
+    """Its job."""
+    attempt: int
+    """The attempt."""
+    fence: int
+    """Its fencing token."""
+    n: int
+    """Its number within the attempt."""
+    at: str
+    """When it was written."""
+    level: str
+    """debug, info, success, warn, error, progress."""
+    text: str
+    """The line."""
+    node: str | None
+    """Where it was written; null in lines of older versions."""
+
+
+class FailureShape(Shape):
+    """A reason, and the runs that failed for it."""
+
+    reason: str
+    """The error without what differs from one run to the next."""
+    count: int
+    """How many failed for it."""
+    open: int
+    """How many of them nobody has settled."""
+    first: str
+    """When the first of them ended."""
+    last: str
+    """When the last of them ended."""
+    jobs: dict[str, int]
+    """How many of each job."""
+    example: str
+    """The newest of the runs."""
+
+
+class ReportShape(Shape):
+    """What failed, by reason."""
+
+    since: str
+    """Runs that fell due from this instant on were looked at."""
+    job: str | None
+    """Of this job alone."""
+    dead: int
+    """Dead letters that nobody has settled, of all times."""
+    failures: list[FailureShape]
+    """The most frequent reason first."""
+    more: bool
+    """Whether there are more reasons, or more runs than are looked at."""
+
+
+class ReplayShape(Shape):
+    """A run that was run again."""
+
+    id: str
+    """The replay."""
+    replay_of: str
+    """The run that it repeats."""
+
+
+class AskedShape(Shape):
+    """A run that somebody asked for: what of it never changes."""
+
+    id: str
+    """Its id."""
+    job: str
+    """Its job."""
+    kind: Kind
+    """Where it came from."""
+    fire_at: str
+    """When it was asked for."""
+    args: dict[str, object] | None
+    """Its own arguments, beside the job's."""
+
+
+def run_shape(run: Run) -> RunShape:
     """A run."""
     return {
         "id": run.id,
         "job": run.job,
         "fire_at": iso(run.fire_at),
-        "kind": run.kind.value,
-        "state": run.state.value,
+        "kind": run.kind,
+        "state": run.state,
         "attempt": run.attempt,
         "max_attempts": run.max_attempts,
         "fence": run.fence,
@@ -29,37 +280,56 @@ def run_shape(run: Run) -> Shape:
         "started_at": optional_iso(run.started_at),
         "ended_at": optional_iso(run.ended_at),
         "check_at": optional_iso(run.check_at),
-        "lateness_ms": milliseconds(run.lateness),
-        "duration_ms": milliseconds(run.duration),
-        "outcome": None if run.outcome is None else run.outcome.value,
+        "lateness_ms": optional_milliseconds(run.lateness),
+        "duration_ms": optional_milliseconds(run.duration),
+        "outcome": run.outcome,
         "reason": run.reason,
         "cancel_requested": run.cancel_requested,
         "cancel_reason": run.cancel_reason,
         "cancel_by": run.cancel_by,
         "result": run.result,
+        "result_size": run.result_size,
         "error": run.error,
         "args": None if run.args is None else dict(run.args),
-        "attempts": [_attempt(attempt) for attempt in run.attempts],
+        "attempts": [attempt_shape(attempt) for attempt in run.attempts],
         "covers": covers_shape(run.covers),
-        "placement": None if run.placement is None else _placement(run.placement),
+        "placement": None if run.placement is None else placement_shape(run.placement),
         "blocked_by": run.blocked_by,
         "replay_of": run.replay_of,
         "dead": run.is_dead,
-        "resolution": None if run.resolution is None else _resolution(run.resolution),
+        "resolution": None if run.resolution is None else resolution_shape(run.resolution),
     }
 
 
-def _placement(placement: Placement) -> Shape:
-    others = [
-        {"node": node, "reason" if isinstance(standing, str) else "rank": standing}
-        for node, standing in placement.others
-    ]
-    return {"node": placement.node, "rank": placement.rank, "others": others, "more": placement.more}
+def run_detail_shape(run: Run, late: Sequence[LateResult]) -> RunDetailShape:
+    """A run, and the outcomes that came too late."""
+    return {**run_shape(run), "late": [late_shape(result) for result in late]}
 
 
-def _resolution(resolution: Resolution) -> Shape:
+def asked_shape(run: Run) -> AskedShape:
+    """A run that somebody asked for."""
+    args = None if run.args is None else dict(run.args)
+    return {"id": run.id, "job": run.job, "kind": run.kind, "fire_at": iso(run.fire_at), "args": args}
+
+
+def placement_shape(placement: Placement) -> PlacementShape:
+    """Why this node."""
     return {
-        "how": resolution.how.value,
+        "node": placement.node,
+        "rank": placement.rank,
+        "others": [_standing(node, standing) for node, standing in placement.others],
+        "more": placement.more,
+    }
+
+
+def _standing(node: str, standing: float | str) -> StandingShape:
+    return {"node": node, "reason": standing} if isinstance(standing, str) else {"node": node, "rank": standing}
+
+
+def resolution_shape(resolution: Resolution) -> ResolutionShape:
+    """What somebody did with a run."""
+    return {
+        "how": resolution.how,
         "at": iso(resolution.at),
         "by": resolution.by or None,
         "note": resolution.note or None,
@@ -72,39 +342,41 @@ def attempt_length(attempt: Attempt) -> timedelta | None:
     return None if attempt.started_at is None else attempt.ended_at - attempt.started_at
 
 
-def _attempt(attempt: Attempt) -> Shape:
+def attempt_shape(attempt: Attempt) -> AttemptShape:
+    """A try that has ended."""
     return {
         "n": attempt.n,
         "fence": attempt.fence,
         "node": attempt.node,
         "started_at": optional_iso(attempt.started_at),
         "ended_at": iso(attempt.ended_at),
-        "duration_ms": milliseconds(attempt_length(attempt)),
-        "outcome": attempt.outcome.value,
+        "duration_ms": optional_milliseconds(attempt_length(attempt)),
+        "outcome": attempt.outcome,
         "error": attempt.error,
     }
 
 
-def covers_shape(covers: Covers | None) -> Shape | None:
+def covers_shape(covers: Covers | None) -> CoversShape | None:
     """What a run stands for beside its own instant."""
     if covers is None:
         return None
     return {"first": iso(covers.first), "last": iso(covers.last), "count": covers.count}
 
 
-def late_shape(late: LateResult) -> Shape:
+def late_shape(late: LateResult) -> LateShape:
     """An outcome that came too late."""
     return {
         "at": iso(late.at),
         "node": late.node,
         "fence": late.fence,
-        "outcome": late.ending.outcome.value,
+        "outcome": late.ending.outcome,
         "result": late.ending.result,
+        "result_size": late.ending.result_size,
         "error": late.ending.error,
     }
 
 
-def log_shape(line: LogLine) -> Shape:
+def log_shape(line: LogLine) -> LogShape:
     """A line that a run wrote."""
     return {
         "run": line.run,
@@ -114,11 +386,25 @@ def log_shape(line: LogLine) -> Shape:
         "n": line.n,
         "at": iso(line.at),
         "level": line.level,
+        "node": line.node or None,
         "text": line.text,
     }
 
 
-def failure_shape(failure: Failure) -> dict[str, object]:
+def report_shape(
+    since: datetime, job: str | None, dead: int, failures: Sequence[Failure], limit: int, *, more: bool
+) -> ReportShape:
+    """What failed, at most `limit` reasons."""
+    return {
+        "since": iso(since),
+        "job": job,
+        "dead": dead,
+        "failures": [failure_shape(failure) for failure in failures[:limit]],
+        "more": more or len(failures) > limit,
+    }
+
+
+def failure_shape(failure: Failure) -> FailureShape:
     """A reason, for scripts."""
     return {
         "reason": failure.reason,

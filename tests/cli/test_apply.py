@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cronflow.cli.dev import jobs as dev_jobs
 from cronflow.domain.errors import Conflict
+from cronflow.domain.job import Retry
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 
@@ -172,3 +174,35 @@ def test_a_conflict_says_that_applying_again_is_harmless(
     result = cli("jobs", "apply", "-f", file)
     assert result.exit_code == 1
     assert "applying all of them again is harmless" in result.stderr
+
+
+PLAIN_AND_OWN = """
+from cronflow import App, Retry
+shop = App("shop")
+
+@shop.job(every="1h")
+def plain(): ...
+
+@shop.job(every="1h", retry=Retry(max=5))
+def own(): ...
+
+@shop.job(every="1h", delivery="at_most_once")
+def once(): ...
+"""
+
+
+def test_jobs_in_python_get_the_retry_of_the_settings_as_files_do(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(PLAIN_AND_OWN)
+    for name, value in (("MAX", "7"), ("INITIAL", "2s"), ("MULTIPLIER", "3")):
+        monkeypatch.setenv(f"CRONFLOW_RETRY_{name}", value)
+    assert cli("jobs", "apply", "--app", f"{module}:shop").exit_code == 0
+    assert {record.name: record.job.retry for record in asyncio.run(empty.service.jobs())} == {
+        "plain": Retry(max=7, initial="2s", multiplier=3),
+        "own": Retry(max=5),
+        "once": Retry(max=0),
+    }
+    assert parsed(cli("jobs", "apply", "--app", f"{module}:shop", "-o", "json"))[0]["result"] == "unchanged"
+    from_dev = dev_jobs.read([tmp_path / f"{module}.py"], Retry(max=1))
+    assert [job.retry.max for job in from_dev.jobs] == [1, 5, 0]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from cronflow.cli import times
+from cronflow.domain.cluster import Backlog
 from cronflow.domain.run import RunState
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import NOON, RETRYING, RUNNING, SUCCEEDED, Scene
+from tests.contracts.builders import a_report
 
 
 def state_of(scene: Scene, run_id: str) -> RunState:
@@ -109,6 +112,8 @@ def test_a_node_is_shown_with_what_it_runs(cli: Cli) -> None:
     shape = parsed(cli("nodes", "show", "node-c", "-o", "json"))
     assert shape["runs"] == sorted(f"reindex-search@{n}" for n in range(6))
     assert (shape["state"], shape["drained"]) == ("stale", False)
+    assert shape["breakers"] == {}
+    assert shape["spool"] == {"outcomes": 0, "bytes": 0, "since": None}
     missing = cli("nodes", "show", "node-z")
     assert missing.exit_code == 3
     assert "cronflow nodes list shows who is up" in missing.stderr
@@ -147,3 +152,16 @@ def test_a_node_that_is_not_up_can_be_undrained_and_not_drained(cli: Cli) -> Non
     result = cli("nodes", "undrain", "node-z")
     assert result.exit_code == 0
     assert "no node called node-z is up now" in result.stderr
+
+
+def test_a_node_is_shown_with_its_breakers_and_its_spool(cli: Cli, empty: Scene) -> None:
+    spool = Backlog(12, 3400, NOON - timedelta(minutes=5))
+    report = a_report("n1", breakers={"MongoDB": "open", "shop:443": "half-open"}, spool=spool, zones="2026a")
+    asyncio.run(empty.backends.membership.report(report, 60.0))
+    page = cli("nodes", "show", "n1").stdout
+    assert "breakers   MongoDB open, shop:443 half-open" in page
+    assert "spool      12 outcomes, 3,400 bytes, waiting for MongoDB since 2026-11-21 11:55:00Z" in page
+    shape = parsed(cli("nodes", "show", "n1", "-o", "json"))
+    assert shape["breakers"] == {"MongoDB": "open", "shop:443": "half-open"}
+    assert shape["spool"] == {"outcomes": 12, "bytes": 3400, "since": "2026-11-21T11:55:00Z"}
+    assert shape["zones"] == "2026a"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronflow.cli.cronnotes import notes_on
+from cronflow.domain.cronnotes import notes_on
 from cronflow.domain.schedule import Cron, next_after
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from cronflow.cli import connect, doctor, requirements
 from cronflow.cli.requirements import Package
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.embedded import Binary
+from cronflow.ports import Keeping
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import Scene
 
@@ -89,7 +91,7 @@ def test_extras_are_no_requirements() -> None:
 def test_servers_that_answer_are_told_with_their_round_trip(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
-    assert "✓ ok         redis           redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
+    assert "✓ ok         redis              redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
     assert "geheim" not in result.output
 
 
@@ -166,3 +168,37 @@ def test_a_broken_program_does_not_matter_where_urls_are_set(
     found = findings(cli)
     assert (found["redis for dev"]["state"], found["mongod for dev"]["state"]) == ("warning", "warning")
     assert scene.opened == 2
+
+
+@pytest.mark.usefixtures("urls")
+def test_a_redis_that_would_drop_keys_is_a_failure_and_one_that_keeps_nothing_a_warning(cli: Cli, scene: Scene) -> None:
+    found = findings(cli)
+    assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("ok", "warning")
+    assert found["redis persistence"]["remedy"] == "set appendonly yes"
+    scene.backends.housekeeping.told = Keeping("allkeys-lru", durable=True)  # type: ignore[attr-defined]
+    assert cli("doctor").exit_code == 1
+    found = findings(cli)
+    assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("failed", "ok")
+    assert "allkeys-lru" in found["redis memory"]["found"]
+    assert "noeviction" in found["redis memory"]["remedy"]
+    scene.backends.housekeeping.told = Keeping(None, durable=None)  # type: ignore[attr-defined]
+    found = findings(cli)
+    assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("warning", "unchecked")
+
+
+@pytest.mark.usefixtures("urls")
+def test_nodes_with_different_time_zone_data_are_a_warning(cli: Cli, scene: Scene) -> None:
+    for name, zones in (("node-a", "2026a"), ("node-b", "2026a")):
+        _report(scene, name, zones)
+    scene.backends.memory.reports.pop("node-c#0c44")
+    assert findings(cli)["time zone data"]["state"] == "ok"
+    _report(scene, "node-b", "2025b")
+    found = findings(cli)["time zone data"]
+    assert (found["state"], found["found"]) == ("warning", "2025b on node-b; 2026a on node-a")
+
+
+def _report(scene: Scene, name: str, zones: str) -> None:
+    reports = scene.backends.memory.reports
+    [node] = [node for node in reports if node.startswith(f"{name}#")]
+    report, until, seen = reports[node]
+    reports[node] = (replace(report, zones=zones), until, seen)

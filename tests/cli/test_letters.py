@@ -227,6 +227,7 @@ def test_outcomes_that_came_too_late_are_shown_with_their_run(cli: Cli, scene: S
             "fence": FENCE - 1,
             "outcome": "error",
             "result": {"rows": 3},
+            "result_size": None,
             "error": "woke up \x1b[31mlate",
         }
     ]

@@ -13,7 +13,7 @@ import yaml
 
 from cronflow.cli import times
 from cronflow.domain.run import RunState
-from cronflow.ports import LogLine
+from cronflow.ports import LargeResult, LogLine
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene
 
@@ -136,6 +136,19 @@ def test_an_ended_run_is_shown_with_lateness_length_result_and_error(cli: Cli) -
     assert "error    ValueError: no rows for 2026-11-20" in failed
     assert "args     region: eu" in failed
     assert "3 missed fires, 2026-11-01 04:30:00Z to" in cli("runs", "show", "clean-uploads@20261115T043000Z").stdout
+
+
+def test_a_large_result_is_shown_by_its_size_and_whole_for_scripts(cli: Cli, scene: Scene) -> None:
+    rows = ["x" * 1000] * 20
+    large = replace(next(run for run in RUNS if run.id == SUCCEEDED), result=None, result_size=20_061, finish_id="f1")
+    scene.backends.runs.runs[SUCCEEDED] = large  # type: ignore[attr-defined]
+    asyncio.run(scene.backends.results.keep([LargeResult(id="f1", run=SUCCEEDED, text=orjson.dumps(rows).decode())]))
+    shown = cli("runs", "show", SUCCEEDED).stdout
+    assert f"result   20,061 bytes of JSON; cronflow runs show {SUCCEEDED} -o json has it" in shown
+    whole = parsed(cli("runs", "show", SUCCEEDED, "-o", "json"))
+    assert (whole["result"], whole["result_size"]) == (rows, 20_061)
+    listed = parsed(cli("runs", "list", "-o", "json"))
+    assert [(one["result"], one["result_size"]) for one in listed if one["id"] == SUCCEEDED] == [(None, 20_061)]
 
 
 @pytest.mark.usefixtures("scene")

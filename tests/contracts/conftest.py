@@ -13,15 +13,18 @@ from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.events import MongoEventStore
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.backends.mongo.upkeep import MongoUpkeep
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.housekeeping import RedisHousekeeping
+from cronflow.backends.redis.live import RedisFeed, RedisTails
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.ports import (
@@ -30,6 +33,8 @@ from cronflow.ports import (
     Control,
     DeadLetters,
     Election,
+    EventStore,
+    Feed,
     Housekeeping,
     JobStore,
     LateStore,
@@ -37,7 +42,11 @@ from cronflow.ports import (
     Membership,
     PlanStore,
     Queue,
+    ResultStore,
+    RollupStore,
     RunStore,
+    Tails,
+    Totals,
     Upkeep,
     VersionStore,
 )
@@ -57,11 +66,16 @@ class History:
         upkeep: Upkeep,
         versions: VersionStore,
         late: LateStore,
+        results: ResultStore,
         letters: DeadLetters,
+        events: EventStore,
+        rollups: RollupStore,
+        totals: Totals,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
         self.archive, self.upkeep = archive, upkeep
-        self.versions, self.late, self.letters = versions, late, letters
+        self.versions, self.late, self.results, self.letters = versions, late, results, letters
+        self.events, self.rollups, self.totals = events, rollups, totals
 
 
 class Motion:
@@ -71,10 +85,17 @@ class Motion:
     START_BY_S = 0.3
 
     def __init__(
-        self, election: Election, membership: Membership, queue: Queue, bus: Bus, housekeeping: Housekeeping
+        self,
+        election: Election,
+        membership: Membership,
+        queue: Queue,
+        bus: Bus,
+        housekeeping: Housekeeping,
+        feed: Feed,
+        tails: Tails,
     ) -> None:
         self.election, self.membership, self.queue, self.bus = election, membership, queue, bus
-        self.housekeeping = housekeeping
+        self.housekeeping, self.feed, self.tails = housekeeping, feed, tails
 
 
 @pytest.fixture(params=["memory", "mongodb"])
@@ -92,7 +113,11 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             memory.upkeep,
             memory.versions,
             memory.late,
+            memory.results,
             memory.letters,
+            memory.events,
+            memory.rollups,
+            memory.totals,
         )
         return
     async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
@@ -106,7 +131,11 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             MongoUpkeep(database),
             MongoVersionStore(database),
             MongoLateStore(database),
+            MongoResultStore(database),
             MongoDeadLetters(database),
+            MongoEventStore(database),
+            MongoRollupStore(database),
+            MongoTotals(database),
         )
 
 
@@ -115,7 +144,9 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
     """The motion ports of each backend, on the system's clock, with short locks."""
     if request.param == "memory":
         memory = memory_backends(SystemClock(), lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S)
-        yield Motion(memory.election, memory.membership, memory.queue, memory.bus, memory.housekeeping)
+        yield Motion(
+            memory.election, memory.membership, memory.queue, memory.bus, memory.housekeeping, memory.feed, memory.tails
+        )
         return
     async with AsyncExitStack() as stack:
         if request.param == "redis":
@@ -130,4 +161,6 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
             RedisQueue(connection, lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S),
             RedisBus(connection),
             RedisHousekeeping(connection),
+            RedisFeed(connection),
+            RedisTails(connection),
         )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import orjson
 import pytest
 
 from cronflow.domain import changes
 from cronflow.domain.changes import Held
 from cronflow.domain.job import Delivery, JobRecord, PlanNote, Retry
 from cronflow.domain.placement import Waiting
-from cronflow.domain.recovery import Dispatch, End
-from cronflow.domain.run import Covers, Ending, Outcome, Run, RunState
-from cronflow.ports import Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
+from cronflow.domain.recovery import Dispatch, End, Postpone
+from cronflow.domain.run import OPEN, Change, Covers, Ending, Outcome, Run, RunState
+from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
 
@@ -83,6 +85,9 @@ async def test_a_move_computed_from_an_older_rev_does_not_land(history: History)
 
 
 async def test_quartz_107_a_job_that_looks_as_before_is_not_moved_by_an_old_reader(history: History) -> None:
+    """quartz #107, #29, #280, #731, metabase #70474: a trigger that had fired looked as before it, so that a second
+    scheduler, whose comparison still held, fired it again.
+    """
     record = a_record()
     await history.jobs.create(record)
     # Written twice, and back to the same cursor: only `rev` tells.
@@ -119,6 +124,41 @@ async def test_repeating_a_move_whose_answer_was_lost_tells_that_it_was_ours(his
     assert await history.jobs.move(moves, term=5) == {"report", "other"}
     assert await history.jobs.move(moves, term=5) == {"report", "other"}
     assert (await only_job(history)).rev == 1
+
+
+async def test_moves_of_one_term_follow_each_other(history: History) -> None:
+    await history.jobs.create(a_record())
+    for k in range(3):
+        moved = await only_job(history)
+        assert moved.rev == k
+        assert await history.jobs.move([a_move(moved, fence=100 + k)], term=5) == {"report"}
+    assert (await only_job(history)).next_fire == T0 + 3 * MINUTE
+
+
+async def test_a_job_is_fenced_again_in_the_same_term_and_each_time_what_was_read_before_is_stale(
+    history: History,
+) -> None:
+    await history.jobs.create(a_record())
+    for rev in (1, 2):
+        (fenced,) = await history.jobs.fence(["report"], term=5)
+        assert (fenced.rev, fenced.term) == (rev, 5)
+
+
+async def test_a_move_to_the_end_of_a_schedule_leaves_nothing_that_is_due(history: History) -> None:
+    record = a_record()
+    await history.jobs.create(record)
+    assert await history.jobs.move([replace(a_move(record), next_fire=None)], term=5) == {"report"}
+    assert ((await only_job(history)).next_fire, (await only_job(history)).active) == (None, False)
+    assert [row.marked_active for row in await history.archive.jobs()] == [False]
+    assert await history.jobs.due(T0 + timedelta(days=1), 10) == []
+
+
+async def test_replacing_makes_every_earlier_read_stale(history: History) -> None:
+    record = a_record()
+    await history.jobs.create(record)
+    assert await history.jobs.replace(record, rev=0)
+    assert not await history.jobs.replace(record, rev=0)
+    assert await history.jobs.move([a_move(record)], term=5) == set()
 
 
 async def test_deferring_moves_only_due_at_and_only_if_nobody_wrote_the_job(history: History) -> None:
@@ -187,12 +227,16 @@ async def test_a_run_comes_back_as_it_was_inserted(history: History) -> None:
     assert await only_run(history) == run
 
 
-async def test_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+    """Google's cron (SRE book, chapter 24): a failover between a launch and its record must not launch again, so a
+    launch is named by its job and its scheduled time.
+    """
     assert await history.runs.insert([a_run()]) == {a_run().id}
     other = a_run(fire=T0 + MINUTE)
     assert await history.runs.insert([a_run(fence=999), other]) == {other.id}
     assert (await only_run(history)).fence == 100
-    assert await history.runs.existing([a_run().id, "missing@1"]) == {a_run().id}
+    # The one that existed came first, and kept nobody out.
+    assert await history.runs.existing([a_run().id, other.id, "missing@1"]) == {a_run().id, other.id}
 
 
 async def test_a_start_needs_the_fence_and_happens_once(history: History) -> None:
@@ -219,10 +263,71 @@ async def test_a_finish_ends_the_run_and_removes_check_at(history: History) -> N
 
 
 async def test_bull_308_a_fenced_out_worker_cannot_finish_the_run(history: History) -> None:
+    """bull #308, #1243: who had lost the lock of a job completed it a second time; bull #1416: or wrote its failure
+    into the job of the one who had the lock.
+    """
     await history.runs.insert([a_run(fence=101)])
-    finish = changes.finish(HELD, Ending(Outcome.OK), "f1", T0, T0)
-    assert await history.runs.apply([finish]) == set()
-    assert (await only_run(history)).state is RunState.DISPATCHED
+    before = await only_run(history)
+    for ending in (Ending(Outcome.OK), Ending(Outcome.ERROR, error="missing lock"), Ending(Outcome.PERMANENT)):
+        assert await history.runs.apply([changes.finish(HELD, ending, "f1", T0, T0)]) == set()
+    assert await only_run(history) == before
+
+
+def a_change(word: str, run: Run) -> Change:
+    """What happens to a run, in a word; the run is as it was read."""
+    held = replace(HELD, run=run.id)
+    endings = {
+        "succeeds": Ending(Outcome.OK),
+        "fails": Ending(Outcome.ERROR),
+        "gives up": Ending(Outcome.PERMANENT),
+        "is drained": Ending(Outcome.DRAINED),
+    }
+    if word in endings:
+        return changes.finish(held, endings[word], f"f-{word}", T0, T0)
+    match word:
+        case "starts":
+            return changes.start(held, "s1", T0, -LEASE)
+        case "is renewed":
+            return changes.renew(held, -LEASE)
+        case "is given back":
+            return changes.give_back(held, "f1", Ending(Outcome.DRAINED), T0)
+        case "is cancelled":
+            return changes.cancel(run, "", "", "f1", T0)
+        case "is postponed":
+            return changes.postpone(run, Postpone(MINUTE))
+        case "is dispatched again":
+            return changes.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
+    return changes.end(run, End(11, RunState.LOST, Outcome.LOST), "f1", T0)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        ("starts", "is renewed", "succeeds"),
+        ("starts", "fails"),
+        ("starts", "gives up"),
+        ("starts", "is drained"),
+        ("starts", "is cancelled", "succeeds"),
+        ("starts", "is lost"),
+        ("succeeds",),
+        ("is given back",),
+        ("is cancelled",),
+        ("is postponed",),
+        ("is dispatched again",),
+    ],
+    ids=", ".join,
+)
+async def test_asynq_371_state_and_deadline_change_in_one_write(history: History, story: tuple[str, ...]) -> None:
+    """asynq #371, #653: state and deadline lay in two places; where only one of them was written a task was active for
+    ever, because nobody looked at it again.
+    """
+    await history.runs.insert([a_run(fire=T0 - MINUTE)])
+    run = await only_run(history, a_run(fire=T0 - MINUTE).id)
+    for word in story:
+        assert await history.runs.apply([a_change(word, run)]) == {run.id}
+        run = await only_run(history, run.id)
+        (row,) = await history.archive.rows([run.id])
+        assert (row.marked_open, row.check_at is not None) == (run.is_open, run.is_open), word
 
 
 async def test_an_ended_run_absorbs_every_further_change(history: History) -> None:
@@ -254,12 +359,14 @@ async def test_an_attempt_that_failed_is_tried_again_after_its_delay(history: Hi
 async def test_overdue_runs_come_most_overdue_first(history: History) -> None:
     runs = [a_run(fire=T0 - timedelta(days=day)) for day in (1, 3, 2)]
     fresh = a_run("fresh", check_at=datetime.now(UTC) + timedelta(hours=1))
-    await history.runs.insert([*runs, fresh])
+    ended = a_run("ended", T0 - timedelta(days=9), state=RunState.SUCCEEDED, check_at=None, ended_at=T0)
+    await history.runs.insert([*runs, fresh, ended])
     overdue = await history.runs.overdue(2)
     assert [run.fire_at for run in overdue] == [T0 - timedelta(days=3), T0 - timedelta(days=2)]
 
 
-async def test_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+    """asynq #717: two recoverers took up the same task, and it was put back twice."""
     run = a_run(fire=T0 - timedelta(days=1))
     await history.runs.insert([run])
     again = changes.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
@@ -390,10 +497,35 @@ async def test_runs_are_listed_newest_first_by_job_state_and_page(history: Histo
     assert [run.id for run in since] == [runs[4].id, runs[3].id]
 
 
+async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(history: History) -> None:
+    states = [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED, RunState.RETRYING, RunState.LOST]
+    nodes = ["n1#a", "n1#b", "n10#a", None, "n1#a", "n2#a"]
+    runs = [
+        a_run("a", T0 + k * MINUTE, state=state, node=node, ended_at=None if state in OPEN else T0)
+        for k, (state, node) in enumerate(zip(states, nodes, strict=True))
+    ]
+    await history.runs.insert(runs)
+
+    async def found(**fields: Any) -> list[int]:
+        return [runs.index(run) for run in await history.runs.find(RunQuery(**fields))]
+
+    assert await found(node="n1") == [4, 1, 0]
+    assert await found(node="n1#a") == [4, 0]
+    assert await found(node="n") == []
+    assert await found(since=T0 + MINUTE, until=T0 + 3 * MINUTE) == [2, 1]
+    assert await found(states={RunState.RUNNING, RunState.LOST, RunState.FAILED}) == [5, 2, 0]
+    assert await found(states={RunState.RUNNING, RunState.LOST, RunState.FAILED}, limit=2) == [5, 2]
+    assert await found(states={RunState.SUCCEEDED, RunState.RETRYING}) == [4, 1]
+    assert await found(states={RunState.RETRYING}, node="n1", until=T0 + 5 * MINUTE) == [4]
+    before = (runs[5].fire_at, runs[5].id)
+    assert await found(states=set(states), before=before, until=T0 + 9 * MINUTE, limit=3) == [4, 3, 2]
+
+
 async def test_a_late_result_is_kept_once(history: History) -> None:
     late = LateResult(run="r", fence=1, node="n", at=T0, ending=Ending(Outcome.OK, {"a": 1}), finish_id="f1")
     await history.runs.keep_late([late])
     await history.runs.keep_late([late])
+    assert await history.late.of("r") == [late]
 
 
 # --------------------------------------------------------------------------------------------------- logs and control
@@ -420,7 +552,8 @@ async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(history:
     assert abs(first.fence_low - now_us) < 60_000_000
 
 
-async def test_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
+async def test_river_197_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
+    """river #197: a renewal did not compare who leads, so that each who tried believed that it did."""
     first = await history.control.begin_term("n1#a#x")
     high = await history.control.extend(first.number, "n1#a#x")
     assert high is not None
@@ -429,6 +562,14 @@ async def test_only_the_newest_term_may_reserve_more_tokens(history: History) ->
     assert second.fence_low >= high
     assert await history.control.extend(first.number, "n1#a#x") is None
     assert await history.control.extend(second.number, "somebody else") is None
+    # Two terms within two minutes: what is reserved lies further ahead than an extension would reach.
+    assert await history.control.extend(second.number, "n2#b#y") == second.fence_high
+
+
+async def test_the_same_holder_under_a_newer_term_reserves_nothing_for_the_older(history: History) -> None:
+    first = await history.control.begin_term("n1#a#x")
+    await history.control.begin_term("n1#a#x")
+    assert await history.control.extend(first.number, "n1#a#x") is None
 
 
 async def test_the_leader_record_names_the_newest_holder(history: History) -> None:
@@ -468,3 +609,33 @@ async def test_a_deferred_attempt_is_given_back_unused_whether_its_start_was_mar
     assert run.check_at is not None
     # Before the start of an attempt under this fence, and never after: it has gone back.
     assert not await history.runs.apply([changes.start(once, "s2", T0, LEASE)])
+
+
+# ------------------------------------------------------------------------------------------------------ large results
+
+
+async def test_a_large_result_comes_back_as_it_was_and_is_kept_once(history: History) -> None:
+    deep: object = 2**63
+    for _ in range(150):
+        deep = {"$": deep}
+    # More than one call's worth, with what no document of MongoDB could hold.
+    results = [
+        LargeResult(id="f0", run="r", text=orjson.dumps(deep).decode()),
+        *(LargeResult(id=f"f{n}", run="r", text=f'"{n}{"é" * 3_000_000}"') for n in range(1, 5)),
+    ]
+    await history.results.keep(results)
+    await history.results.keep([replace(results[0], text="1"), *results[1:2]])
+    found = await history.results.get(["f0", "f4", "nobody"])
+    assert found == {"f0": deep, "f4": f"4{'é' * 3_000_000}"}
+    assert await history.results.get([]) == {}
+
+
+async def test_a_run_and_a_late_result_say_how_large_the_result_is_that_is_kept_apart(history: History) -> None:
+    ending = Ending(Outcome.OK, result_size=9000)
+    await history.runs.insert([a_run()])
+    await history.runs.apply([changes.finish(HELD, ending, "f1", T0, T0 + MINUTE)])
+    ended = await only_run(history)
+    assert (ended.state, ended.result, ended.result_size, ended.finish_id) == (RunState.SUCCEEDED, None, 9000, "f1")
+    late = LateResult(run=ended.id, fence=1, node="n", at=T0, ending=ending, finish_id="f2")
+    await history.runs.keep_late([late])
+    assert await history.late.of(ended.id) == [late]

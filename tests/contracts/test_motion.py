@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from cronflow.domain.cluster import Renewal
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.queue import RedisQueue
+from cronflow.domain import changes
+from cronflow.domain.changes import Held
+from cronflow.domain.cluster import Backlog, Renewal
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.domain.job import Overlap
+from cronflow.domain.job import Delivery, Overlap, Retry
+from cronflow.domain.recovery import Dispatch
+from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.ports import Bell, Hold
-from tests.contracts.builders import a_job, a_report, an_assignment
-from tests.contracts.conftest import Motion
+from tests.contracts.builders import T0, a_job, a_report, a_run, an_assignment
+from tests.contracts.conftest import History, Motion
 from tests.waiting import eventually
 
 ME, OTHER = "n1#a#x", "n2#b#y"
@@ -48,6 +56,7 @@ async def test_the_key_expires_by_itself(motion: Motion) -> None:
 
 
 async def test_redbeat_127_renew_requires_ownership(motion: Motion) -> None:
+    """redbeat #127: a lock was renewed without a look at who had it, and then two had it."""
     await leading(motion, OTHER, term=2)
     assert await motion.election.renew(ME, 5, 2, "boot") is Renewal.LOST
     assert (await motion.election.holder() or ("", 0))[0] == OTHER
@@ -80,6 +89,36 @@ async def test_installing_needs_the_key_and_the_newest_term(motion: Motion) -> N
     assert not await motion.election.install(OTHER, 6, "boot")
 
 
+async def test_installing_again_is_harmless(motion: Motion) -> None:
+    await leading(motion, term=5)
+    assert await motion.election.install(ME, 5, "boot")
+
+
+async def test_a_renewal_after_the_key_expired_sets_it_again(motion: Motion) -> None:
+    assert await motion.election.acquire(ME, 0.05)
+    assert await motion.election.install(ME, 1, "boot")
+
+    async def expired() -> bool:
+        return await motion.election.holder() is None
+
+    await eventually(expired)
+    assert await motion.election.renew(ME, 5, 1, "boot") is Renewal.AGAIN
+    assert (await motion.election.holder() or ("", 0))[0] == ME
+
+
+@pytest.mark.parametrize(("term", "boot"), [(6, "boot"), (5, "another"), (6, "another")])
+async def test_a_renewal_sets_anew_whatever_redis_knew_otherwise(motion: Motion, term: int, boot: str) -> None:
+    await leading(motion, term=5)
+    assert await motion.election.renew(ME, 5, term, boot) is Renewal.AGAIN
+    assert await motion.election.renew(ME, 5, term, boot) is Renewal.OK
+    assert await motion.queue.dispatch(term, boot, {N1: [an_assignment(term=term)]})
+    if boot != "boot":
+        assert not await motion.queue.dispatch(term, "boot", {N1: [an_assignment(term=term)]})
+    if term != 5:
+        with pytest.raises(Deposed):
+            await motion.queue.dispatch(5, boot, {N1: [an_assignment(term=5)]})
+
+
 async def test_resigning_frees_only_my_own_key(motion: Motion) -> None:
     await leading(motion)
     assert not await motion.election.resign(OTHER)
@@ -99,7 +138,14 @@ async def test_a_leader_who_was_asked_to_resign_learns_it_at_its_renewal(motion:
 
 
 async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motion: Motion) -> None:
-    report = a_report(labels={"region": "eu"}, draining=True, rate=2.5)
+    report = a_report(
+        labels={"region": "eu"},
+        draining=True,
+        rate=2.5,
+        breakers={"MongoDB": "open"},
+        spool=Backlog(2, 700, T0),
+        zones="2026a",
+    )
     await motion.membership.report(report, 5)
     await motion.membership.report(a_report("n2", "b"), 0.05)
     (member,) = [m for m in await motion.membership.members() if m.report.name == "n1"]
@@ -113,11 +159,29 @@ async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motio
 
 
 async def test_oban_862_same_node_name_new_incarnation(motion: Motion) -> None:
+    """oban #862: a new process under the name of an old one was taken for that one."""
     await motion.membership.report(a_report("n1", "a"), 5)
     with pytest.raises(Conflict, match="already called 'n1'"):
         await motion.membership.report(a_report("n1", "b"), 5)
     await motion.membership.leave(a_report("n1", "a"))
     await motion.membership.report(a_report("n1", "b"), 5)
+    assert [m.id for m in await motion.membership.members()] == ["n1#b"]
+
+
+async def test_an_incarnation_that_leaves_late_does_not_free_the_name_of_its_successor(motion: Motion) -> None:
+    await motion.membership.report(a_report("n1", "a"), 0.05)
+
+    async def free() -> bool:
+        try:
+            await motion.membership.report(a_report("n1", "b"), 5)
+        except Conflict:
+            return False
+        return True
+
+    await eventually(free)
+    await motion.membership.leave(a_report("n1", "a"))
+    with pytest.raises(Conflict):
+        await motion.membership.report(a_report("n1", "c"), 5)
     assert [m.id for m in await motion.membership.members()] == ["n1#b"]
 
 
@@ -216,13 +280,20 @@ async def test_an_item_that_lay_too_long_is_dropped(motion: Motion) -> None:
     assert (taken.assignments, taken.dropped) == ([], 1)
 
 
-async def test_an_item_of_an_older_term_is_dropped(motion: Motion) -> None:
+async def test_an_item_of_an_older_term_is_not_taken_and_told_apart(motion: Motion) -> None:
     await leading(motion, term=1)
-    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(term=1)]})
+    old = an_assignment(term=1)
+    cancelled = an_assignment("other@1", 101, term=1, job=a_job("other"))
+    await motion.queue.dispatch(1, "boot", {N1: [old, cancelled]})
+    await motion.queue.cancel(["other@1"])
     await motion.election.resign(ME)
     await leading(motion, OTHER, term=2)
     taken = await motion.queue.take(N1, 5)
-    assert (taken.assignments, taken.dropped) == ([], 1)
+    assert (taken.assignments, taken.dropped, taken.outdated) == ([], 1, [old])
+    # It left no lock behind.
+    again = an_assignment(term=2)
+    await motion.queue.dispatch(2, "boot", {N1: [again]})
+    assert (await motion.queue.take(N1, 5)).assignments == [again]
 
 
 async def test_a_cancelled_run_is_not_taken(motion: Motion) -> None:
@@ -280,6 +351,27 @@ async def test_a_newer_fence_of_the_same_run_wins_the_lock_and_an_older_one_is_d
     assert (older.assignments, older.dropped) == ([], 1)
 
 
+async def test_a_doubled_item_is_taken_once(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment()], N2: [an_assignment()]})
+    assert len((await motion.queue.take(N1, 5)).assignments) == 1
+    again = await motion.queue.take(N2, 5)
+    assert (again.assignments, again.put_back, again.dropped) == ([], 0, 1)
+
+
+async def test_what_redis_holds_and_cannot_be_read_is_dropped_and_the_rest_is_taken(
+    redis_url: str, namespace: str
+) -> None:
+    async with RedisConnection(redis_url, namespace) as connection:
+        election, queue = RedisElection(connection), RedisQueue(connection)
+        assert await election.acquire(ME, 5)
+        assert await election.install(ME, 1, "boot")
+        await connection.command("RPUSH", connection.keys.queue(N1), "rubbish")
+        await queue.dispatch(1, "boot", {N1: [an_assignment()]})
+        taken = await queue.take(N1, 5)
+        assert ([assignment.run for assignment in taken.assignments], taken.dropped) == (["report@1"], 1)
+
+
 async def test_a_lock_that_nobody_renews_expires(motion: Motion) -> None:
     await leading(motion)
     await motion.queue.dispatch(1, "boot", {N1: [an_assignment("report@1")]})
@@ -299,6 +391,77 @@ async def test_renewing_tells_which_locks_are_somebody_elses_and_sets_forgotten_
     mine = [Hold("report", "", "report@1", 100), Hold("other", "", "other@1", 101)]
     assert await motion.queue.renew_locks(N1, mine) == {"report@1"}
     assert (await motion.membership.holdings([N1]))[N1][1] == {"other@1": 101}
+
+
+async def test_kleppmann_what_a_paused_holder_of_a_lock_writes_too_late_is_refused(
+    motion: Motion, history: History
+) -> None:
+    """Kleppmann and antirez on Redlock, 2016: a process that holds a lock with a time limit may be paused beyond it and
+    then write what it believes to be allowed to. The lock cannot tell; the resource must compare a token.
+    """
+    job, run = a_job(), a_run(fire=T0 - timedelta(days=1))
+    await history.runs.insert([run])
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment(run.id, 100, job=job)]})
+    assert (await motion.queue.take(N1, 1)).assignments
+    paused = Held(run=run.id, fence=100, node=N1, attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    # It sleeps. Nobody hears of it, the leader gives its run to another one, which takes the lock.
+    again = changes.dispatch(run, Dispatch(9), fence=200, term=1, node=N2, job_ver=1, at=T0)
+    assert await history.runs.apply([again]) == {run.id}
+    await motion.queue.dispatch(1, "boot", {N2: [an_assignment(run.id, 200, job=job)]})
+    assert (await motion.queue.take(N2, 1)).assignments
+    # It wakes, and believes that it holds the lock.
+    assert await history.runs.apply([changes.start(paused, "s1", T0, timedelta(seconds=45))]) == set()
+    assert await history.runs.apply([changes.finish(paused, Ending(Outcome.PERMANENT), "f1", T0, T0)]) == set()
+    await motion.queue.release(N1, [Hold("report", "", run.id, 100)])
+    holder = replace(paused, fence=200, node=N2)
+    assert await motion.queue.renew_locks(N2, [Hold("report", "", run.id, 200)]) == set()
+    assert await history.runs.apply([changes.finish(holder, Ending(Outcome.OK), "f2", T0, T0)]) == {run.id}
+    (found,) = await history.runs.get([run.id])
+    assert (found.state, found.fence) == (RunState.SUCCEEDED, 200)
+
+
+async def test_my_own_lock_is_renewed_and_stays_mine(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N1: [an_assignment()]})
+    await motion.queue.take(N1, 5)
+    mine = [Hold("report", "", "report@1", 100)]
+    for _ in range(3):
+        assert await motion.queue.renew_locks(N1, mine) == set()
+    # Under another fence, or on another node, it is somebody else's.
+    assert await motion.queue.renew_locks(N1, [Hold("report", "", "report@1", 99)]) == {"report@1"}
+    assert await motion.queue.renew_locks(N2, mine) == {"report@1"}
+
+
+async def test_runs_that_may_overlap_have_locks_of_their_own(motion: Motion) -> None:
+    await leading(motion)
+    job = a_job(overlap=Overlap.ALLOW)
+    items = [an_assignment(run, fence, job=job) for run, fence in (("report@1", 100), ("report@2", 101))]
+    await motion.queue.dispatch(1, "boot", {N1: items})
+    assert len((await motion.queue.take(N1, 5)).assignments) == 2
+    holds = [Hold("report", item.run, item.run, item.fence) for item in items]
+    assert await motion.queue.renew_locks(N1, holds) == set()
+    await motion.queue.release(N1, holds[:1])
+    assert await motion.queue.renew_locks(N2, holds) == {"report@2"}
+
+
+async def test_releasing_an_older_attempt_leaves_what_the_node_took_after_it(motion: Motion) -> None:
+    await leading(motion)
+    for fence in (100, 200):
+        await motion.queue.dispatch(1, "boot", {N1: [an_assignment(fence=fence)]})
+        assert len((await motion.queue.take(N1, 5)).assignments) == 1
+    await motion.queue.release(N1, [Hold("report", "", "report@1", 100)])
+    assert (await motion.membership.holdings([N1]))[N1][1] == {"report@1": 200}
+    await motion.queue.release(N1, [Hold("report", "", "report@1", 200)])
+    assert (await motion.membership.holdings([N1]))[N1][1] == {}
+
+
+async def test_a_fence_that_begins_like_another_is_another(motion: Motion) -> None:
+    await leading(motion)
+    await motion.queue.dispatch(1, "boot", {N2: [an_assignment("report@1", 200)]})
+    await motion.queue.take(N2, 5)
+    await motion.queue.release(N1, [Hold("report", "", "report@1", 20)])
+    assert await motion.queue.renew_locks(N1, [Hold("report", "", "report@1", 20)]) == {"report@1"}
 
 
 async def test_releasing_leaves_the_lock_of_a_newer_fence_alone(motion: Motion) -> None:

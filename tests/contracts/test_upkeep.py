@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.backends.redis.keys import Keys
+from cronflow.domain.run import Ending, Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.ports import LogLine
+from cronflow.ports import LargeResult, LateResult, LogLine
 from tests.contracts.builders import T0, a_pend, a_record, a_report, a_run, an_assignment
 from tests.contracts.conftest import History, Motion
 from tests.waiting import eventually
@@ -80,12 +81,35 @@ async def test_the_anchor_is_the_newest_scheduled_fire_that_was_recorded_before(
 
 
 async def test_only_runs_that_ended_before_are_deleted_and_only_once(history: History) -> None:
-    runs = [ended(T0 - HOUR), ended(T0 - MINUTE, at=T0), a_run(fire=T0 - 2 * HOUR)]
+    odd = a_run(fire=T0 - 3 * HOUR, ended_at=T0 - 2 * HOUR)
+    runs = [ended(T0 - HOUR), ended(T0 - MINUTE, at=T0), a_run(fire=T0 - 2 * HOUR), odd]
     await history.runs.insert(runs)
     ids = [run.id for run in runs]
     assert await history.archive.delete_runs(ids, T0) == 1
     assert await history.archive.delete_runs(ids, T0) == 0
     assert await history.runs.existing(ids) == set(ids[1:])
+
+
+async def test_large_results_go_with_their_runs(history: History) -> None:
+    runs = [ended(T0 - HOUR), ended(T0 - MINUTE, at=T0)]
+    await history.runs.insert(runs)
+    # The second one came too late, and went as it came.
+    kept = [(runs[0].id, "f1"), (runs[0].id, "f2"), (runs[1].id, "f3")]
+    await history.results.keep([LargeResult(id=finish, run=run, text="{}") for run, finish in kept])
+    await history.archive.delete_runs([run.id for run in runs], T0)
+    assert await history.results.get(["f1", "f2", "f3"]) == {"f3": {}}
+
+
+async def test_late_results_go_with_their_run_and_those_of_other_runs_stay(history: History) -> None:
+    gone, kept = ended(T0 - HOUR), ended(T0)
+    await history.runs.insert([gone, kept])
+    lates = [
+        LateResult(run=run.id, fence=1, node="n", at=T0, ending=Ending(Outcome.OK), finish_id=run.id)
+        for run in (gone, kept)
+    ]
+    await history.runs.keep_late(lates)
+    assert await history.archive.delete_runs([gone.id, kept.id], T0) == 1
+    assert (await history.late.of(gone.id), await history.late.of(kept.id)) == ([], [lates[1]])
 
 
 async def test_a_tombstone_is_deleted_by_rev_and_only_without_runs(history: History) -> None:
@@ -179,6 +203,26 @@ async def test_whatever_the_roles_write_expires_by_itself(motion: Motion) -> Non
         assert taken.put_back == 2
     assert await every_endless(motion) == []
     assert await motion.housekeeping.let_expire([], 1) == 0
+
+
+async def test_only_what_has_no_time_limit_gets_one(motion: Motion, namespace: str) -> None:
+    assert await motion.election.acquire("leader#1#x", 5)
+    await motion.election.install("leader#1#x", 1, "boot")
+    await motion.queue.dispatch(1, "boot", {"n1#a": [an_assignment()]})
+    assert (await motion.queue.take("n1#a", 1)).assignments
+    name = "lock:job:report"
+    # Under its name on each backend: the lock has a time limit, and the other one does not exist.
+    assert await motion.housekeeping.let_expire([Keys(namespace).prefix + name, name], 3600) == 0
+
+
+async def test_a_node_that_fell_silent_a_moment_ago_is_not_forgotten(motion: Motion) -> None:
+    await motion.membership.report(a_report("n1"), 0.01)
+
+    async def silent() -> bool:
+        return not (await motion.membership.holdings(["n1#a"]))["n1#a"][0]
+
+    await eventually(silent)
+    assert await motion.housekeeping.forget_nodes(HOUR) == 0
 
 
 async def test_a_node_is_forgotten_when_it_has_been_silent_for_so_long(motion: Motion) -> None:

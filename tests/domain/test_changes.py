@@ -175,6 +175,7 @@ def test_a_run_far_beyond_its_timeout_fails_even_if_its_node_insists() -> None:
 
 
 def test_sidekiq_4633_a_run_that_took_three_nodes_with_it_is_poison() -> None:
+    """sidekiq #4633: a job that killed its process was recovered for ever, and killed the next."""
     lost = tuple(Attempt(n, n, "n", T0, T0, Outcome.LOST) for n in (1, 2))
     found = verdict(replace(RUNNING, attempts=lost), Holder.DEAD)
     assert isinstance(found, End)
@@ -250,6 +251,7 @@ def checked(run: Run, job: Job, late: timedelta, *others: RunState) -> object:
 
 
 def test_temporal_11281_deadline_on_retry() -> None:
+    """temporal #11281, #11316, #11530, #4332: a deadline was checked at the first attempt and at none after it."""
     job = a_job(misfire=Misfire(grace=HOUR))
     assert checked(WAITING, job, HOUR) is None
     found = checked(WAITING, job, HOUR + SECOND)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.clustertime import ClusterTime
@@ -138,6 +138,7 @@ def test_samples_that_are_too_old_do_not_count() -> None:
 skews = st.floats(-0.9, 0.9)
 
 
+@settings(deadline=None)
 @given(skews, skews, st.sampled_from(["local", "redis", "mongo"]), st.floats(-1e6, 1e6))
 def test_the_time_lies_between_the_two_good_clocks_whatever_the_third_shows(
     one: float, two: float, bad: str, wrong: float

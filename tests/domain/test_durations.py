@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.durations import Duration, format_duration, parse_duration
@@ -67,6 +67,7 @@ def test_a_duration_is_written_in_the_largest_unit_that_divides_it(value: timede
     assert format_duration(value) == written
 
 
+@settings(deadline=None)
 @given(st.integers(min_value=0, max_value=100 * 365 * 86_400_000))
 def test_what_is_written_reads_back(milliseconds: int) -> None:
     value = timedelta(milliseconds=milliseconds)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.cluster import Member
@@ -43,6 +43,7 @@ def test_a_node_that_was_full_when_a_run_was_placed_is_remembered_as_full() -> N
     assert (placed.node, placed.others) == ("large#x", (("small#x", "no free slot"),))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(0, 40))
 def test_what_is_remembered_of_a_placement_is_bounded_and_counts_everybody(able: int, away: int) -> None:
     members = [a_member(f"a{k}") for k in range(able)] + [a_member(f"b{k}", draining=True) for k in range(away)]
@@ -71,6 +72,13 @@ def test_cpu_and_memory_count_beside_the_slots() -> None:
     assert load(a_member(cpu=0.0, memory=0.0, held=1, queued=1), placed=1) == 3 / 4
 
 
+def test_nodes_that_are_as_good_as_equal_take_turns_by_lot() -> None:
+    members = [a_member("a", cpu=0.101), a_member("b", cpu=0.102), a_member("c", cpu=0.2)]
+    for draws, first in (([0.1, 0.2, 0.0], "a#x"), ([0.2, 0.1, 0.0], "b#x")):
+        lots = iter(draws).__next__
+        assert chosen_by(Fleet(members, draw=lots)) == first
+
+
 def test_what_was_just_placed_counts_so_that_a_herd_spreads() -> None:
     fleet = Fleet([a_member(name) for name in "abc"])
     placed = [chosen_by(fleet) for _ in range(12)]
@@ -95,6 +103,9 @@ def test_each_reason_against_a_node_is_told() -> None:
     assert ineligible(a_member(age_s=11), {}) == "last heartbeat 11 s ago"
     assert ineligible(a_member(draining=True), {}) == "draining"
     assert ineligible(a_member(memory=0.96), {}) == "memory at 96%"
+    assert ineligible(a_member(mongo_away_s=11.0), {}) == "it has not reached MongoDB for 11 s"
+    # A step-down of its primary is no reason.
+    assert ineligible(a_member(mongo_away_s=9.0), {}) is None
 
 
 def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> None:
@@ -132,6 +143,7 @@ def test_an_empty_cluster_says_so() -> None:
     assert str(Fleet([]).place({})) == "no node is up"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=6), st.data())
 def test_whatever_the_order_every_run_goes_to_a_node_of_least_rank_and_none_beyond_its_room(
     nodes: list[tuple[int, float, int]], data: st.DataObject

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from cronflow.domain.events import BreakerClosed, BreakerOpened, Event
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors.breakers import Breakers, HostFailed
 from cronflow.executors.http import HttpExecutor
@@ -131,3 +132,20 @@ def test_of_very_many_hosts_the_longest_unused_are_forgotten_unless_they_are_dow
     for host in ("a", "b", "c", "a", "d"):
         breakers.of(host)
     assert list(breakers.circuits) == ["down", "a", "d"]
+
+
+async def test_the_states_of_hosts_that_are_not_closed_are_told(server: Server, time: Time) -> None:
+    events: list[Event] = []
+    breakers = Breakers(monotonic=time, tell=events.append)
+    async with HttpExecutor(breakers=breakers) as executor:
+        await outcomes(executor, f"{server.url}/hook", 1)
+        assert breakers.states() == {}
+        server.answers["/hook"] = answer(503)
+        await outcomes(executor, f"{server.url}/hook", 5)
+        assert breakers.states() == {f"127.0.0.1:{server.port}": "open"}
+        server.answers["/hook"] = answer(200)
+        time.now += 31
+        await outcomes(executor, f"{server.url}/hook", 1)
+        assert breakers.states() == {}
+    host = f"127.0.0.1:{server.port}"
+    assert events == [BreakerOpened(host, 5), BreakerClosed(host)]

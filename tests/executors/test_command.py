@@ -15,7 +15,8 @@ import pytest
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors import Executors
-from cronflow.executors.command import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES, CommandExecutor
+from cronflow.executors.command import CommandExecutor
+from cronflow.executors.group import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
 from tests.waiting import eventually
 
@@ -34,9 +35,9 @@ async def run(
     env: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Ending:
-    executor = CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ)
     target = CommandTarget(command, cwd=cwd, env=env or {})
-    return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
+    async with CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ) as executor:
+        return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
 
 
 async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None:

@@ -17,7 +17,8 @@ from cronflow import App, Context, PermanentError, RetryLater, Skip
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Ending, Outcome
 from cronflow.executors import Executors
-from cronflow.executors.python import MAX_RESULT_BYTES, PythonExecutor, PythonTargets
+from cronflow.executors.handlers import MAX_RESULT_BYTES
+from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment
 from tests.waiting import eventually
 
@@ -276,15 +277,15 @@ async def test_a_handler_that_cancels_itself_has_failed(executor: PythonExecutor
     assert "CancelledError: mine" in (ending.error or "")
 
 
-async def test_a_result_may_have_eight_kib_and_no_more(executor: PythonExecutor) -> None:
+async def test_a_result_may_have_four_mib_and_no_more(executor: PythonExecutor) -> None:
     quotes = 2
     fits = await executor.run(assignment(target(returns, size=MAX_RESULT_BYTES - quotes)), "node-1", Lines())
     too_large = await executor.run(assignment(target(returns, size=MAX_RESULT_BYTES - quotes + 1)), "node-1", Lines())
     assert fits.outcome is Outcome.OK
     assert too_large.outcome is Outcome.PERMANENT
     assert too_large.result is None
-    assert "8,193 bytes" in (too_large.error or "")
-    assert "8,192" in (too_large.error or "")
+    assert "4,194,305 bytes" in (too_large.error or "")
+    assert "4,194,304" in (too_large.error or "")
 
 
 async def test_a_result_that_is_not_json_fails_for_good(executor: PythonExecutor) -> None:

@@ -87,9 +87,9 @@ class Forge:
         await self.backends.election.install("leader#1#x", 1, "boot")
         assert await self.backends.queue.dispatch(1, "boot", {node: [an_assignment()]})
 
-    async def is_up(self, name: str) -> None:
+    async def is_up(self, name: str, **fields: Any) -> None:
         """A heartbeat."""
-        await self.backends.membership.report(a_report(name), 60)
+        await self.backends.membership.report(a_report(name, **fields), 60)
 
 
 class MemoryForge(Forge):

@@ -53,7 +53,8 @@ async def test_a_server_whose_clock_is_off_changes_nothing(service: str, skew: t
         assert len(cluster.leaders) == 1
 
 
-async def test_a_leader_whose_clock_steps_gives_the_lead_to_one_whose_clock_is_right() -> None:
+async def test_k8s_125761_a_leader_whose_clock_steps_gives_the_lead_to_one_whose_clock_is_right() -> None:
+    """kubernetes #125761: a clock one hour ahead let a candidate take the lease of a leader that lived."""
     async with a_cluster("a", "b") as cluster:
         await cluster.service.apply([JOB])
         await cluster.elapse(20)

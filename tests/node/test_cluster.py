@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from cronflow.backends.memory.motion import Memory
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Every, Once
@@ -134,7 +137,97 @@ async def test_a_flushed_redis_loses_nothing() -> None:
             assert len(fires) == 10
 
 
-async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence() -> None:
+def memory_of(redis: Memory) -> dict[str, Any]:
+    """All that it remembers, copied."""
+    return {
+        name: {key: copy.copy(each) for key, each in value.items()} if isinstance(value, dict) else value
+        for name, value in vars(redis).items()
+        if name not in ("clock", "bells")
+    }
+
+
+@pytest.mark.parametrize("lost_s", [0.5, 3, 12, 29])
+async def test_jepsen_2013_a_redis_that_loses_acknowledged_writes_loses_nothing(lost_s: float) -> None:
+    """Redis Sentinel, Jepsen 2013, and Redis-Raft, Jepsen 1b3fbf6: what had been acknowledged was gone after a
+    failover: the lead, locks and lists are those of some time ago, although another one leads by now.
+    """
+    async with a_cluster("a", "b", "c") as cluster:
+        await cluster.service.apply([a_job(f"job-{k}", "3s", overlap=Overlap.ALLOW) for k in range(4)])
+        redis = cluster.backends.memory
+        for _ in range(4):
+            await cluster.elapse(4)
+            replica = memory_of(redis)
+            await cluster.elapse(lost_s / 2)
+            await cluster.service.stepdown()
+            await cluster.elapse(lost_s / 2)
+            vars(redis).update(replica)
+            await cluster.elapse(35)
+        await cluster.elapse(30)
+        assert len(cluster.leaders) == 1
+        ended = [run for run in cluster.runs if run.fire_at < cluster.clock.now() - 2 * SECOND]
+        assert {run.state for run in ended} == {RunState.SUCCEEDED}
+        for k in range(4):
+            fires = [run.fire_at for run in cluster.runs if run.job == f"job-{k}"]
+            assert {later - earlier for earlier, later in itertools.pairwise(fires)} == {3 * SECOND}
+        assert len(cluster.executor.starts) == len(set(cluster.executor.runs_started))
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_redis_416_a_jump_of_the_clock_that_all_ttls_follow_decides_nothing(hours: int) -> None:
+    """redis #416, valkey #2651: a TTL is an instant of the wall clock. When that jumped ahead every lock was free at
+    once, whatever its holder did; when it went back they lasted for as much longer.
+    """
+    async with a_cluster("a", "b", "c") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job("long", "5m"), a_job("other", "5m", overlap=Overlap.QUEUE)])
+        while len(cluster.executor.starts) < 2:
+            await cluster.elapse(5)
+        redis, jump = cluster.backends.memory, hours * 3600.0
+        for _ in range(6):
+            if redis.leader is not None:
+                redis.leader = (redis.leader[0], redis.leader[1] - jump)
+            redis.reports = {node: (said, until - jump, seen) for node, (said, until, seen) in redis.reports.items()}
+            redis.locks = {key: (hold, node, until - jump) for key, (hold, node, until) in redis.locks.items()}
+            await cluster.elapse(40)
+        # Their leases are in MongoDB, and their workers live: nobody started them a second time.
+        assert len(cluster.executor.starts) == 2
+        cluster.executor.release.set()
+        await cluster.elapse(70)
+        assert len(cluster.leaders) == 1
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        assert len(cluster.runs) == 4
+        assert len(cluster.executor.starts) == 4
+
+
+@pytest.mark.parametrize("guard", list(StartGuard))
+async def test_celery_2599_a_run_longer_than_every_time_limit_is_not_started_twice_while_its_worker_lives(
+    guard: StartGuard,
+) -> None:
+    """celery #2599, kombu #337: a run longer than the visibility timeout was given to a second worker; hexpm #1825: a
+    rescue shorter than the run; agenda #1575, #782: the lock of a job ended before the job; sidekiq #4611: a process
+    that started took the runs of living ones for orphans.
+    """
+    async with a_cluster("leader", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        cluster.start("worker", work="yes")
+        await cluster.elapse(0.5)
+        await cluster.service.apply([a_job("long", "1h", require={"work": "yes"}, start_guard=guard)])
+        run = await cluster.service.trigger("long")
+        await cluster.elapse(120)
+        (leader,) = cluster.leaders
+        if not leader.id.startswith("worker"):
+            await cluster.kill(leader)
+        cluster.start("late", work="yes")
+        await cluster.elapse(400)
+        assert cluster.executor.runs_started == [run]
+        cluster.executor.release.set()
+        await cluster.elapse(1)
+        found = await cluster.service.run(run)
+        assert (found.state, found.attempt, found.redispatches) == (RunState.SUCCEEDED, 1, 0)
+
+
+async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence() -> None:
+    """sidekiq #3196, #4937, #5540: recovery only when some process starts; here nobody starts."""
     async with a_cluster("a", "b", "c") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([Job(name="long", target=PythonTarget("jobs:long"))])

@@ -45,7 +45,9 @@ def declined(run: Run) -> list[str]:
 
 
 async def test_asynq_1144_orphan_active() -> None:
-    """What lies in the list of a node that stops is placed elsewhere within a second, not at its check_at."""
+    """asynq #1144, #1158: what a process had taken and not begun when it stopped stayed active for ever. What lies in
+    the list of a node that stops is placed elsewhere within a second, not at its check_at.
+    """
     async with a_cluster("leader") as cluster:
         stopping = cluster.start("a", work="yes")
         await cluster.elapse(0.5)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.cluster import Renewal
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.elector import Elector
 from cronflow.node.loop import Outages, Role, repeat
@@ -49,7 +50,8 @@ def bench() -> Bench:
     return Bench()
 
 
-async def test_the_belief_counts_from_before_the_request(bench: Bench) -> None:
+async def test_river_1213_the_belief_counts_from_before_the_request(bench: Bench) -> None:
+    """river #1213: a slow answer prolonged the belief beyond the lease that it confirmed."""
     stall = bench.backends.faults.stall("election.install", acted=True)
     campaign = asyncio.create_task(bench.elector.step())
     await stall.reached.wait()
@@ -118,7 +120,8 @@ async def test_a_follower_that_is_rung_takes_over_within_fifty_milliseconds(benc
         assert bench.leads
 
 
-async def test_a_leader_whose_key_another_one_has_stands_down_at_its_renewal(bench: Bench) -> None:
+async def test_redbeat_230_a_leader_whose_key_another_one_has_stands_down_at_its_renewal(bench: Bench) -> None:
+    """redbeat #230: who renewed a lock that was somebody else's by now failed, and then neither led nor followed."""
     async with bench.running(bench.elector):
         await bench.clock.advance(1)
         bench.backends.memory.flush()
@@ -126,6 +129,9 @@ async def test_a_leader_whose_key_another_one_has_stands_down_at_its_renewal(ben
         await bench.clock.advance(14.1)
         assert not bench.leads
         assert bench.changes == 2
+        # It follows: when the other one is gone, it leads again.
+        await bench.clock.advance(46.5)
+        assert bench.leads
 
 
 async def test_after_stepping_down_on_request_a_node_leaves_the_lead_to_others_for_a_while(bench: Bench) -> None:
@@ -165,3 +171,40 @@ async def test_a_leader_that_is_no_longer_fit_gives_the_lead_away_and_does_not_t
         reason = None
         await bench.clock.advance(2.1)
         assert await bench.backends.election.holder() is not None
+
+
+@pytest.mark.parametrize("acted", [False, True])
+@pytest.mark.parametrize("verb", ["election.acquire", "control.begin_term", "election.install"])
+async def test_redbeat_208_an_error_on_the_way_to_the_lead_is_not_the_lead(
+    bench: Bench, verb: str, acted: bool
+) -> None:
+    """redbeat #208, #238: an error while the lock was taken was swallowed, and the scheduler ran without it."""
+    other = bench.another("n2#b")
+    fail = bench.backends.faults.fail_after if acted else bench.backends.faults.fail_before
+    fail(verb)
+    with pytest.raises(BackendUnavailable):
+        await bench.elector.step()
+    assert not bench.leads
+    async with bench.running(bench.elector), bench.running(other):
+        await bench.clock.advance(31)
+        assert bench.leads is (other.tenure is None)
+
+
+async def test_river_1213_what_a_node_says_of_an_earlier_term_does_not_touch_its_present_one(bench: Bench) -> None:
+    """river #1213, #197: a node that led again was the same holder as before, so that a late resignation or renewal of
+    its former lead counted for the new one.
+    """
+    await bench.elector.step()
+    former = bench.elector.tenure
+    assert former is not None
+    bench.backends.memory.leader = None
+    bench.elector.deposed("for the test")
+    await bench.elector.step()
+    present = bench.elector.tenure
+    assert present is not None
+    assert present.term == former.term + 1
+    election, control = bench.backends.election, bench.backends.control
+    assert not await election.resign(former.holder)
+    assert await election.renew(former.holder, 30, former.term, former.boot) is Renewal.LOST
+    assert await control.extend(former.term, former.holder) is None
+    assert await election.renew(present.holder, 30, present.term, present.boot) is Renewal.OK

@@ -48,7 +48,10 @@ class Bench:
         return bool(await self.backends.runs.overdue(10))
 
 
-async def test_a_renewed_run_is_never_overdue_and_beyond_its_timeout_it_is_left_to_the_leader() -> None:
+async def test_apscheduler_1116_a_renewed_run_is_never_overdue_and_beyond_its_timeout_it_is_left_to_the_leader() -> (
+    None
+):
+    """apscheduler #1116, the other side: a lease must not be kept alive for what cannot be running any more."""
     bench = Bench()
     await bench.start()
     for _ in range(4):
@@ -95,7 +98,9 @@ async def test_the_pulse_tells_for_how_long_the_loop_has_not_turned() -> None:
     assert pulse.lag_s == 7.0
 
 
-async def test_the_failure_of_a_vital_role_ends_the_node_loudly() -> None:
+async def test_river_1161_the_failure_of_a_vital_role_ends_the_node_loudly() -> None:
+    """river #1161: a part of the leader failed at its start, and the rest went on without it."""
+
     async def breaks() -> float:
         raise RuntimeError("a bug")
 

@@ -200,6 +200,16 @@ EVERY_SECOND, BY_HAND = 0, len(SCHEDULES) - 1
             Step("fail before", "runs.insert"),
             Step("apply", "a", BY_HAND),
         ],
+        # The same, and the leader, who knows the run of the pend before, moves the job before anybody settles the note.
+        [
+            Step("apply", "a", EVERY_SECOND, Overlap.QUEUE),
+            Step("elapse", seconds=3.0),
+            Step("hold"),
+            Step("elapse", seconds=3.0),
+            Step("fail before", "runs.insert"),
+            Step("apply", "a", 2, Overlap.ALLOW),
+            Step("free"),
+        ],
         # Disabled, then enabled: what fell due in between.
         [
             Step("apply", "a", EVERY_SECOND),

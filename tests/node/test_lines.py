@@ -8,10 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.run import Ending, Outcome
 from cronflow.node.lines import Lines
 from cronflow.node.loop import Outages
-from cronflow.ports import LogLine
-from tests.contracts.builders import T0
+from cronflow.node.node import Node
+from cronflow.node.timings import Timings
+from cronflow.ports import Assignment, LineSink, LogLine
+from cronflow.service import Service
+from tests.contracts.builders import T0, a_job
+from tests.node.cluster import Steady
 
 
 def a_line(n: int, run: str = "r@1") -> LogLine:
@@ -24,7 +29,9 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.lines = Lines(self.backends.logs, self.clock, Outages(self.clock.monotonic), most_waiting=10)
+        self.lines = Lines(
+            self.backends.logs, self.backends.tails, self.clock, Outages(self.clock.monotonic), most_waiting=10
+        )
 
     async def texts(self, run: str = "r@1") -> list[str]:
         return [line.text for line in await self.backends.logs.read(run)]
@@ -80,3 +87,27 @@ async def test_lines_beyond_the_limit_are_dropped_and_a_line_in_their_place_says
     kept = [f"line {n}" for n in range(3)] + [f"line {n}" for n in range(3, 8)]
     assert await bench.texts() == [*kept, "12 lines were dropped: MongoDB was away", "line 20"]
     assert (await bench.texts("other@1"))[-1] == "12 lines were dropped: MongoDB was away"
+
+
+async def test_an_attempt_keeps_so_many_lines_and_its_last_one_says_how_many_were_dropped() -> None:
+    class Chatty:
+        async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+            for n in range(25):
+                log("info", f"line {n}")
+            return Ending(Outcome.OK)
+
+    clock = FakeClock()
+    backends = memory_backends(clock)
+    node = Node(backends, Chatty(), clock, Timings(), name="n1", resources=Steady(), lines_per_run=10)
+    task = asyncio.create_task(node.run())
+    await clock.advance(2)
+    service = Service(backends, clock)
+    await service.apply([a_job("chatty", schedule=None)])
+    run = await service.trigger("chatty")
+    await clock.advance(3)
+    lines = await backends.logs.read(run)
+    assert [line.n for line in lines] == list(range(11))
+    assert lines[-1].text == "15 lines were dropped: LOG_LINES_PER_RUN is 10"
+    assert {line.node for line in lines} == {"n1"}
+    task.cancel()
+    await asyncio.wait({task})

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Job, Overlap, PythonTarget, StartGuard
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Every
 from cronflow.node.recorder import Recorder
 from cronflow.node.spool import Spool
-from tests.node.cluster import Cluster, a_cluster
+from cronflow.node.zonedata import zone_data
+from tests.node.cluster import Cluster, a_cluster, inline
 
 FOR_EVER = 1_000_000
 
@@ -95,6 +98,40 @@ async def test_an_outcome_that_mongodb_took_without_saying_so_is_recorded_once(t
         (run,) = cluster.runs
         assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 1)
         assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+
+
+async def test_a_large_result_is_there_before_its_run_says_so_and_waits_in_the_spool_while_mongodb_is_away(
+    tmp_path: Path,
+) -> None:
+    rows = {"rows": ["x" * 1000] * 20}
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        await runs_under_way(cluster, "one")
+        cluster.executor.ending = lambda _: Ending(Outcome.OK, rows)
+        cluster.backends.faults.fail_before("results.keep", FOR_EVER)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(5)
+        # Only the result is not taken: the run must not name what is not there.
+        assert [run.state for run in cluster.runs] == [RunState.RUNNING]
+        assert in_flight(cluster) == 0
+        cluster.backends.faults.heal()
+        await cluster.elapse(2)
+        (run,) = cluster.runs
+        assert (run.state, run.result, run.result_size) == (RunState.SUCCEEDED, None, 20_070)
+        assert (await cluster.service.whole(run)).result == rows
+
+
+async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_shown_with_the_late_ones() -> None:
+    rows = ["x" * 1000] * 20
+    async with a_cluster("a") as cluster:
+        await runs_under_way(cluster, "one")
+        (run,) = cluster.runs
+        cluster.executor.ending = lambda _: Ending(Outcome.OK, rows)
+        runs = cluster.backends.runs.runs  # type: ignore[attr-defined]
+        runs[run.id] = replace(run, fence=run.fence + 1)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(3)
+        (late,) = await cluster.service.late(run.id)
+        assert (late.ending.result, late.ending.result_size) == (rows, 20_061)
 
 
 async def test_a_node_killed_while_mongodb_is_away_tells_its_outcomes_when_it_is_started_again(tmp_path: Path) -> None:
@@ -376,3 +413,46 @@ async def test_every_fire_of_an_outage_is_accounted_for_and_none_runs_twice(tmp_
         first, last = cluster.runs[0].fire_at, cluster.runs[-1].fire_at
         assert fires == (last - first) / timedelta(seconds=10) + 1
         assert len(set(cluster.executor.runs_started)) == len(cluster.executor.starts)
+
+
+async def test_a_node_reports_its_breakers_and_how_much_waits_in_its_spool_since_when(tmp_path: Path) -> None:
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        await runs_under_way(cluster, "one", "two")
+        (node,) = cluster.nodes
+        node._heartbeat._breakers = lambda: {"MongoDB": "open", "shop:443": "half-open"}
+
+        async def reported() -> NodeReport:
+            return (await cluster.service.node("a"))[0].report
+
+        assert (await reported()).spool == Backlog()
+        cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(1)
+        ended = cluster.clock.now()
+        await cluster.elapse(10)
+        report = await reported()
+        assert report.breakers == {"MongoDB": "open", "shop:443": "half-open"}
+        assert report.zones == zone_data()
+        assert report.spool.outcomes == 2
+        assert report.spool.bytes > 500
+        assert report.spool.since is not None
+        assert timedelta(0) <= ended - report.spool.since <= timedelta(seconds=1)
+        cluster.backends.faults.heal()
+        await cluster.elapse(10)
+        assert (await reported()).spool == Backlog()
+
+
+async def test_a_node_that_finds_a_spool_reports_it_from_its_oldest_outcome_on(tmp_path: Path) -> None:
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        await runs_under_way(cluster, "one")
+        (node,) = cluster.nodes
+        cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(1)
+        ended = cluster.clock.now()
+        await cluster.kill(node)
+        await cluster.elapse(600)
+        async with Spool(tmp_path / "a", cluster.clock, offload=inline) as spool:
+            assert (spool.backlog.outcomes, spool.pending) == (1, 1)
+            assert spool.backlog.since is not None
+            assert timedelta(0) <= ended - spool.backlog.since <= timedelta(seconds=1)

@@ -157,6 +157,7 @@ async def test_several_runs_by_hand_at_one_moment_run_one_after_another() -> Non
 
 
 async def test_temporal_11281_deadline_on_retry() -> None:
+    """temporal #11281, #11316, #11530, #4332: the same in a cluster, with a run that waited for a node."""
     async with a_cluster("a") as cluster:
         misfire = Misfire(grace=timedelta(minutes=5))
         await cluster.service.apply([a_job(every="1h", misfire=misfire)])

@@ -10,19 +10,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from structlog.testing import capture_logs
 
 from cronflow.backends.memory import FakeClock
-from cronflow.domain import changes
 from cronflow.domain.changes import Held
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.run import Ending, Outcome
-from cronflow.node.finish import Finish, from_text, to_text
-from cronflow.node.segments import Segments
+from cronflow.node.finish import INLINE_BYTES, Finish, from_text, to_text
+from cronflow.node.segments import READ_BYTES, Segments
 from cronflow.node.spool import Spool
-from cronflow.ports import LateResult
+from cronflow.ports import LargeResult
 from tests.contracts.builders import T0
 from tests.node.cluster import inline
 
@@ -33,11 +33,7 @@ def a_finish(k: int, outcome: Outcome = Outcome.OK, **fields: Any) -> Finish:
     held = Held(
         run=f"job@{k:04}", fence=1000 + k, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE
     )
-    ending = Ending(outcome, **fields)
-    return Finish(
-        changes.finish(held, ending, f"f{k}", T0, T0 + SECOND),
-        LateResult(run=held.run, fence=held.fence, node=held.node, at=T0 + SECOND, ending=ending, finish_id=f"f{k}"),
-    )
+    return Finish.of(held, Ending(outcome, **fields), f"f{k}", T0, T0 + SECOND)
 
 
 def a_spool(folder: Path, **limits: int) -> Spool:
@@ -70,12 +66,29 @@ async def drained(spool: Spool, most: int = 200) -> list[Finish]:
         a_finish(3, Outcome.DEFERRED, error="circuit open", delay=30 * SECOND),
         a_finish(4, Outcome.DRAINED),
         a_finish(5, Outcome.PERMANENT, error="x" * 10_000),
+        a_finish(6, result={"rows": ["é" * 1000] * 9}),
     ],
 )
 def test_a_finish_that_is_read_back_is_the_same_write(finish: Finish) -> None:
     text = to_text(finish)
     assert b"\n" not in text
     assert from_text(text) == finish
+
+
+def test_a_large_result_is_told_by_its_size_and_stands_in_the_record_once() -> None:
+    limit = INLINE_BYTES - len('""')
+    inline, large = a_finish(1, result="x" * limit), a_finish(2, result="x" * (limit + 1))
+    assert (inline.change.sets["result"], inline.result) == ("x" * limit, None)
+    assert "result_size" not in inline.change.sets
+    assert (large.change.sets["result"], large.change.sets["result_size"]) == (None, INLINE_BYTES + 1)
+    assert large.result == LargeResult(id="f2", run="job@0002", text=f'"{"x" * (limit + 1)}"')
+    assert to_text(large).count(b"x" * 100) == to_text(large).count(b"xxxxx") // 20 == limit // 100
+
+
+def test_a_record_of_an_older_version_is_still_read() -> None:
+    record = orjson.loads(to_text(a_finish(1, result={"rows": 1})))
+    del record["result"], record["late"]["result_size"]
+    assert from_text(orjson.dumps({**record, "v": 1})) == a_finish(1, result={"rows": 1})
 
 
 def test_a_retry_waits_from_the_end_of_its_attempt_and_not_from_the_end_of_the_outage() -> None:
@@ -101,6 +114,16 @@ async def test_what_comes_back_is_what_was_kept_in_its_order(tmp_path: Path) -> 
         assert first + await drained(spool, most=9) == finishes
         assert list((tmp_path / "n1").iterdir()) == [tmp_path / "n1" / "lock"]
     assert not (tmp_path / "n1").exists()
+
+
+async def test_of_large_records_few_are_read_at_once(tmp_path: Path) -> None:
+    async with a_spool(tmp_path / "n1") as spool:
+        await spool.append([a_finish(k, result="x" * (READ_BYTES * 2 // 5)) for k in range(8)])
+        sizes = []
+        while spool.pending:
+            sizes.append(len(await spool.read(200)))
+            await spool.acknowledge()
+    assert sizes == [3, 3, 2]
 
 
 async def test_what_was_read_and_not_acknowledged_is_read_again(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from cronflow.domain.cluster import Backlog
 from cronflow.domain.job import JobRecord, Pend, PlanNote
 from cronflow.domain.run import Outcome, RunState, run_id
 from cronflow.domain.schedule import Every, Once
@@ -73,6 +74,7 @@ async def test_an_open_run_that_nobody_would_look_at_is_found_and_brought_before
 
 
 async def test_asynq_1144_orphan_active_an_open_run_outside_the_index_is_found(servers: ServerForge) -> None:
+    """asynq #1144, #1158: a task was active without an entry in the set that the recoverer reads."""
     await a_sound_job(servers)
     run = await a_stored_run(servers)
     await servers.set_run(run, open=None)
@@ -122,6 +124,7 @@ async def test_runs_of_a_job_that_does_not_exist_are_reported_once_a_job(forge: 
 
 
 async def test_bull_1658_a_job_whose_schedule_has_stopped_goes_on(forge: Forge) -> None:
+    """bull #1658: a repeatable job had no next fire any more, and nothing ever looked for that."""
     run = await a_stored_run(forge, state=RunState.SUCCEEDED, check_at=None, ended_at=forge.now, outcome=Outcome.OK)
     fire = forge.now - MINUTE
     await a_sound_job(forge, next_fire=None, due_at=None, pend=a_pend(fire))
@@ -255,7 +258,7 @@ async def test_the_list_of_a_dead_node_goes_and_that_of_a_live_one_stays(forge: 
     assert (await forge.has_list("n1#a"), await forge.has_list("n2#b")) == (True, False)
 
 
-async def test_redbeat_208_a_lock_without_a_time_limit_gets_one(forge: Forge) -> None:
+async def test_a_lock_without_a_time_limit_gets_one(forge: Forge) -> None:
     key = await forge.endless_lock("report")
     assert await forge.findings() == [("key_for_ever", key, True)]
     assert await forge.lock_expires("report")
@@ -302,3 +305,15 @@ async def test_every_page_is_looked_at_and_none_is_larger_than_a_page(
     assert summary["checked"]["jobs"] == 5
     assert findings == [("run_unwatched", last.id, True)]
     assert sizes == [4, 4, 2, 0]
+
+
+async def test_outcomes_that_wait_on_a_disk_for_an_hour_are_a_finding_and_those_of_an_outage_are_not(
+    forge: Forge,
+) -> None:
+    await forge.is_up("fresh", spool=Backlog(3, 900, forge.now - 50 * MINUTE))
+    await forge.is_up("stuck", spool=Backlog(3, 900, forge.now - 2 * HOUR))
+    await forge.is_up("empty")
+    assert await forge.findings() == [("spool_old", "stuck#a", False)]
+    # Nobody led meanwhile: MongoDB was away, and the spools are being emptied.
+    await forge.backends.control.begin_term("stuck#a")
+    assert await forge.findings() == []

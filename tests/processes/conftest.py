@@ -61,13 +61,13 @@ class Processes:
         """Where the jobs write a line at each start and each end."""
         return self.folder / "sink"
 
-    def start(self, name: str) -> None:
-        """One more node."""
+    def start(self, name: str, *labels: str, redis_url: str | None = None, mongo_url: str | None = None) -> None:
+        """One more node, with labels (`on=a`); its own URLs lead to the same servers, or to others."""
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
             **self.limits,
-            "CRONFLOW_REDIS_URL": self.redis_url,
-            "CRONFLOW_MONGO_URL": self.mongo_url,
+            "CRONFLOW_REDIS_URL": redis_url or self.redis_url,
+            "CRONFLOW_MONGO_URL": mongo_url or self.mongo_url,
             "CRONFLOW_NAMESPACE": self.namespace,
             "CRONFLOW_NODE_NAME": name,
             "CRONFLOW_ALLOW_SHELL": "true",
@@ -77,7 +77,7 @@ class Processes:
         }
         with self.log(name).open("ab") as log:
             self.children[name] = subprocess.Popen(
-                [sys.executable, "-m", "cronflow", "node"],
+                [sys.executable, "-m", "cronflow", "node", *(f"--label={label}" for label in labels)],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -123,12 +123,16 @@ class Processes:
         """Start these and wait until all are members and one leads; returns the leader's name."""
         for name in names:
             self.start(name)
+        return await self.all_up(*names)
+
+    async def all_up(self, *names: str, timeout: float = 30) -> str:
+        """Wait until all are members and one leads; returns the leader's name."""
 
         async def ready() -> str | None:
             members = {member.report.name for member in await self.service.members()}
             return await self.leader() if members >= set(names) else None
 
-        leader = await eventually(ready, 30, f"nodes {names} up and led")
+        leader = await eventually(ready, timeout, f"nodes {names} up and led")
         assert leader is not None
         return leader
 
@@ -150,7 +154,7 @@ class Processes:
         if not self.sink.exists():
             return []
         lines = [line.split() for line in self.sink.read_text().splitlines()]
-        return [(run, int(fence)) for kind, run, fence in lines if kind == word]
+        return [(run, int(fence)) for kind, run, fence, *_ in lines if kind == word]
 
     async def runs(self) -> list[Run]:
         """All of them, the oldest first."""
@@ -165,13 +169,7 @@ class Processes:
     async def proof(self, since: dict[str, datetime], timeout: float = 30) -> Audit:
         """Let the cluster deal with all that is due until now, then audit."""
         until = datetime.now(UTC).replace(microsecond=0)
-
-        async def dealt_with() -> bool:
-            records = await self.service.jobs()
-            planned = all(record.next_fire is None or record.next_fire >= until for record in records)
-            return planned and not any(run.is_open for run in await self.runs() if run.fire_at < until)
-
-        await eventually(dealt_with, timeout, "all that fell due has ended")
+        await self.dealt_with(until, timeout)
         jobs = {record.name: record.job for record in await self.service.jobs()}
         expected = {
             name: Expectation(job.schedule, since[name])
@@ -180,6 +178,16 @@ class Processes:
             if job.schedule is not None and name in since
         }
         return audit(expected, [run for run in await self.runs() if run.fire_at < until], until)
+
+    async def dealt_with(self, until: datetime, timeout: float) -> None:
+        """Wait until all that falls due before `until` is planned and has ended."""
+
+        async def ended() -> bool:
+            records = await self.service.jobs()
+            planned = all(record.next_fire is None or record.next_fire >= until for record in records)
+            return planned and not any(run.is_open for run in await self.runs() if run.fire_at < until)
+
+        await eventually(ended, timeout, "all that fell due has ended")
 
     async def apply(self, *jobs: Job) -> dict[str, datetime]:
         """Apply; returns each job's first instant."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tarfile
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,7 @@ def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tm
     found = summary(first)
     assert (found["lost"], found["doubled"], found["failovers"]) == (0, 0, 0)
     assert found["fires_due"] >= 25 + 12 + 2 + 1 + 1 + 1 + 1
+    assert found["dead"] == []
     assert set(found["runs"]) <= {"succeeded", "running", "dispatched", "retrying"}
     assert sum(found["runs"].values()) - found["runs"]["succeeded"] == len(found["open"])
     archives = sorted((out / "backups").glob("orders-*.tar.gz"))
@@ -85,6 +88,24 @@ def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tm
     # The second counts from where the first left off: what fell due in between is covered, not forgotten.
     assert (again["lost"], again["doubled"]) == (0, 0)
     assert again["fires_due"] > 5 + 2
+
+
+def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Path) -> None:
+    port, late = free_port(), tmp_path / "late"
+    late.mkdir()
+    (late / "sitecustomize.py").write_text("import sys, time\nif 'api' in sys.orig_argv: time.sleep(5)\n")
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(
+        "jobs: [{name: ask, schedule: {every: 1s}, retry: {max: 0}, overlap: queue, "
+        f"run: {{http: {{url: 'http://127.0.0.1:{port}/livez', expect: [200]}}}}}}]"
+    )
+    done = dev(
+        jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "4s", "-o", "json", PYTHONPATH=str(late)
+    )
+    assert done.returncode == 0, done.stderr
+    found = summary(done)
+    assert found["dead"] == []
+    assert found["runs"]["succeeded"] >= 3
 
 
 async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -141,8 +162,53 @@ def test_without_servers_it_runs_in_memory_and_says_so_loudly(tmp_path: Path) ->
     done = dev(jobs, "--memory", "--for", "3s", "--port", str(free_port()), "-o", "json")
     assert done.returncode == 0, done.stderr
     assert "RUNNING IN MEMORY" in done.stderr
+    assert re.search(r"log in as admin with the password \S{16}\n", done.stderr)
     assert summary(done)["lost"] == 0
     assert summary(done)["runs"]["succeeded"] >= 3
+
+
+async def test_the_admin_logs_in_with_the_password_of_the_environment(tmp_path: Path) -> None:
+    port = free_port()
+    child = subprocess.Popen(
+        command("--memory", "--for", "60s", "--port", str(port)),
+        cwd=tmp_path,
+        env=environment(CRONFLOW_ADMIN_PASSWORD="correct horse", PYTHONPATH=str(ROOT)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+    def ask(path: str, token: str = "", **body: str) -> Any:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+        sent = json.dumps(body).encode() if body else None
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v1{path}", data=sent, headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            return json.load(answer)
+
+    def up() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=2).close()
+        except OSError:
+            return False
+        return True
+
+    try:
+        await eventually(up, 30, "the API listens")
+        given = ask("/auth/token", username="admin", password="correct horse")
+        assert ask("/users", given["access_token"]) == {"items": [], "next_cursor": None}
+        ask("/secrets", given["access_token"], name="TOKEN", value="a value")
+        for password in ("wrong horse", ""):
+            with pytest.raises(urllib.error.HTTPError, match=r"401|422"):
+                ask("/auth/token", username="admin", password=password)
+        child.send_signal(signal.SIGTERM)
+        text, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 0, text
+    assert "with the password of the settings" in text
+    assert "horse" not in text
 
 
 def test_a_file_with_an_error_is_refused_before_anything_is_started(tmp_path: Path) -> None:

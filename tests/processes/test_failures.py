@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from redis.asyncio import Redis
 
-from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
-from cronflow.domain.run import Outcome, RunState
+from cronflow.domain.cluster import node_name
+from cronflow.domain.job import CommandTarget, Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.embedded import MongoServer, RedisServer
 from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
 from tests.waiting import eventually
@@ -86,9 +90,12 @@ async def test_a_flushed_redis_loses_nothing(
         assert set(found.states) == {"succeeded"}
 
 
-async def test_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence(
+async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_higher_fence(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
+    """sidekiq #3196, #4937, #5540: what a killed process had taken was recovered only when some process started. Here
+    nobody starts.
+    """
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         await cluster.apply(cluster.job("long", every=None, seconds=1.0))
@@ -173,9 +180,10 @@ async def test_a_terminated_node_ends_what_runs_and_hands_over_the_lead_at_once(
         assert done.items() <= set(cluster.noted("end"))
 
 
-async def test_a_handler_that_blocks_the_event_loop_loses_no_lease_and_starts_once(
+async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_lease_and_starts_once(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
+    """apscheduler #1116: a job that starved the loop kept it from renewing its own lease, and was started again."""
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("a", "b")
         # Longer than the run's lease, the job lock, the node's TTL and the leader's TTL together.
@@ -201,3 +209,42 @@ async def test_a_handler_that_blocks_the_event_loop_loses_no_lease_and_starts_on
         assert [noted for noted, _ in cluster.noted("start")].count(run_id) == 1
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
+
+
+async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        await cluster.up("a", "b")
+        pids = tmp_path / "pids"
+        # The shell, and a child of it in the same group; neither heeds SIGTERM.
+        line = f"trap '' TERM; (echo $$ >>{pids}; while :; do sleep 0.1; done) & while :; do sleep 0.1; done"
+        await cluster.apply(Job(name="long", target=CommandTarget(line), timeout=timedelta(minutes=5)))
+        run = await cluster.service.trigger("long")
+
+        async def running() -> Run | None:
+            found = await cluster.service.run(run)
+            return found if found.state is RunState.RUNNING and pids.exists() and pids.read_text().strip() else None
+
+        first = await eventually(running, 30, "the run to start")
+        group = int(pids.read_text().split()[0])
+        assert in_group(group) >= 2
+        assert first is not None
+        assert first.node is not None
+        cluster.kill(node_name(first.node))
+        await eventually(lambda: in_group(group) == 0, 30, "the end of the command's whole group")
+        await eventually(lambda: len(pids.read_text().split()) == 2, 30, "the second attempt")
+        assert in_group(group) == 0
+        assert in_group(int(pids.read_text().split()[1])) >= 2
+        await cluster.service.cancel(run)
+
+
+def in_group(group: int) -> int:
+    """How many processes run in the group."""
+    found = 0
+    for process in psutil.process_iter():
+        try:
+            found += os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            pass  # It has just ended.
+    return found

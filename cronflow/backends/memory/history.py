@@ -7,11 +7,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from cronflow.backends.codec import line_id
 from cronflow.backends.memory.faults import Faults, verb
-from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term
+from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanNote
+from cronflow.domain.lines import GRAVE, says
 from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run
-from cronflow.ports import Clock, Deferral, LateResult, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports import Clock, Deferral, Found, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
 
 MONGO = "MongoDB"
 
@@ -216,7 +218,9 @@ class MemoryRunStore:
             and (not query.states or run.state in query.states)
             and (not query.kinds or run.kind in query.kinds)
             and (not query.dead or run.is_dead)
+            and (query.node is None or (run.node is not None and query.node in (run.node, node_name(run.node))))
             and (query.since is None or run.fire_at >= query.since)
+            and (query.until is None or run.fire_at < query.until)
             and (query.before is None or (run.fire_at, run.id) < query.before)
         ]
         return sorted(found, key=lambda run: (run.fire_at, run.id), reverse=True)[: query.limit]
@@ -244,8 +248,37 @@ class MemoryLogStore:
     @verb(MONGO, "logs.read")
     def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """Filter, sort and cut."""
-        found = [line for key, line in sorted(self.lines.items()) if key[0] == run and key[1:] > after]
-        return found[:limit]
+        return [line for key, line in sorted(self.lines.items()) if key[0] == run and key[1:] > after][:limit]
+
+    @verb(MONGO, "logs.tail")
+    def tail(self, run: str, limit: int) -> list[LogLine]:
+        """Filter, sort and cut."""
+        return [line for key, line in sorted(self.lines.items()) if key[0] == run][-limit:]
+
+    @verb(MONGO, "logs.find")
+    def find(self, query: LineQuery) -> Found:
+        """Filter and sort, look at so many, filter and cut."""
+        rows = sorted(((line.at, line_id(line), line) for line in self.lines.values()), reverse=True)
+        looked_at = [
+            row
+            for row in rows
+            if (query.before is None or row[:2] < query.before)
+            and (query.since is None or row[0] >= query.since)
+            and (query.job is None or row[2].job == query.job)
+            and (
+                query.job is not None or not query.levels or not GRAVE.issuperset(query.levels) or row[2].level in GRAVE
+            )
+        ]
+        page = looked_at[: query.look_at]
+        found = [
+            row
+            for row in page
+            if says(row[2].text, query.text)
+            and (not query.levels or row[2].level in query.levels)
+            and (query.node is None or row[2].node == query.node)
+        ][: query.limit]
+        last = found[-1] if len(found) == query.limit else page[-1] if len(page) < len(looked_at) else None
+        return Found([row[2] for row in found], None if last is None else last[:2])
 
 
 class MemoryControl:

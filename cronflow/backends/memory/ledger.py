@@ -1,4 +1,5 @@
-"""What the memory backend keeps for people: versions of jobs, late outcomes, and what became of dead letters.
+"""What the memory backend keeps for people: versions of jobs, late outcomes, large results, and what became of dead
+letters.
 
 They look into the documents of `history`; none of their writes is one that a role of a node would wait for.
 """
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+import orjson
+
 from cronflow.backends.memory.faults import Faults, verb
 from cronflow.backends.memory.history import MONGO, MemoryRunStore
 from cronflow.domain.run import Resolution, Settled
 from cronflow.domain.version import Version
-from cronflow.ports import LateResult
+from cronflow.ports import LargeResult, LateResult
 
 
 class MemoryVersionStore:
@@ -45,6 +48,25 @@ class MemoryLateStore:
     def of(self, run: str) -> list[LateResult]:
         """Filter and sort."""
         return sorted((late for late in self._runs.late.values() if late.run == run), key=lambda late: late.at)
+
+
+class MemoryResultStore:
+    """The ResultStore port."""
+
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
+        self.results: dict[str, LargeResult] = {}
+
+    @verb(MONGO, "results.keep")
+    def keep(self, results: Sequence[LargeResult]) -> None:
+        """Insert the new ones."""
+        for result in results:
+            self.results.setdefault(result.id, result)
+
+    @verb(MONGO, "results.get")
+    def get(self, ids: Collection[str]) -> dict[str, object]:
+        """Look up."""
+        return {name: orjson.loads(self.results[name].text) for name in ids if name in self.results}
 
 
 class MemoryDeadLetters:

@@ -10,7 +10,7 @@ from cronflow.backends.codec import slot
 from cronflow.backends.memory.faults import Faults, verb
 from cronflow.domain.cluster import Member, NodeReport, Renewal, node_name
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.ports import Assignment, Bell, Clock, Hold, Taken
+from cronflow.ports import Assignment, Bell, Clock, Entry, Hold, Lines, Taken
 
 REDIS = "Redis"
 CANCEL_S = 3600.0
@@ -22,6 +22,7 @@ class Memory:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.bells: dict[str, list[Callable[[], None]]] = {}
+        self.entries = 0
         self.flush()
 
     def flush(self) -> None:
@@ -36,6 +37,10 @@ class Memory:
         self.locks: dict[tuple[str, str], tuple[Hold, str, float]] = {}
         self.cancels: dict[str, float] = {}
         self.drains: dict[str, bool] = {}
+        self.builder: tuple[str, float] | None = None
+        self.feed: list[Entry] = []
+        self.tail_until = 0.0
+        self.lines: list[Lines] = []
 
     def ring(self, channel: str) -> None:
         """Call all that listen."""
@@ -47,6 +52,17 @@ class Memory:
         if self.leader is not None and self.leader[1] <= self.clock.monotonic():
             self.leader = None
         return None if self.leader is None else self.leader[0]
+
+    def builder_now(self) -> str | None:
+        """Who builds the ticks, unless the right has expired."""
+        if self.builder is not None and self.builder[1] <= self.clock.monotonic():
+            self.builder = None
+        return None if self.builder is None else self.builder[0]
+
+    def stream_id(self) -> str:
+        """The next id of an entry of a stream."""
+        self.entries += 1
+        return f"{self.clock.now().timestamp() * 1000:.0f}-{self.entries}"
 
     def alive(self, node: str) -> bool:
         """Whether the node's heartbeat has not expired."""
@@ -220,10 +236,14 @@ class MemoryQueue:
         waiting = memory.lists.get(node, [])
         batch, memory.lists[node] = waiting[:most], waiting[most:]
         taken: list[Assignment] = []
+        outdated: list[Assignment] = []
         put_back = dropped = 0
         for start_by, assignment in batch:
-            if now > start_by or assignment.term < memory.term or memory.is_cancelled(assignment.run):
+            if now > start_by or memory.is_cancelled(assignment.run):
                 dropped += 1
+                continue
+            if assignment.term < memory.term:
+                outdated.append(assignment)
                 continue
             hold = Hold(assignment.job.name, slot(assignment), assignment.run, assignment.fence)
             present = memory.lock((hold.job, hold.slot))
@@ -236,7 +256,7 @@ class MemoryQueue:
                 memory.locks[(hold.job, hold.slot)] = (hold, node, now + self._lock_s)
                 memory.held.setdefault(node, {})[hold.run] = hold.fence
                 taken.append(assignment)
-        return Taken(taken, put_back, dropped)
+        return Taken(taken, put_back, dropped, outdated)
 
     @verb(REDIS, "queue.renew_locks")
     def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:

@@ -9,17 +9,22 @@ from math import inf
 
 from cronflow.backends.memory.faults import Faults, verb
 from cronflow.backends.memory.history import MONGO, MemoryJobStore, MemoryLogStore, MemoryRunStore
+from cronflow.backends.memory.ledger import MemoryResultStore
 from cronflow.backends.memory.motion import REDIS, Memory
+from cronflow.backends.memory.telling import MemoryEventStore
+from cronflow.domain.cluster import NO_EVICTION
 from cronflow.domain.run import Run, run_id
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
-from cronflow.ports import Clock, Endless
+from cronflow.ports import Clock, Endless, Keeping
 
 
 class MemoryArchive:
     """The Archive port."""
 
-    def __init__(self, faults: Faults, clock: Clock, jobs: MemoryJobStore, runs: MemoryRunStore) -> None:
-        self.faults, self._clock, self._jobs, self._runs = faults, clock, jobs, runs
+    def __init__(
+        self, faults: Faults, clock: Clock, jobs: MemoryJobStore, runs: MemoryRunStore, results: MemoryResultStore
+    ) -> None:
+        self.faults, self._clock, self._jobs, self._runs, self._results = faults, clock, jobs, runs, results
 
     @verb(MONGO, "archive.runs")
     def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
@@ -69,6 +74,8 @@ class MemoryArchive:
             del self._runs.runs[run]
         for late in [name for name, result in self._runs.late.items() if result.run in gone]:
             del self._runs.late[late]
+        for name in [name for name, result in self._results.results.items() if result.run in gone]:
+            del self._results.results[name]
         return len(gone)
 
     @verb(MONGO, "archive.delete_job")
@@ -105,8 +112,8 @@ def _row(run: Run) -> RunRow:
 class MemoryUpkeep:
     """The Upkeep port. Dictionaries have no indexes; `lost_indexes` lets a test lose one."""
 
-    def __init__(self, faults: Faults, clock: Clock, logs: MemoryLogStore) -> None:
-        self.faults, self._clock, self._logs = faults, clock, logs
+    def __init__(self, faults: Faults, clock: Clock, logs: MemoryLogStore, events: MemoryEventStore) -> None:
+        self.faults, self._clock, self._logs, self._events = faults, clock, logs, events
         self.lost_indexes: set[str] = set()
         self.line_retention: timedelta | None = None
         self.last: SweepReport | None = None
@@ -133,6 +140,8 @@ class MemoryUpkeep:
         limit = self._clock.now() - retention
         for key in [key for key, line in self._logs.lines.items() if line.at < limit]:
             del self._logs.lines[key]
+        for name in [name for name, happened in self._events.events.items() if happened.at < limit]:
+            del self._events.events[name]
 
     @verb(MONGO, "upkeep.write_report")
     def write_report(self, report: SweepReport) -> None:
@@ -146,10 +155,16 @@ class MemoryUpkeep:
 
 
 class MemoryHousekeeping:
-    """The Housekeeping port. What has no time limit has an infinite one here."""
+    """The Housekeeping port. What has no time limit has an infinite one here; `told` is what it says of itself."""
 
     def __init__(self, faults: Faults, memory: Memory) -> None:
         self.faults, self._memory = faults, memory
+        self.told = Keeping(eviction=NO_EVICTION, durable=False)
+
+    @verb(REDIS, "housekeeping.keeping")
+    def keeping(self) -> Keeping:
+        """What a test wants."""
+        return self.told
 
     @verb(REDIS, "housekeeping.endless")
     def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:

@@ -22,7 +22,8 @@ class MongoArchive:
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
-        self._jobs, self._runs, self._late = database["jobs"], database["runs"], database["late"]
+        self._jobs, self._runs = database["jobs"], database["runs"]
+        self._late, self._results = database["late"], database["results"]
 
     async def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
         """By `_id`."""
@@ -80,13 +81,14 @@ class MongoArchive:
         return anchors
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
-        """The late results first: what is interrupted in between is found again by its run."""
+        """The late and the large results first: what is interrupted in between is found again by its run."""
         match = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}, "ended_at": {"$lt": ended_before}}
         async with self._database.translated():
             going = [row["_id"] for row in await self._runs.find(match, {"_id": 1}).to_list(None)]
             if not going:
                 return 0
             await self._late.delete_many({"run": {"$in": going}})
+            await self._results.delete_many({"run": {"$in": going}})
             result = await self._runs.delete_many({**match, "_id": {"$in": going}})
         return int(result.deleted_count)
 

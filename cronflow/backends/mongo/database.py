@@ -13,17 +13,18 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 from bson.codec_options import CodecOptions
 from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo import ReadPreference, WriteConcern
+from pymongo import ASCENDING, ReadPreference, WriteConcern
 from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
+    InvalidURI,
     OperationFailure,
     PyMongoError,
     WriteConcernError,
@@ -35,7 +36,7 @@ from pymongo.uri_parser import parse_uri
 
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.circuit import Circuit, CircuitOpen
-from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
@@ -43,6 +44,7 @@ OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
 AUTHENTICATION_CODES = {13, 18, 8000}
 FAILURES_TO_OPEN = 5
 RESET_S = 5.0
+AGE = "age"
 
 # The driver logs every failed server check as an error of its own; the roles say once per change what that means.
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
@@ -57,7 +59,8 @@ class MongoDatabase:
     """The database of one namespace, as an async context manager.
 
     Entering checks that a majority can be written and makes the indexes. Raises BackendUnavailable when the server
-    does not answer, is not a replica set, or is older than 5.0. Two clients of one process share a `circuit`.
+    does not answer, is not a replica set, or is older than 5.0; InvalidInput is raised for a URL that cannot be read.
+    Two clients of one process share a `circuit`.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class MongoDatabase:
         self.circuit = circuit or mongo_circuit()
         try:
             parsed = parse_uri(url, validate=True)
+        except (InvalidURI, ValueError) as error:
+            raise InvalidInput(Problem("MONGO_URL", str(error), "mongodb://host:27017/?replicaSet=rs0")) from None
         except PyMongoError as error:
             raise BackendUnavailable("MongoDB", "MONGO_URL", str(error)) from error
         self.address = ",".join(f"{host}:{port}" for host, port in parsed["nodelist"])
@@ -166,6 +171,17 @@ class MongoDatabase:
                     raise
                 return ids - {failure["op"]["_id"] for failure in failures}
         return ids
+
+    async def expire(self, collection: str, field: str, after: timedelta) -> None:
+        """Delete documents when `field` is so long ago: a TTL index; where it has another age, collMod changes that."""
+        seconds, documents = round(after.total_seconds()), self._database[collection]
+        async with self.translated():
+            present = (await documents.index_information()).get(AGE)
+            if present is None:
+                await documents.create_index([(field, ASCENDING)], name=AGE, expireAfterSeconds=seconds)
+            elif present.get("expireAfterSeconds") != seconds:
+                index = {"name": AGE, "expireAfterSeconds": seconds}
+                await self._database.command("collMod", collection, index=index)
 
 
 def _reason_away(error: PyMongoError) -> str | None:

@@ -16,6 +16,11 @@ INDEXES = {
             name="tombstones",
             partialFilterExpression={"deleted_at": {"$type": "date"}},
         ),
+        # People: how many there are in which state, from the index alone.
+        IndexModel(
+            [("active", ASCENDING), ("paused", ASCENDING), ("deleted_at", ASCENDING), ("_id", ASCENDING)],
+            name="standing",
+        ),
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
@@ -32,6 +37,18 @@ INDEXES = {
         # People: the history of one job, and of all.
         IndexModel([("job", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)], name="history"),
         IndexModel([("fire_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        # People: what did not go well. A run that succeeds never enters it.
+        IndexModel(
+            [("state", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING), ("job", ASCENDING)],
+            name="unusual",
+            partialFilterExpression={"ended_at": {"$exists": True}, "state": {"$lt": "succeeded"}},
+        ),
+        # People: what a node ran. The end of a run does not touch it.
+        IndexModel(
+            [("node", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)],
+            name="node",
+            partialFilterExpression={"node": {"$exists": True}},
+        ),
         # The clean-up: what ended long ago.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],
@@ -39,6 +56,19 @@ INDEXES = {
             partialFilterExpression={"ended_at": {"$exists": True}},
         ),
     ],
-    "logs": [IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines")],
+    # MongoDB takes away what has expired.
+    "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],
+    # People: what happened, of some kinds.
+    "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
+    # Each bucket says itself when it is to go.
+    "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
+    "logs": [
+        IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines"),
+        # People: the newest of all, of one job, and those that warn.
+        IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        IndexModel([("job", ASCENDING), ("at", DESCENDING), ("_id", DESCENDING)], name="of_job"),
+        IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="grave", partialFilterExpression={"grave": True}),
+    ],
     "late": [IndexModel([("run", ASCENDING)], name="run")],
+    "results": [IndexModel([("run", ASCENDING)], name="run")],
 }

@@ -1,4 +1,4 @@
-"""What MongoDB keeps for people: versions of jobs, late outcomes, and what became of dead letters.
+"""What MongoDB keeps for people: versions of jobs, late outcomes, large results, and what became of dead letters.
 
 The rule it protects: settling a dead letter writes `resolution` and takes the mark `dead` away, and touches nothing
 that a compare-and-set of a run looks at.
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import orjson
+
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.run import Resolution, Settled
 from cronflow.domain.version import Version
-from cronflow.ports import LateResult
+from cronflow.ports import LargeResult, LateResult
+
+CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
 
 class MongoVersionStore:
@@ -47,6 +51,34 @@ class MongoLateStore:
         async with self._database.translated():
             found = await self._late.find({"run": run}).sort([("at", 1), ("_id", 1)]).to_list(None)
         return [codec.late(document) for document in found]
+
+
+class MongoResultStore:
+    """The ResultStore port. A result stays text: as a document of its own it could hold no number beyond 64 bits, no
+    deep nesting, and nobody would know its size.
+    """
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._results = database["results"]
+
+    async def keep(self, results: Sequence[LargeResult]) -> None:
+        """Insert by `_id`, a few MiB a call, because each call has five seconds."""
+        documents: list[dict[str, Any]] = []
+        waiting = 0
+        for result in results:
+            documents.append({"_id": result.id, "run": result.run, "text": result.text})
+            waiting += len(result.text)
+            if waiting >= CHARACTERS_AT_ONCE:
+                await self._database.insert_new("results", documents)
+                documents, waiting = [], 0
+        await self._database.insert_new("results", documents)
+
+    async def get(self, ids: Collection[str]) -> dict[str, object]:
+        """By `_id`."""
+        async with self._database.translated():
+            found = await self._results.find({"_id": {"$in": list(ids)}}, {"text": 1}).to_list(None)
+        return {document["_id"]: orjson.loads(document["text"]) for document in found}
 
 
 class MongoDeadLetters:

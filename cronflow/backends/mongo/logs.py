@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.ports import LogLine
+from cronflow.domain.lines import GRAVE
+from cronflow.ports import Found, LineQuery, LogLine
+
+NEWEST_FIRST = [("at", -1), ("_id", -1)]
 
 
 class MongoLogStore:
@@ -27,3 +33,68 @@ class MongoLogStore:
         async with self._database.translated():
             found = await self._logs.find(query).sort([("fence", 1), ("n", 1)]).limit(limit).to_list(None)
         return [codec.line(document) for document in found]
+
+    async def tail(self, run: str, limit: int) -> list[LogLine]:
+        """Through the same index, from its end."""
+        async with self._database.translated():
+            found = await self._logs.find({"run": run}).sort([("fence", -1), ("n", -1)]).limit(limit).to_list(None)
+        return [codec.line(document) for document in reversed(found)]
+
+    async def find(self, query: LineQuery) -> Found:
+        """Two reads: how far to look, from the index alone; then what is found up to there."""
+        index, match = _range(query)
+        if index == "grave":
+            match["grave"] = True
+        async with self._database.translated():
+            bound = await (
+                self._logs.find(match, {"at": 1})
+                .sort(NEWEST_FIRST)
+                .hint(index)
+                .skip(query.look_at - 1)
+                .limit(1)
+                .to_list(None)
+            )
+            if bound:
+                match = {"$and": [match, {"$or": [{"at": {"$gt": bound[0]["at"]}}, _from(bound[0])]}]}
+            rows = (
+                await self._logs.find({"$and": [match, _wanted(query)]})
+                .sort(NEWEST_FIRST)
+                .hint(index)
+                .limit(query.limit)
+                .to_list(None)
+            )
+        last = rows[-1] if len(rows) == query.limit else bound[0] if bound else None
+        return Found([codec.line(row) for row in rows], None if last is None else (last["at"], last["_id"]))
+
+
+def _range(query: LineQuery) -> tuple[str, dict[str, Any]]:
+    """The index that narrows it down most, and what it is asked for."""
+    match: dict[str, Any] = {}
+    if query.since is not None:
+        match["at"] = {"$gte": query.since}
+    if query.before is not None:
+        at, name = query.before
+        match["$or"] = [{"at": {"$lt": at}}, {"at": at, "_id": {"$lt": name}}]
+        match["at"] = {**match.get("at", {}), "$lte": at}
+    if query.job is not None:
+        return "of_job", match | {"job": query.job}
+    return ("grave" if query.levels and GRAVE.issuperset(query.levels) else "newest"), match
+
+
+def _from(bound: Mapping[str, datetime | str]) -> dict[str, Any]:
+    return {"at": bound["at"], "_id": {"$gte": bound["_id"]}}
+
+
+def _wanted(query: LineQuery) -> dict[str, Any]:
+    match: dict[str, Any] = {}
+    if query.text:
+        match["text"] = _contains(query.text)
+    if query.levels:
+        match["level"] = {"$in": sorted(query.levels)}
+    if query.node is not None:
+        match["node"] = query.node
+    return match
+
+
+def _contains(text: str) -> dict[str, str]:
+    return {"$regex": re.escape(text), "$options": "i"}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 from pymongo import UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.cluster import NODE_SEPARATOR
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
 from cronflow.ports import LateResult, OpenRun, RunQuery
 
@@ -70,26 +73,53 @@ class MongoRunStore:
 
     async def find(self, query: RunQuery) -> list[Run]:
         """By (fire_at, _id), descending."""
+        async with self._database.translated():
+            pages = [await cursor.to_list(None) for cursor in await self.cursors(query)]
+        found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
+        return [codec.run(document) for document in found[: query.limit]]
+
+    async def cursors(self, query: RunQuery) -> list[Any]:
+        """One, or two whose results belong together: runs that are open and runs that have ended lie in different
+        partial indexes.
+        """
+        match = await self._matching(query)
+        cursors = []
+        for states in _by_index(query.states):
+            cursor = self._runs.find({**match, **states}).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
+            # Where the planner could be misled by what it tried: both are as small as what is dead or open.
+            hint = "dead" if query.dead else "open" if "open" in states else None
+            cursors.append(cursor if hint is None else cursor.hint(hint))
+        return cursors
+
+    async def _matching(self, query: RunQuery) -> dict[str, Any]:
         match: dict[str, Any] = {}
         if query.job is not None:
             match["job"] = query.job
-        if query.states:
-            match["state"] = {"$in": [state.value for state in query.states]}
         if query.kinds:
             match["kind"] = {"$in": [kind.value for kind in query.kinds]}
         if query.dead:
             match["dead"] = True
+        if query.node is not None:
+            match["node"] = {"$in": await self._starts(query.node)}
+        due: dict[str, Any] = {}
         if query.since is not None:
-            match["fire_at"] = {"$gte": query.since}
+            due["$gte"] = query.since
+        if query.until is not None:
+            due["$lt"] = query.until
         if query.before is not None:
             fire_at, run_id = query.before
-            match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"fire_at": fire_at, "_id": {"$lt": run_id}}]
-        async with self._database.translated():
-            cursor = self._runs.find(match).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
-            if query.dead:
-                cursor = cursor.hint("dead")
-            found = await cursor.to_list(None)
-        return [codec.run(document) for document in found]
+            # The bound is where the index is entered; what is left out behind it lies at one instant.
+            due["$lte"] = fire_at
+            match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"_id": {"$lt": run_id}}]
+        return {**match, "fire_at": due} if due else match
+
+    async def _starts(self, node: str) -> list[str]:
+        """The ids of a node of this name: the index skips from one to the next."""
+        if NODE_SEPARATOR in node:
+            return [node]
+        behind = chr(ord(NODE_SEPARATOR) + 1)
+        ids = {"$gte": node + NODE_SEPARATOR, "$lt": node + behind}
+        return list(await self._runs.distinct("node", {"node": ids}))
 
     async def keep_late(self, late: Sequence[LateResult]) -> None:
         """Insert by the id of the finish, so repeating it stores nothing twice."""
@@ -102,11 +132,30 @@ class MongoRunStore:
                 "at": result.at,
                 "outcome": result.ending.outcome.value,
                 "result": result.ending.result,
+                "result_size": result.ending.result_size,
                 "error": result.ending.error,
             }
             for result in late
         ]
         await self._database.insert_new("late", documents)
+
+
+def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
+    """What to match for these states, for each index that has some of them."""
+    if not states or RunState.SUCCEEDED in states:
+        return [{"state": {"$in": [state.value for state in states]}} if states else {}]
+    open_states = [state.value for state in states if state in OPEN]
+    ended = [state.value for state in states if state not in OPEN]
+    branches: list[dict[str, Any]] = []
+    if open_states:
+        branches.append({"state": {"$in": open_states}, "open": True})
+    if ended:
+        branches.append({"state": {"$in": ended}, "ended_at": {"$exists": True}})
+    return branches
+
+
+def _place(document: dict[str, Any]) -> tuple[datetime, str]:
+    return document["fire_at"], document["_id"]
 
 
 def _update(change: Change) -> UpdateOne:

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import ASCENDING
-
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-
-LINE_AGE = "age"
 
 
 class MongoUpkeep:
@@ -20,7 +16,7 @@ class MongoUpkeep:
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
-        self._control, self._logs = database["control"], database["logs"]
+        self._control = database["control"]
 
     async def time(self) -> datetime:
         """The primary's clock, which `$$NOW` reads."""
@@ -46,15 +42,9 @@ class MongoUpkeep:
                 await self._database[collection].create_indexes(indexes)
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """A TTL index; where it has another age, collMod changes that in place."""
-        seconds = round(retention.total_seconds())
-        async with self._database.translated():
-            present = (await self._logs.index_information()).get(LINE_AGE)
-            if present is None:
-                await self._logs.create_index([("at", ASCENDING)], name=LINE_AGE, expireAfterSeconds=seconds)
-            elif present.get("expireAfterSeconds") != seconds:
-                index = {"name": LINE_AGE, "expireAfterSeconds": seconds}
-                await self._logs.database.command("collMod", self._logs.name, index=index)
+        """A TTL index on the age of each."""
+        for collection in ("logs", "events"):
+            await self._database.expire(collection, "at", retention)
 
     async def write_report(self, report: SweepReport) -> None:
         """One document."""

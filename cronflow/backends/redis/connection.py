@@ -16,8 +16,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from redis.asyncio import Redis
+from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from cronflow.backends.redis.clients import Client, Opened, open_client
 from cronflow.backends.redis.keys import Keys
@@ -37,12 +38,16 @@ class Script:
 class RedisConnection:
     """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
 
-    For the forms of `url` see `clients`. Entering checks that the server answers and raises BackendUnavailable if it
-    does not; InvalidInput is raised for a URL that cannot be read.
+    For the forms of `url` see `clients`. Entering checks that the server answers, and that it drops no key when its
+    memory is full; BackendUnavailable is raised if not. InvalidInput is raised for a URL that cannot be read. The
+    doorbell connection is asked for an answer when it was silent for `ping_every_s` seconds.
     """
 
-    def __init__(self, url: str, namespace: str, client: Client | None = None) -> None:
+    def __init__(
+        self, url: str, namespace: str, client: Client | None = None, *, ping_every_s: float = PING_EVERY_S
+    ) -> None:
         self.keys = Keys(namespace)
+        self._ping_every_s = ping_every_s
         self._scripts: dict[str, Script] = {}
         self._opened = Opened(client, url) if client is not None else open_client(url)
         self._client, self.address = self._opened.client, self._opened.address
@@ -100,6 +105,20 @@ class RedisConnection:
         async with self._translated():
             return await self._client.execute_command(*words)  # type: ignore[arg-type, unused-ignore]
 
+    async def each(self, *words: object) -> list[Any] | None:
+        """Send one command to every server that may have keys; None when this user may not send it."""
+        options = {} if isinstance(self._client, Redis) else {"target_nodes": RedisCluster.PRIMARIES}
+        async with self._translated():
+            try:
+                answer = await self._client.execute_command(*words, **options)  # type: ignore[arg-type, unused-ignore]
+            except ResponseError as error:
+                if str(error).lower().startswith(("unknown command", "err unknown command")) or isinstance(
+                    error, NoPermissionError
+                ):
+                    return None
+                raise
+        return list(answer.values()) if options else [answer]
+
     async def pipeline(self, commands: Sequence[Sequence[object]]) -> list[Any]:
         """Send several commands in one round trip; not a transaction."""
         if not commands:
@@ -120,15 +139,15 @@ class RedisConnection:
     async def messages(self, channels: Sequence[str]) -> AsyncIterator[str | None]:
         """The channels on which something was said; first None, once the subscription stands.
 
-        Ends with BackendUnavailable when the connection is lost, or when a PING is not answered within five seconds:
-        a half-open socket would otherwise be deaf for ever.
+        Ends with BackendUnavailable when the connection is lost, or when a PING after `ping_every_s` of silence is not
+        answered within as long again: a half-open socket would otherwise be deaf for ever.
         """
         async with self._translated(), self._client.pubsub() as pubsub:
             await pubsub.subscribe(*channels)
             yield None
             unanswered = False
             while True:
-                message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=PING_EVERY_S)
+                message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=self._ping_every_s)
                 if message is None:
                     if unanswered:
                         raise BackendUnavailable("Redis", self.address, "the doorbell connection does not answer")

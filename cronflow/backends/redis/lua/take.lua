@@ -1,14 +1,16 @@
 -- TAKE   pop items and take their job locks. A newer fence of the same run wins the lock; another run of the job is put back.
--- KEYS q:<id> run:<id> term   ARGV prefix id most lock_ms   Returns {items taken, number put back, number dropped}
+-- KEYS q:<id> run:<id> term   ARGV prefix id most lock_ms   Returns {items taken, number put back, number dropped, items of older terms}
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local term = tonumber(redis.call('GET', KEYS[3]) or '0')
-local taken, again, dropped = {}, 0, 0
+local taken, again, dropped, old = {}, 0, 0, {}
 for _, item in ipairs(redis.call('LPOP', KEYS[1], ARGV[3]) or {}) do
   local by, job, run, fence, of, slot = string.match(item,
     '^(%d+)\31([^\31]+)\31([^\31]+)\31(%d+)\31(%d+)\31([^\31]*)\31')
-  if not by or ms > tonumber(by) or tonumber(of) < term or redis.call('EXISTS', ARGV[1] .. 'cancel:' .. run) == 1 then
+  if not by or ms > tonumber(by) or redis.call('EXISTS', ARGV[1] .. 'cancel:' .. run) == 1 then
     dropped = dropped + 1
+  elseif tonumber(of) < term then
+    old[#old + 1] = item
   else
     local lock = ARGV[1] .. 'lock:job:' .. job
     if slot ~= '' then lock = lock .. ':' .. slot end
@@ -28,4 +30,4 @@ end
 if #taken > 0 then redis.call('PEXPIRE', KEYS[2], 3600000) end
 -- A list that was emptied and filled again is a new key without a time limit.
 if again > 0 then redis.call('PEXPIRE', KEYS[1], 3600000) end
-return {taken, again, dropped}
+return {taken, again, dropped, old}

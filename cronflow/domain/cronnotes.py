@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from cronflow.cli.times import absolute, span
 from cronflow.domain import zones
 from cronflow.domain.expression import NICKNAMES
 from cronflow.domain.schedule import Cron
 from cronflow.domain.timetable import Timetable, find_timetable
+from cronflow.domain.wording import absolute, span
 from cronflow.domain.zones import SECOND, Change
 
 _LOOK_AHEAD = timedelta(days=400)

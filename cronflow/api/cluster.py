@@ -1,0 +1,36 @@
+"""The cluster: who leads and how full it is, handing the lead over, checking every record."""
+
+from __future__ import annotations
+
+from cronflow.api.access import Operator, Viewer
+from cronflow.api.answers import may, new_router
+from cronflow.api.inputs import Deployed, Uses
+from cronflow.domain.errors import NotFound
+from cronflow.shapes.cluster import ClusterShape, StepdownShape, cluster_shape
+from cronflow.shapes.runs import AskedShape, asked_shape
+
+router = new_router("cluster")
+
+
+@router.get("/cluster")
+async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterShape:
+    """The leader and its lease, the nodes, what waits in their lists, and the last sweep."""
+    return cluster_shape(deployed.namespace, await service.status(), deployed.heartbeat)
+
+
+@router.post("/cluster/stepdown", status_code=202, responses=may(404))
+async def stepdown(service: Uses, by: Operator) -> StepdownShape:
+    """Ask the leader to give its lead to another node; what runs goes on. 404 when nobody leads."""
+    term = (await service.status()).term
+    return {"asked": await service.stepdown(by=by.name), "term": term}
+
+
+@router.post("/cluster/sweep", status_code=202, responses=may(404))
+async def sweep(service: Uses, by: Operator) -> AskedShape:
+    """Check every record against the invariants now. Its run tells how it went, `GET /cluster` what it found. 404 when
+    nobody has ever led this cluster.
+    """
+    try:
+        return asked_shape(await service.run(await service.sweep(by=by.name)))
+    except NotFound as error:
+        raise NotFound("leader", "that has ever led this cluster") from error

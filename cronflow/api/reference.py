@@ -1,0 +1,111 @@
+"""`docs/reference/api.md` from the OpenAPI document: `python -m cronflow.api.reference`, or `make docs`.
+
+The page has nothing of its own, so it cannot say anything else than the API does; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from cronflow.api.access import ClosedGate
+from cronflow.api.app import create_api
+from cronflow.api.openapi import REF, Document
+from cronflow.service import Service
+
+HEAD = """# The REST API
+
+Made from the OpenAPI document by `make docs`; do not edit it. A running API has the document at `/openapi.json` and
+shows it at `/docs`. How to begin: [use the API](../how-to/use-the-api.md).
+"""
+
+
+def document() -> Document:
+    """The OpenAPI document, without a cluster."""
+    # No route is called, so there is nothing that would need the service.
+    return create_api(cast("Service", None), ClosedGate()).openapi()
+
+
+def reference(made: Document) -> str:
+    """The page."""
+    return "\n".join([HEAD, made["info"]["description"], "", *_operations(made), *_schemas(made)])
+
+
+def _operations(made: Document) -> Iterator[str]:
+    for tag in made["tags"]:
+        yield from (f"## {tag['name'].capitalize()}", "", tag["description"], "")
+        for path, operations in made["paths"].items():
+            for method, operation in operations.items():
+                if tag["name"] in operation["tags"]:
+                    yield from _operation(method, path, operation)
+
+
+def _operation(method: str, path: str, operation: Document) -> Iterator[str]:
+    yield from (f"### {method.upper()} {path}", "", operation["description"], "")
+    rows = [
+        f"| `{one['name']}` | {one['in']}{', required' if one['required'] else ''} "
+        f"| {_kind(one['schema']).removesuffix(' or null')} | {_text(one['description'])} |"
+        for one in operation.get("parameters", ())
+    ]
+    if rows:
+        yield from ("| parameter | in | kind | |", "|---|---|---|---|", *rows, "")
+    body = operation.get("requestBody")
+    if body is not None:
+        optional = "" if body["required"] else ", may be left out"
+        yield from (f"Body: {_kind(body['content']['application/json']['schema'])}{optional}.", "")
+    good, bad = [], []
+    for status, response in sorted(operation["responses"].items()):
+        content = response.get("content", {}).get("application/json", {}).get("schema")
+        if content is None:
+            bad.append(status)
+        else:
+            good.append(f"{status} {_kind(content)}")
+    problems = f"; problems: {', '.join(bad)}" if bad else ""
+    yield from (f"Answers: {', '.join(good)}{problems}.", "")
+
+
+def _schemas(made: Document) -> Iterator[str]:
+    yield from ("## Shapes", "", "A field that may be missing is marked with `?`; all others are always there.", "")
+    for name, schema in made["components"]["schemas"].items():
+        yield from (f"### {name}", "", _text(schema.get("description", "")), "")
+        if "enum" in schema:
+            yield from (", ".join(f"`{word}`" for word in schema["enum"]), "")
+        required = schema.get("required", ())
+        rows = [
+            f"| `{field}`{'' if field in required else '?'} | {_kind(kind)} | {_text(kind.get('description', ''))} |"
+            for field, kind in schema.get("properties", {}).items()
+        ]
+        if rows:
+            yield from ("| field | kind | |", "|---|---|---|", *rows, "")
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(REF)
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    if "const" in schema:
+        return f"`{str(schema['const']).lower()}`"
+    if "enum" in schema:
+        return " or ".join(f"`{word}`" for word in schema["enum"])
+    match schema.get("type"):
+        case "array":
+            return f"list of {_kind(schema['items'])}"
+        case "object":
+            inner = schema.get("additionalProperties")
+            return f"object of {_kind(inner)}" if isinstance(inner, Mapping) else "object"
+        case None:
+            return "anything"
+        case kind:
+            low, high = schema.get("minimum"), schema.get("maximum")
+            return str(kind) if low is None else f"{kind} {low} to {high}"
+
+
+def _text(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference(document()).rstrip() + "\n")

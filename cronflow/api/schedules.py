@@ -1,0 +1,48 @@
+"""Schedules that no job has yet: what they mean."""
+
+from __future__ import annotations
+
+from typing import NotRequired
+
+from cronflow.api.access import Viewer
+from cronflow.api.answers import new_router
+from cronflow.api.inputs import Body, Uses, fields_of, takes
+from cronflow.documents import parse_schedule
+from cronflow.documents.forms import ScheduleForm
+from cronflow.documents.values import instant, whole
+from cronflow.domain.errors import InvalidInput
+from cronflow.shapes.plain import Shape
+from cronflow.shapes.preview import PreviewShape, preview_shape
+
+router = new_router("schedules")
+
+MOST = 100
+
+
+class PreviewInput(Shape):
+    """A schedule, as a job has it."""
+
+    schedule: ScheduleForm
+    """The schedule."""
+    count: NotRequired[int]
+    """How many fires, 1 to 100; 10 unless it is given."""
+    start: NotRequired[str]
+    """Fires from this instant on; from now on unless it is given."""
+
+
+@router.post(
+    "/schedules/preview",
+    openapi_extra=takes("PreviewInput", {"schedule": {"cron": "0 9 * * MON#2", "tz": "Europe/Berlin"}, "count": 3}),
+)
+async def preview_schedule(service: Uses, _: Viewer, body: Body) -> PreviewShape:
+    """What a schedule means: in words, as its next fires, and with what may surprise."""
+    asked = fields_of(body, {"schedule": lambda value: value, "count": _count, "start": instant}, ["schedule"])
+    schedule = parse_schedule(asked["schedule"])
+    return preview_shape(service.preview(schedule, asked.get("count", 10), asked.get("start")))
+
+
+def _count(value: object) -> int:
+    read = whole(value)
+    if not 1 <= read <= MOST:
+        raise InvalidInput(f"is {read}; it must be 1 to {MOST}")
+    return read

@@ -1,0 +1,237 @@
+"""The websocket of the live stream, `/api/v1/stream`: see `docs/concepts/stream.md` for what is said on it.
+
+The rules it protects: nobody is sent anything before a ticket was accepted, which is taken once and never stands in a
+URL; a page of another origin cannot connect; who is for certain jobs follows lines of these alone; a socket that does
+not take what it is sent is closed and holds up nobody.
+
+It knows neither users nor passwords: who has a ticket is found out by `check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
+
+from cronflow.domain.access import Principal
+from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, Problem
+from cronflow.live.hub import Hub
+from cronflow.live.session import Session
+from cronflow.live.topics import Topic, topic_of
+
+PATH = "/api/v1/stream"
+CLUSTER = "cluster"
+"""The topic that everybody has."""
+LOGIN_OVER, TOO_SLOW, TOO_MANY, STOPPING = 4401, 4408, 4429, 1012
+LARGEST_MESSAGE = 64 * 1024
+"""What clients say is short; in bytes."""
+HELLO_WITHIN_S = 10.0
+READY_WITHIN_S = 5.0
+CLOSE_WITHIN_S = 30.0
+
+CheckTicket = Callable[[str], Awaitable[Principal | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLimits:
+    """`login_s`: how long a ticket is good for, then the client says `auth` with a fresh one. `slow_s`: how long one
+    message may take to be sent.
+    """
+
+    sockets: int = 500
+    sockets_each: int = 20
+    login_s: float = 900.0
+    slow_s: float = 10.0
+
+
+class Over(Exception):
+    """The socket is to be closed with this code."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        self.code, self.reason = code, reason
+        super().__init__(reason)
+
+
+class Stream:
+    """The endpoint over a hub. `origins` may connect besides the pages of this host."""
+
+    def __init__(
+        self, hub: Hub, check: CheckTicket, *, origins: Collection[str] = (), limits: StreamLimits | None = None
+    ) -> None:
+        self._hub = hub
+        self._check = check
+        self._origins = frozenset(origins)
+        self._limits = limits or StreamLimits()
+        self._open = 0
+        self._each: Counter[str] = Counter()
+
+    async def __call__(self, socket: WebSocket) -> None:
+        """One socket, from its beginning to its end."""
+        if not self._is_ours(socket):
+            # Before it is accepted: the browser sees a 403.
+            await socket.close()
+            return
+        await socket.accept()
+        try:
+            await self._serve(socket)
+        except Over as over:
+            await _close(socket, over)
+        except BackendUnavailable as error:
+            await _close(socket, Over(STOPPING, f"{error.service} is away"))
+        except WebSocketDisconnect:
+            return
+
+    def _is_ours(self, socket: WebSocket) -> bool:
+        origin = socket.headers.get("origin")
+        return origin is None or origin in self._origins or urlsplit(origin).netloc == socket.headers.get("host")
+
+    async def _serve(self, socket: WebSocket) -> None:
+        if self._open >= self._limits.sockets:
+            raise Over(TOO_MANY, "too many sockets on this server")
+        self._open += 1
+        try:
+            try:
+                async with asyncio.timeout(HELLO_WITHIN_S):
+                    hello = await _receive(socket)
+            except TimeoutError:
+                raise Over(LOGIN_OVER, "no hello came") from None
+            if hello.get("op") != "hello":
+                raise Over(LOGIN_OVER, "begin with hello and a ticket")
+            principal = await self._admit(hello)
+            if self._each[principal.name] >= self._limits.sockets_each:
+                raise Over(TOO_MANY, f"too many sockets of {principal.name}")
+            self._each[principal.name] += 1
+            try:
+                await self._talk(socket, principal, hello)
+            finally:
+                self._each[principal.name] -= 1
+        finally:
+            self._open -= 1
+
+    async def _admit(self, message: dict[str, Any]) -> Principal:
+        ticket = message.get("ticket")
+        principal = await self._check(ticket) if isinstance(ticket, str) else None
+        if principal is None:
+            raise Over(LOGIN_OVER, "the ticket is not, or no longer, valid")
+        return principal
+
+    async def _talk(self, socket: WebSocket, principal: Principal, hello: dict[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(READY_WITHIN_S):
+                await self._hub.ready.wait()
+        except TimeoutError:
+            raise Over(STOPPING, "the live stream is not available") from None
+        since = hello.get("since")
+        session = self._hub.open(since if isinstance(since, str) else None)
+        login = Login(principal, self._limits.login_s)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._write(socket, session), name="stream writer")
+                group.create_task(self._read(socket, session, login, hello), name="stream reader")
+                group.create_task(login.over(), name="stream login")
+        except* WebSocketDisconnect:
+            pass
+        except* Over as overs:
+            raise overs.exceptions[0] from None
+        finally:
+            self._hub.close(session)
+
+    async def _write(self, socket: WebSocket, session: Session) -> None:
+        while True:
+            text = await session.next()
+            try:
+                async with asyncio.timeout(self._limits.slow_s):
+                    await socket.send_text(text)
+            except TimeoutError:
+                raise Over(TOO_SLOW, "it does not take what it is sent") from None
+
+    async def _read(self, socket: WebSocket, session: Session, login: Login, hello: dict[str, Any]) -> None:
+        topics = hello.get("topics")
+        wanted = deque(
+            {"op": "sub", "topic": topic, "tail": hello.get("tail", 0)}
+            for topic in (topics if isinstance(topics, list) else ())
+            if topic != CLUSTER
+        )
+        while True:
+            message = wanted.popleft() if wanted else await _receive(socket)
+            try:
+                await self._obey(message, session, login)
+            except (InvalidInput, Conflict) as error:
+                session.say({"t": "error", "op": message.get("op"), "detail": str(error)})
+            except BackendUnavailable as error:
+                session.say({"t": "error", "op": message.get("op"), "detail": f"{error.service} is away"})
+
+    async def _obey(self, message: dict[str, Any], session: Session, login: Login) -> None:
+        topic, tail = message.get("topic"), message.get("tail", 0)
+        match message.get("op"):
+            case "sub" if isinstance(topic, str) and isinstance(tail, int):
+                login.check(topic_of(topic))
+                await self._hub.following.subscribe(session, topic, tail)
+            case "unsub" if isinstance(topic, str):
+                self._hub.following.unsubscribe(session, topic)
+            case "auth":
+                login.renew(await self._admit(message))
+            case _:
+                raise InvalidInput("write sub or unsub with a topic, or auth with a ticket")
+
+
+class Login:
+    """Who is at the other end, and for how long that holds."""
+
+    def __init__(self, principal: Principal, seconds: float) -> None:
+        self._principal = principal
+        self._seconds = seconds
+        self.renew(principal)
+
+    def renew(self, principal: Principal) -> None:
+        """So long again, from now on. Raises Over when it is somebody else, or with another role."""
+        if principal != self._principal:
+            raise Over(LOGIN_OVER, "the ticket is of another login")
+        self._until = asyncio.get_running_loop().time() + self._seconds
+
+    def check(self, topic: Topic) -> None:
+        """Raises InvalidInput for lines of other jobs than those that the principal is for."""
+        if not self._principal.may_touch(topic.job):
+            what = f"{self._principal.name} is for jobs such as {self._principal.jobs[0]}"
+            raise InvalidInput(Problem("topic", what, "name one of these"))
+
+    async def over(self) -> None:
+        """Wait for it. Raises Over."""
+        loop = asyncio.get_running_loop()
+        while (left := self._until - loop.time()) > 0:
+            await asyncio.sleep(left)
+        raise Over(LOGIN_OVER, "the login is over")
+
+
+def add_stream(api: FastAPI, stream: Stream) -> None:
+    """Put the endpoint in its place."""
+
+    async def endpoint(socket: WebSocket) -> None:
+        await stream(socket)
+
+    api.add_api_websocket_route(PATH, endpoint)
+
+
+async def _receive(socket: WebSocket) -> dict[str, Any]:
+    try:
+        found = orjson.loads(await socket.receive_text())
+    except (ValueError, KeyError):
+        raise Over(1007, "a message is one JSON object as text") from None
+    if not isinstance(found, dict):
+        raise Over(1007, "a message is one JSON object as text")
+    return found
+
+
+async def _close(socket: WebSocket, over: Over) -> None:
+    try:
+        # Who does not take its messages does not take its end either: then the connection is dropped.
+        async with asyncio.timeout(CLOSE_WITHIN_S):
+            await socket.close(over.code, over.reason)
+    except (TimeoutError, WebSocketDisconnect, RuntimeError):
+        return

@@ -1,0 +1,275 @@
+"""Users, sessions, API keys, secrets and the audit log. Each is a document under its name or id.
+
+The rule it protects: what stands here logs nobody in. Passwords, tokens and keys are hashes, secrets are sealed, and
+what an audit entry shows has passed a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import orjson
+from pymongo.errors import DuplicateKeyError
+
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.access import ApiKey, AuditEntry, Role, Secret, Session, User
+from cronflow.ports import AuditQuery
+
+Document = Mapping[str, Any]
+Record = TypeVar("Record")
+
+
+class _Collection:
+    """What the stores by name have in common."""
+
+    def __init__(self, database: MongoDatabase, name: str) -> None:
+        self._database, self._documents = database, database[name]
+
+    async def insert(self, document: Document) -> bool:
+        async with self._database.translated():
+            try:
+                await self._documents.insert_one(document)
+            except DuplicateKeyError:
+                return False
+        return True
+
+    async def one(self, name: str, read: Callable[[Document], Record]) -> Record | None:
+        async with self._database.translated():
+            document = await self._documents.find_one({"_id": name})
+        return None if document is None else read(document)
+
+    async def page(self, after: str, limit: int, read: Callable[[Document], Record]) -> list[Record]:
+        async with self._database.translated():
+            found = await self._documents.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
+        return [read(document) for document in found]
+
+    async def delete(self, name: str) -> bool:
+        async with self._database.translated():
+            result = await self._documents.delete_one({"_id": name})
+        return bool(result.deleted_count)
+
+
+class MongoUserStore(_Collection):
+    """The UserStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        super().__init__(database, "users")
+
+    async def create(self, user: User) -> bool:
+        """Insert by name."""
+        return await self.insert(_user_document(user))
+
+    async def get(self, name: str) -> User | None:
+        """By name."""
+        return await self.one(name, _user)
+
+    async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
+        """By name."""
+        return await self.page(after, limit, _user)
+
+    async def replace(self, user: User, stamp: str) -> bool:
+        """Compare and set on the stamp."""
+        async with self._database.translated():
+            result = await self._documents.replace_one({"_id": user.name, "stamp": stamp}, _user_document(user))
+        return bool(result.matched_count)
+
+
+class MongoSessionStore(_Collection):
+    """The SessionStore port. A TTL index takes away what has expired."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        super().__init__(database, "sessions")
+
+    async def create(self, session: Session) -> None:
+        """Insert by id."""
+        await self.insert(
+            {
+                "_id": session.id,
+                "user": session.user,
+                "stamp": session.stamp,
+                "token_hash": session.token_hash,
+                "expires_at": session.expires_at,
+            }
+        )
+
+    async def get(self, session: str) -> Session | None:
+        """By id."""
+        return await self.one(session, _session)
+
+    async def rotate(self, session: str, old: str, new: str) -> bool:
+        """Compare and set on the hash."""
+        async with self._database.translated():
+            result = await self._documents.update_one(
+                {"_id": session, "token_hash": old}, {"$set": {"token_hash": new}}
+            )
+        return bool(result.matched_count)
+
+    async def end(self, session: str) -> None:
+        """Delete by id."""
+        await self.delete(session)
+
+
+class MongoKeyStore(_Collection):
+    """The KeyStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        super().__init__(database, "api_keys")
+
+    async def create(self, key: ApiKey) -> bool:
+        """Insert by name."""
+        return await self.insert(
+            {
+                "_id": key.name,
+                "role": key.role.value,
+                "key_hash": key.key_hash,
+                "created_at": key.created_at,
+                "created_by": key.created_by,
+                "jobs": list(key.jobs),
+                "expires_at": key.expires_at,
+                "last_used_at": key.last_used_at,
+            }
+        )
+
+    async def get(self, name: str) -> ApiKey | None:
+        """By name."""
+        return await self.one(name, _key)
+
+    async def find(self, *, after: str = "", limit: int = 500) -> list[ApiKey]:
+        """By name."""
+        return await self.page(after, limit, _key)
+
+    async def touch(self, name: str, at: datetime) -> None:
+        """Set one field."""
+        async with self._database.translated():
+            await self._documents.update_one({"_id": name}, {"$set": {"last_used_at": at}})
+
+
+class MongoSecretStore(_Collection):
+    """The SecretStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        super().__init__(database, "secrets")
+
+    async def put(self, secret: Secret) -> bool:
+        """Upsert by name."""
+        document = {"sealed": secret.sealed, "updated_at": secret.updated_at, "updated_by": secret.updated_by}
+        async with self._database.translated():
+            result = await self._documents.replace_one({"_id": secret.name}, document, upsert=True)
+        return result.upserted_id is not None
+
+    async def get(self, names: Collection[str]) -> list[Secret]:
+        """By their names."""
+        async with self._database.translated():
+            found = await self._documents.find({"_id": {"$in": list(names)}}).to_list(None)
+        return [_secret(document) for document in found]
+
+    async def find(self, *, after: str = "", limit: int = 500) -> list[Secret]:
+        """By name."""
+        return await self.page(after, limit, _secret)
+
+
+class MongoAuditStore:
+    """The AuditStore port. What was changed is kept as JSON: its keys may hold what MongoDB's may not."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database, self._audit = database, database["audit"]
+
+    async def append(self, entries: Sequence[AuditEntry]) -> None:
+        """Insert by id."""
+        await self._database.insert_new("audit", [_entry_document(entry) for entry in entries])
+
+    async def find(self, query: AuditQuery) -> list[AuditEntry]:
+        """By `_id`, which begins with the time."""
+        asked = {"by": query.by, "action": query.action, "target": query.target}
+        filters: dict[str, object] = {field: value for field, value in asked.items() if value is not None}
+        if query.before is not None:
+            filters["_id"] = {"$lt": query.before}
+        async with self._database.translated():
+            found = await self._audit.find(filters).sort("_id", -1).limit(query.limit).to_list(None)
+        return [_entry(document) for document in found]
+
+    async def keep(self, retention: timedelta) -> None:
+        """A TTL index on the age."""
+        await self._database.expire("audit", "at", retention)
+
+
+def _user_document(user: User) -> dict[str, Any]:
+    return {
+        "_id": user.name,
+        "role": user.role.value,
+        "password_hash": user.password_hash,
+        "stamp": user.stamp,
+        "created_at": user.created_at,
+        "enabled": user.enabled,
+    }
+
+
+def _user(document: Document) -> User:
+    return User(
+        name=document["_id"],
+        role=Role(document["role"]),
+        password_hash=document["password_hash"],
+        stamp=document["stamp"],
+        created_at=document["created_at"],
+        enabled=document["enabled"],
+    )
+
+
+def _session(document: Document) -> Session:
+    return Session(
+        id=document["_id"],
+        user=document["user"],
+        stamp=document["stamp"],
+        token_hash=document["token_hash"],
+        expires_at=document["expires_at"],
+    )
+
+
+def _key(document: Document) -> ApiKey:
+    return ApiKey(
+        name=document["_id"],
+        role=Role(document["role"]),
+        key_hash=document["key_hash"],
+        created_at=document["created_at"],
+        created_by=document["created_by"],
+        jobs=tuple(document["jobs"]),
+        expires_at=document["expires_at"],
+        last_used_at=document["last_used_at"],
+    )
+
+
+def _secret(document: Document) -> Secret:
+    return Secret(
+        name=document["_id"],
+        sealed=document["sealed"],
+        updated_at=document["updated_at"],
+        updated_by=document["updated_by"],
+    )
+
+
+def _entry_document(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "_id": entry.id,
+        "at": entry.at,
+        "by": entry.by,
+        "action": entry.action,
+        "target": entry.target,
+        "before": orjson.dumps(entry.before).decode(),
+        "after": orjson.dumps(entry.after).decode(),
+        "address": entry.address,
+    }
+
+
+def _entry(document: Document) -> AuditEntry:
+    return AuditEntry(
+        id=document["_id"],
+        at=document["at"],
+        by=document["by"],
+        action=document["action"],
+        target=document["target"],
+        before=orjson.loads(document["before"]),
+        after=orjson.loads(document["after"]),
+        address=document["address"],
+    )

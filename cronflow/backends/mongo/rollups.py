@@ -1,0 +1,106 @@
+"""Roll-ups: a document for each minute, hour and day, changed by $inc alone; and totals from indexes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pymongo import UpdateOne
+
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.job import SYSTEM_PREFIX
+from cronflow.domain.rollup import Bucket, Resolution, Tally
+from cronflow.ports import Standing
+
+
+class MongoRollupStore:
+    """The RollupStore port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._rollups = database["rollups"]
+
+    async def add(self, minutes: Mapping[datetime, Tally]) -> None:
+        """One bulk write: an upsert for each bucket."""
+        buckets: dict[tuple[Resolution, datetime], Tally] = {}
+        for minute, tally in minutes.items():
+            for resolution in Resolution:
+                buckets.setdefault((resolution, resolution.begin(minute)), Tally()).add(tally)
+        updates = [_update(resolution, at, tally) for (resolution, at), tally in buckets.items()]
+        if updates:
+            async with self._database.translated():
+                await self._rollups.bulk_write(updates, ordered=False)
+
+    async def read(self, resolution: Resolution, since: datetime, until: datetime) -> list[Bucket]:
+        """A range of `_id`."""
+        bounds = {"$gte": _id(resolution, since), "$lt": _id(resolution, until)}
+        async with self._database.translated():
+            found = await self._rollups.find({"_id": bounds}).sort("_id", 1).to_list(None)
+        return [Bucket(resolution, document["at"], _tally(document)) for document in found]
+
+
+class MongoTotals:
+    """The Totals port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+
+    async def jobs(self) -> Standing:
+        """Grouped from the index `standing`, without a look at the documents."""
+        async with self._database.translated():
+            found = await self._database["jobs"].aggregate(JOBS_BY_STATE, hint="standing").to_list(None)
+        counts = Counter({row["_id"]: row["count"] for row in found})
+        return Standing(active=counts["active"], paused=counts["paused"], idle=counts["idle"])
+
+    async def open_runs(self, most: int) -> int:
+        """Counted in the partial index of open runs."""
+        async with self._database.translated():
+            count = await self._database["runs"].count_documents({"open": True}, limit=most, hint="overdue")
+        return int(count)
+
+
+JOBS_BY_STATE: list[dict[str, Any]] = [
+    # All of them, in words that let the index be used; system jobs are told by their names.
+    {"$match": {"active": {"$in": [True, False]}}},
+    {"$project": {"_id": 1, "active": 1, "paused": 1, "deleted_at": 1}},
+    {"$match": {"$expr": {"$not": {"$regexMatch": {"input": "$_id", "regex": f"^{SYSTEM_PREFIX}"}}}}},
+    {
+        "$group": {
+            "_id": {
+                "$switch": {
+                    "branches": [
+                        {"case": "$active", "then": "active"},
+                        {"case": {"$gt": ["$deleted_at", None]}, "then": "deleted"},
+                        {"case": "$paused", "then": "paused"},
+                    ],
+                    "default": "idle",
+                }
+            },
+            "count": {"$sum": 1},
+        }
+    },
+]
+
+
+def _id(resolution: Resolution, at: datetime) -> str:
+    return f"{resolution.value}|{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _update(resolution: Resolution, at: datetime, tally: Tally) -> UpdateOne:
+    counts = {f"{name}.{key}": count for name, part in tally.parts().items() for key, count in part.items()}
+    return UpdateOne(
+        {"_id": _id(resolution, at)},
+        {"$inc": counts, "$setOnInsert": {"at": at, "expire_at": at + resolution.length + resolution.kept}},
+        upsert=True,
+    )
+
+
+def _tally(document: Mapping[str, Any]) -> Tally:
+    return Tally(
+        states=Counter(document.get("states", {})),
+        outcomes=Counter(document.get("outcomes", {})),
+        lateness=Counter({int(step): count for step, count in document.get("lateness", {}).items()}),
+        duration=Counter({int(step): count for step, count in document.get("duration", {}).items()}),
+    )

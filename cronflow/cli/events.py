@@ -1,0 +1,93 @@
+"""`cronflow cluster events`: what happened, and with `-f` what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from cronflow.cli import times, words
+from cronflow.cli.connect import call
+from cronflow.cli.output import console, note, write_json, yaml_text
+from cronflow.shapes.events import event_shape
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cronflow.domain.events import Happened
+    from cronflow.service import Service
+
+LOOK_EVERY_S = 1.0
+LOOK_BACK = timedelta(seconds=30)
+"""An event may be written some time after it happened, and clocks differ: so far back is looked again."""
+PAGE = 500
+
+_COLOURS = {"info": words.BLUE, "warn": words.ORANGE, "error": words.RED}
+
+
+class EventFormat(StrEnum):
+    """The forms of a list that may go on."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def events(
+    since: Annotated[str, typer.Option(help="How far back: 1h, or an instant such as 2026-11-21T12:00:00Z.")] = "24h",
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only of this kind, such as leader_elected; repeatable.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=PAGE, help="At most so many.")] = 100,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what happens.")] = False,
+    output: Annotated[
+        EventFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object a line, or a YAML list.")
+    ] = EventFormat.TABLE,
+) -> None:
+    """What happened in the cluster: leaders, nodes, servers, failures, edits. The oldest first."""
+    begin = times.instant_or_ago(since, "--since")
+    shown: set[str] = set()
+
+    async def read(service: Service) -> None:
+        found = await service.events(kinds=kind or (), since=begin, limit=limit)
+        _write(found[::-1], output, shown)
+        while follow:
+            await times.sleep(LOOK_EVERY_S)
+            _write(await _fresh(service, kind or (), times.now() - LOOK_BACK), output, shown)
+
+    call(read)
+    if not shown:
+        if output is EventFormat.YAML:
+            typer.echo("[]")
+        note(f"nothing happened since {times.absolute(begin)}")
+
+
+async def _fresh(service: Service, kinds: Sequence[str], since: datetime) -> list[Happened]:
+    found = await service.events(kinds=kinds, since=since, limit=PAGE)
+    return found[::-1]
+
+
+def _write(found: Sequence[Happened], form: EventFormat, shown: set[str]) -> None:
+    fresh = [happened for happened in found if happened.id not in shown]
+    shown.update(happened.id for happened in fresh)
+    if form is EventFormat.YAML:
+        if fresh:
+            typer.echo(yaml_text([event_shape(happened) for happened in fresh]), nl=False)
+        return
+    for happened in fresh:
+        if form is EventFormat.JSON:
+            write_json(event_shape(happened), lines=True)
+            continue
+        gravity = happened.event.gravity.value
+        console().print(
+            Text.assemble(
+                (f"{times.absolute(happened.at)} ", "dim"),
+                (f"{gravity.upper():<5} ", _COLOURS[gravity]),
+                words.one_line(happened.event.text),
+                (f"  {words.clean(happened.source)}", "dim"),
+            )
+        )

@@ -1,0 +1,390 @@
+"""The client for asyncio. `cronflow.client.blocking` is made from this file."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import httpx2
+
+from cronflow.client.calls import (
+    ApiError,
+    Call,
+    answer_of,
+    checked_url,
+    get,
+    given,
+    path_of,
+    pause_s,
+    unreachable,
+)
+
+if TYPE_CHECKING:
+    from cronflow.shapes.cluster import (
+        ClusterShape,
+        DrainShape,
+        NodeDetailShape,
+        NodeShape,
+        StepdownShape,
+        UndrainShape,
+    )
+    from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
+    from cronflow.shapes.preview import PreviewShape
+    from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
+    from cronflow.shapes.why import WhyShape
+
+PAGE = 200
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a login gave. The refresh token changes with each use."""
+
+    access: str
+    refresh: str | None = None
+
+
+class AsyncClient:
+    """A client of the API at `url`; `async with` it, or `aclose` it.
+
+    `token` is an API key or an access token; without one, `login` first. `timeout_s` is for one request. A method
+    raises ApiError when the API refuses, or does not answer after four tries.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Raises InvalidInput when the address is none. `transport` is for tests and proxies."""
+        self.url = checked_url(url)
+        self.tokens = None if token is None else Tokens(token)
+        self._http = httpx2.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport)
+        self._refreshing = asyncio.Lock()
+        self.jobs = Jobs(self)
+        self.runs = Runs(self)
+        self.nodes = Nodes(self)
+        self.cluster = Cluster(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def login(self, username: str, password: str) -> Tokens:
+        """Get tokens for a user; they are renewed by themselves while this client lives."""
+        body = {"username": username, "password": password}
+        self.tokens = _tokens(await self.send(Call("POST", path_of("auth", "token"), body=body)))
+        return self.tokens
+
+    async def logout(self) -> None:
+        """Give the tokens back, so that nobody can use them any more."""
+        if self.tokens is not None and self.tokens.refresh is not None:
+            await self.send(Call("POST", path_of("auth", "logout"), body={"refresh_token": self.tokens.refresh}))
+        self.tokens = None
+
+    async def preview(
+        self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
+    ) -> PreviewShape:
+        """What a schedule means: in words, as its next fires, and with what may surprise."""
+        body = given(schedule=schedule, count=count, start=_instant(start))
+        answer: PreviewShape = await self.send(
+            Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
+        )
+        return answer
+
+    async def send(self, call: Call) -> Any:
+        """Send a request, again where that is safe, and read the answer."""
+        used = self.tokens
+        response = await self._send(call, used)
+        if response.status_code == 401 and used is not None and used.refresh is not None:
+            await self._refresh(used)
+            response = await self._send(call, self.tokens)
+        return answer_of(response)
+
+    async def pages(self, call: Call) -> AsyncIterator[Any]:
+        """The items of a list, page by page."""
+        params = dict(call.params)
+        while True:
+            page = await self.send(Call(call.method, call.path, params, repeatable=True))
+            for item in page["items"]:
+                yield item
+            if page["next_cursor"] is None:
+                return
+            params["cursor"] = page["next_cursor"]
+
+    async def _send(self, call: Call, tokens: Tokens | None) -> httpx2.Response:
+        made = call.request()
+        if tokens is not None:
+            made["headers"]["Authorization"] = f"Bearer {tokens.access}"
+        tries = 0
+        while True:
+            tries += 1
+            failure: httpx2.Response | httpx2.TransportError
+            try:
+                failure = await self._http.request(**made)
+            except httpx2.TransportError as error:
+                failure = error
+            pause = pause_s(call, tries, failure)
+            if pause is None:
+                if isinstance(failure, httpx2.TransportError):
+                    raise unreachable(self.url, failure) from failure
+                return failure
+            await asyncio.sleep(pause)
+
+    async def _refresh(self, used: Tokens) -> None:
+        async with self._refreshing:
+            if self.tokens is not used:
+                # Another request has done it meanwhile.
+                return
+            call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
+            self.tokens = _tokens(answer_of(await self._send(call, None)))
+
+
+class Jobs:
+    """Define, look at, change and run jobs."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None) -> AsyncIterator[JobShape]:
+        """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`."""
+        call = get(path_of("jobs"), q=q, label=[*label], enabled=enabled, limit=PAGE)
+        return self._client.pages(call)
+
+    async def get(self, name: str) -> JobShape:
+        """A job. Its `version` is what `put` and `delete` compare."""
+        answer: JobShape = await self._client.send(get(path_of("jobs", name)))
+        return answer
+
+    async def create(self, job: Mapping[str, object]) -> JobShape:
+        """Define a new job; 409 when the name exists."""
+        answer: JobShape = await self._client.send(Call("POST", path_of("jobs"), body=job))
+        return answer
+
+    async def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobShape:
+        """Create or replace a job; with `version` only if it is still at that one, else 409."""
+        call = Call(
+            "PUT", path_of("jobs", str(job["name"])), body=job, headers=_if(version), repeatable=version is None
+        )
+        answer: JobShape = await self._client.send(call)
+        return answer
+
+    async def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobShape:
+        """Change a part of a job by a JSON merge patch (RFC 7396)."""
+        call = Call("PATCH", path_of("jobs", name), body=changes, headers=_if(version), repeatable=version is None)
+        answer: JobShape = await self._client.send(call)
+        return answer
+
+    async def delete(self, name: str, *, version: int | None = None) -> DeletedShape:
+        """Remove a job."""
+        answer: DeletedShape = await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
+        return answer
+
+    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedShape]:
+        """What would change if these jobs were put; nothing is written."""
+        call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
+        answer: dict[str, Sequence[AppliedShape]] = await self._client.send(call)
+        return answer["jobs"]
+
+    async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedShape:
+        """Run a job now. One `key`, one run; without one it is made up, so a repeated request runs it once."""
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        call = Call("POST", path_of("jobs", name, "run"), body=given(args=args), headers=headers, repeatable=True)
+        answer: AskedShape = await self._client.send(call)
+        return answer
+
+    async def pause(self, name: str) -> JobShape:
+        """Plan no more of its fires."""
+        answer: JobShape = await self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
+        return answer
+
+    async def resume(self, name: str) -> JobShape:
+        """Go on with the next fire."""
+        answer: JobShape = await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
+        return answer
+
+    async def next(self, name: str, n: int = 10) -> FiresShape:
+        """The next instants at which it falls due."""
+        answer: FiresShape = await self._client.send(get(path_of("jobs", name, "next"), n=n))
+        return answer
+
+    async def why(self, name: str, at: datetime | None = None) -> WhyShape:
+        """Why an instant ran, did not run or waits."""
+        answer: WhyShape = await self._client.send(get(path_of("jobs", name, "why"), at=_instant(at)))
+        return answer
+
+    def history(self, name: str) -> AsyncIterator[VersionShape]:
+        """Every version, the oldest first."""
+        return self._client.pages(get(path_of("jobs", name, "history")))
+
+    def runs(self, name: str) -> AsyncIterator[RunShape]:
+        """Its runs, those that fell due last first."""
+        return self._client.pages(get(path_of("jobs", name, "runs"), limit=PAGE))
+
+
+class Runs:
+    """Look at runs, cancel, replay and acknowledge them."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        job: str | None = None,
+        state: Sequence[str] = (),
+        node: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        dead: bool = False,
+    ) -> AsyncIterator[RunShape]:
+        """Runs, those that fell due last first."""
+        call = get(
+            path_of("runs"),
+            job=job,
+            state=[*state],
+            node=node,
+            since=_instant(since),
+            until=_instant(until),
+            dead=dead or None,
+            limit=PAGE,
+        )
+        return self._client.pages(call)
+
+    async def get(self, id: str) -> RunDetailShape:  # noqa: A002  the public name
+        """A run."""
+        answer: RunDetailShape = await self._client.send(get(path_of("runs", id)))
+        return answer
+
+    async def wait(self, id: str, timeout_s: float | None = None) -> RunDetailShape:  # noqa: A002
+        """Until it has ended, by asking once a second. Raises TimeoutError."""
+        waited = 0.0
+        while (run := await self.get(id))["ended_at"] is None:
+            if timeout_s is not None and waited >= timeout_s:
+                raise TimeoutError(f"run {id} is still {run['state']} after {timeout_s} s")
+            await asyncio.sleep(POLL_S)
+            waited += POLL_S
+        return run
+
+    async def logs(self, id: str, q: str = "", *, follow: bool = False) -> AsyncIterator[LogShape]:  # noqa: A002
+        """What it wrote, those lines with `q`. With `follow` until it has ended."""
+        after: str | None = None
+        while True:
+            page = await self._client.send(get(path_of("runs", id, "logs"), q=q, after=after, limit=PAGE))
+            for line in page["items"]:
+                yield line
+            after = page["next_cursor"]
+            if after is None:
+                return
+            if len(page["items"]) == 0:
+                if not follow:
+                    return
+                await asyncio.sleep(POLL_S)
+
+    async def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
+        """Cancel it; asking again is harmless."""
+        call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
+        answer: RunShape = await self._client.send(call)
+        return answer
+
+    async def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplayShape:  # noqa: A002
+        """Replay one that has ended."""
+        call = Call("POST", path_of("runs", id, "retry"), body=given(args=args, note=note or None))
+        answer: ReplayShape = await self._client.send(call)
+        return answer
+
+    async def ack(self, id: str, note: str = "") -> RunShape:  # noqa: A002
+        """Acknowledge a dead letter; asking again is harmless."""
+        call = Call("POST", path_of("runs", id, "ack"), body=given(note=note or None), repeatable=True)
+        answer: RunShape = await self._client.send(call)
+        return answer
+
+    async def report(self, since: datetime, job: str | None = None) -> ReportShape:
+        """What failed since then, by reason."""
+        answer: ReportShape = await self._client.send(get(path_of("runs", "report"), since=_instant(since), job=job))
+        return answer
+
+
+class Nodes:
+    """The nodes that are up."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def list(self) -> AsyncIterator[NodeShape]:
+        """By name."""
+        return self._client.pages(get(path_of("nodes")))
+
+    async def get(self, name: str) -> NodeDetailShape:
+        """A node."""
+        answer: NodeDetailShape = await self._client.send(get(path_of("nodes", name)))
+        return answer
+
+    async def drain(self, name: str) -> DrainShape:
+        """Have it end what runs and take no more."""
+        answer: DrainShape = await self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
+        return answer
+
+    async def undrain(self, name: str) -> UndrainShape:
+        """Let it take work again."""
+        answer: UndrainShape = await self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
+        return answer
+
+
+class Cluster:
+    """The cluster."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def get(self) -> ClusterShape:
+        """Who leads, and how full it is."""
+        answer: ClusterShape = await self._client.send(get(path_of("cluster")))
+        return answer
+
+    async def stepdown(self) -> StepdownShape:
+        """Ask the leader to give its lead to another node."""
+        answer: StepdownShape = await self._client.send(Call("POST", path_of("cluster", "stepdown")))
+        return answer
+
+    async def sweep(self) -> AskedShape:
+        """Check every record now; returns the run that does."""
+        answer: AskedShape = await self._client.send(Call("POST", path_of("cluster", "sweep")))
+        return answer
+
+
+def _tokens(answer: Mapping[str, Any]) -> Tokens:
+    try:
+        return Tokens(answer["access_token"], answer["refresh_token"])
+    except (KeyError, TypeError):
+        raise ApiError(200, "the answer to a login has no tokens; is this the address of the API?") from None
+
+
+def _if(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}
+
+
+def _instant(at: datetime | None) -> str | None:
+    """Raises ValueError for an instant without a zone, which means another one everywhere."""
+    if at is None:
+        return None
+    if at.utcoffset() is None:
+        raise ValueError(f"{at!r} has no time zone")
+    return at.isoformat()

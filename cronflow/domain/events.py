@@ -1,0 +1,445 @@
+"""Events: what happened in the cluster, in the past tense, one class for each kind.
+
+They are for people and alarms, never for the protocol: nothing decides by an event, and one that is lost costs nobody
+a run. The rules: a kind's name is its class in small letters (`leader_elected`), its fields are plain values, and what
+happens to many runs at once is one event with a count and an example, so that a storm of failures is no storm of
+events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, ClassVar, TypeVar
+
+
+class Gravity(StrEnum):
+    """How much an event asks of whoever reads it."""
+
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The base of all. `says` is its sentence, filled in with its fields."""
+
+    gravity: ClassVar[Gravity] = Gravity.INFO
+    says: ClassVar[str] = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of its class in small letters."""
+        return kind_of(type(self))
+
+    @property
+    def text(self) -> str:
+        """What happened, as a sentence without its point."""
+        return self.says.format(**asdict(self))
+
+
+KINDS: dict[str, type[Event]] = {}
+EventClass = TypeVar("EventClass", bound=type[Event])
+
+
+def kind_of(event: type[Event]) -> str:
+    """`LeaderElected` is `leader_elected`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()
+
+
+def _known(event: EventClass) -> EventClass:
+    KINDS[kind_of(event)] = event
+    return event
+
+
+# ------------------------------------------------------------------------------------------------- leaders and nodes
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class LeaderElected(Event):
+    """A node leads."""
+
+    node: str
+    term: int
+    says = "{node} leads, term {term}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class LeaderSteppedDown(Event):
+    """A node no longer leads, of its own will or because it found out."""
+
+    node: str
+    term: int
+    reason: str
+    gravity = Gravity.WARN
+    says = "{node} leads no longer, term {term}: {reason}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class StepdownAsked(Event):
+    """Somebody asked the leader to step down."""
+
+    leader: str
+    by: str
+    says = "{leader} was asked to step down"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class NodeJoined(Event):
+    """A node is up."""
+
+    node: str
+    version: str
+    slots: int
+    says = "{node} joined with {slots} slots"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class NodeLeft(Event):
+    """A node has stopped in good order."""
+
+    node: str
+    says = "{node} left"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class NodeLost(Event):
+    """The heartbeat of a node has ended without a goodbye."""
+
+    node: str
+    in_flight: int
+    gravity = Gravity.ERROR
+    says = "{node} was lost with {in_flight} runs on it"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class NodeDraining(Event):
+    """A node was asked to end what runs and to take no more."""
+
+    node: str
+    gravity = Gravity.WARN
+    says = "{node} drains"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class NodeDrained(Event):
+    """A node that was asked to has nothing left."""
+
+    node: str
+    says = "{node} has drained"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class NodeUndrained(Event):
+    """A node takes work again."""
+
+    node: str
+    says = "{node} takes work again"
+
+
+# --------------------------------------------------------------------------------------------- servers and the disk
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class ServiceLost(Event):
+    """A node cannot reach a server."""
+
+    service: str
+    reason: str
+    gravity = Gravity.ERROR
+    says = "{service} is away: {reason}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class ServiceFound(Event):
+    """A node reaches a server again."""
+
+    service: str
+    away_s: float
+    says = "{service} is back after {away_s:g} s"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class BreakerOpened(Event):
+    """A service failed so often that it is left alone for a while."""
+
+    service: str
+    failures: int
+    gravity = Gravity.ERROR
+    says = "the breaker of {service} opened after {failures} failures"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class BreakerClosed(Event):
+    """A probe has shown that the service works."""
+
+    service: str
+    says = "the breaker of {service} closed"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class RedisAmnesiaHealed(Event):
+    """Redis had forgotten the leader and was told anew."""
+
+    term: int
+    gravity = Gravity.WARN
+    says = "Redis had forgotten everything and was told anew, term {term}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class ClockWentWrong(Event):
+    """The clock of a node, or of a server, cannot be trusted."""
+
+    node: str
+    reason: str
+    gravity = Gravity.ERROR
+    says = "the clocks disagree on {node}: {reason}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class ClockWentRight(Event):
+    """The clocks agree again."""
+
+    node: str
+    says = "the clocks agree again on {node}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class SpoolBegun(Event):
+    """Outcomes go to the local disk, because MongoDB does not take them."""
+
+    node: str
+    gravity = Gravity.WARN
+    says = "{node} keeps outcomes on its disk"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class SpoolDrained(Event):
+    """MongoDB has every outcome that lay on the disk."""
+
+    node: str
+    says = "{node} has told MongoDB all outcomes of its disk"
+
+
+# --------------------------------------------------------------------------------------------------------------- runs
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class FenceRejected(Event):
+    """An attempt that had been fenced out came back with an outcome, which was kept aside."""
+
+    run: str
+    fence: int
+    outcome: str
+    gravity = Gravity.WARN
+    says = "a late {outcome} of {run} was kept aside, fence {fence}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class RunsReassigned(Event):
+    """Runs whose worker was lost were given to others."""
+
+    count: int
+    run: str
+    gravity = Gravity.WARN
+    says = "{count} runs of lost workers were placed again, as {run}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class RunsLost(Event):
+    """Runs ended as lost: their worker is gone and they must not start twice. They are dead letters."""
+
+    job: str
+    count: int
+    run: str
+    gravity = Gravity.ERROR
+    says = "{count} runs of {job} were lost, as {run}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class RunsFailed(Event):
+    """Runs failed for good. They are dead letters."""
+
+    job: str
+    count: int
+    run: str
+    error: str
+    gravity = Gravity.ERROR
+    says = "{count} runs of {job} failed, as {run}: {error}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class RunCancelled(Event):
+    """Somebody cancelled a run."""
+
+    run: str
+    by: str
+    reason: str
+    says = "{run} was cancelled"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class PlanSettled(Event):
+    """A leader died between two steps of a plan, and another one has finished it."""
+
+    plan: str
+    jobs: int
+    runs_inserted: int
+    gravity = Gravity.WARN
+    says = "the plan {plan} of {jobs} jobs was settled; {runs_inserted} runs were missing"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class SweepFound(Event):
+    """The sweep found what must not be."""
+
+    flaw: str
+    where: str
+    what: str
+    repaired: bool
+    gravity = Gravity.ERROR
+    says = "the sweep found {where}: {what}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class SweepEnded(Event):
+    """A sweep has looked at everything."""
+
+    run: str
+    found: int
+    took_ms: int
+    says = "a sweep ended with {found} findings"
+
+
+# --------------------------------------------------------------------------------------------------------------- jobs
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class JobCreated(Event):
+    """A job was created."""
+
+    job: str
+    by: str
+    says = "{job} was created"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class JobChanged(Event):
+    """A job was edited."""
+
+    job: str
+    by: str
+    says = "{job} was changed"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class JobPaused(Event):
+    """A job was paused."""
+
+    job: str
+    by: str
+    says = "{job} was paused"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class JobResumed(Event):
+    """A job was resumed."""
+
+    job: str
+    by: str
+    says = "{job} was resumed"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class JobDeleted(Event):
+    """A job was deleted."""
+
+    job: str
+    by: str
+    says = "{job} was deleted"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
+class EventsDropped(Event):
+    """More happened than could be told; it was counted instead."""
+
+    count: int
+    gravity = Gravity.WARN
+    says = "{count} events were dropped"
+
+
+# ------------------------------------------------------------------------------------------------------ as it is kept
+
+MOST_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event as it is kept and shown. `id` grows with time, so it is the cursor too; `source` is the node id of
+    whoever told it, or `api`.
+    """
+
+    id: str
+    at: datetime
+    source: str
+    event: Event
+
+
+def cursor_of(at: datetime) -> str:
+    """A value that every id of an event from `at` or later is greater than: microseconds as hexadecimal digits."""
+    return f"{int(at.astimezone(UTC).timestamp() * 1_000_000):014x}"
+
+
+def event_id(at: datetime, token: str) -> str:
+    """The id of an event; `token` tells those of one microsecond apart."""
+    return f"{cursor_of(at)}-{token}"
+
+
+def fields_of(event: Event) -> dict[str, Any]:
+    """Its fields, texts cut to a length that a list can show."""
+    found = asdict(event)
+    return {name: value[:MOST_CHARACTERS] if isinstance(value, str) else value for name, value in found.items()}
+
+
+def event_of(kind: str, found: Mapping[str, Any]) -> Event | None:
+    """The event of this kind; None when another version wrote what this one does not know."""
+    known = KINDS.get(kind)
+    if known is None or {one.name for one in fields(known)} - found.keys():
+        return None
+    return known(**{one.name: found[one.name] for one in fields(known)})

@@ -1,0 +1,24 @@
+"""Lines that runs write: their levels, and how they are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cronflow.domain.errors import InvalidInput, Problem
+
+LEVELS = ("debug", "info", "success", "warn", "error")
+GRAVE = frozenset({"warn", "error"})
+"""Levels that have an index of their own: they are rare, and they are what is looked for."""
+
+
+def at_least(level: str) -> Collection[str]:
+    """This level and all above it, whichever case it is written in. Raises InvalidInput."""
+    name = level.lower()
+    if name not in LEVELS:
+        raise InvalidInput(Problem("level", f"there is no level {level!r}", f"it is one of {', '.join(LEVELS)}"))
+    return frozenset(LEVELS[LEVELS.index(name) :])
+
+
+def says(text: str, wanted: str) -> bool:
+    """Whether a text contains what is looked for, in whatever case."""
+    return wanted.casefold() in text.casefold()

@@ -1,0 +1,133 @@
+"""Roll-ups: how many runs ended how, how late and how long, in counts for each minute, hour and day.
+
+The rules: counts alone, which can be added up over nodes and over time; no sample of a single run. Lateness and run
+time are histograms over fixed bounds, two to a doubling, so a quantile is known to within a fifth of its value. They
+are for charts: a count may be missing after a failure, and nothing is decided by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+STEPS_A_DOUBLING = 2
+LAST_STEP = 60
+"""The last bucket holds everything above 2**30 ms, which is twelve days."""
+
+
+class Resolution(StrEnum):
+    """What a bucket stands for."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+    @property
+    def length(self) -> timedelta:
+        """How long a bucket is."""
+        return _LENGTHS[self]
+
+    @property
+    def kept(self) -> timedelta:
+        """For how long a bucket is kept."""
+        return _KEPT[self]
+
+    def begin(self, at: datetime) -> datetime:
+        """The beginning of the bucket that the instant lies in, in UTC."""
+        start = at.astimezone(UTC).replace(second=0, microsecond=0)
+        if self is Resolution.MINUTE:
+            return start
+        return start.replace(minute=0) if self is Resolution.HOUR else start.replace(hour=0, minute=0)
+
+
+_LENGTHS = {
+    Resolution.MINUTE: timedelta(minutes=1),
+    Resolution.HOUR: timedelta(hours=1),
+    Resolution.DAY: timedelta(days=1),
+}
+_KEPT = {
+    Resolution.MINUTE: timedelta(days=2),
+    Resolution.HOUR: timedelta(days=14),
+    Resolution.DAY: timedelta(days=400),
+}
+
+
+def step_of(length: timedelta) -> int:
+    """The bucket of a length of time: the smallest whose upper bound is not below it."""
+    ms = length.total_seconds() * 1000
+    if ms <= 1:
+        return 0
+    return min(math.ceil(round(STEPS_A_DOUBLING * math.log2(ms), 9)), LAST_STEP)
+
+
+def upper_bound_ms(step: int) -> float:
+    """The upper bound of a bucket in milliseconds."""
+    return float(2 ** (step / STEPS_A_DOUBLING))
+
+
+def quantile_ms(counts: Mapping[int, int], share: float) -> float | None:
+    """The length below which this share of all lies, in milliseconds, by interpolation within its bucket; None when
+    there is nothing.
+    """
+    total = sum(counts.values())
+    if not total:
+        return None
+    rank, seen = share * total, 0
+    for step in sorted(counts):
+        if seen + counts[step] >= rank:
+            low = upper_bound_ms(step - 1) if step else 0.0
+            return low + (upper_bound_ms(step) - low) * (rank - seen) / counts[step]
+        seen += counts[step]
+    raise AssertionError("the ranks end with the total")
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of one bucket, or of several added up. Mutable: whoever counts adds to it."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    lateness: Counter[int] = field(default_factory=Counter)
+    duration: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def ended(self) -> int:
+        """How many runs ended."""
+        return sum(self.states.values())
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of another one."""
+        self.states.update(other.states)
+        self.outcomes.update(other.outcomes)
+        self.lateness.update(other.lateness)
+        self.duration.update(other.duration)
+
+    def parts(self) -> dict[str, Mapping[str, int] | Mapping[int, int]]:
+        """Its counters by name."""
+        return {
+            "states": self.states,
+            "outcomes": self.outcomes,
+            "lateness": self.lateness,
+            "duration": self.duration,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The counts of a minute, an hour or a day of the whole cluster."""
+
+    resolution: Resolution
+    at: datetime
+    tally: Tally
+
+
+def summed(buckets: Iterable[Bucket]) -> Tally:
+    """The counts of several buckets together."""
+    total = Tally()
+    for bucket in buckets:
+        total.add(bucket.tally)
+    return total

@@ -1,0 +1,299 @@
+"""A process group that an attempt started: its output as lines, its end, and how to stop all of it.
+
+It protects two rules. What an attempt started ends with it: the group gets SIGTERM and, after a grace, SIGKILL; the
+watcher does it when the node has gone. And
+nobody can block on its output or flood the log: it is read to its end and kept up to a limit. A process that leaves
+the group (setsid, a daemon) is beyond reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import UTC, timedelta
+from io import FileIO
+from pathlib import Path
+
+from cronflow.domain.durations import format_duration
+from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.watcher import Watcher
+from cronflow.ports import Assignment, LineSink
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+MAX_LINE_BYTES = 8 * 1024
+MAX_LINES = 20_000
+
+_POLL_S = 0.01
+_LONGEST_POLL_S = 0.2
+_KILL_S = 1.0
+
+
+Start = Callable[[int, int], subprocess.Popen[bytes]]
+"""Starts a process group with these as its standard output and error."""
+
+
+def facts(assignment: Assignment) -> dict[str, str]:
+    """The facts of the run, as a process sees them in its environment."""
+    return {
+        "CRONFLOW_RUN_ID": assignment.run,
+        "CRONFLOW_JOB": assignment.job.name,
+        "CRONFLOW_FIRE_AT": f"{assignment.fire_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "CRONFLOW_ATTEMPT": str(assignment.attempt),
+        "CRONFLOW_FENCE": str(assignment.fence),
+        "CRONFLOW_IDEMPOTENCY_KEY": assignment.run,
+        "RETRY_COUNT": str(assignment.attempt - 1),
+    }
+
+
+async def attend(
+    start: Start, output: Output, watcher: Watcher, timeout: timedelta, grace_s: float, drain_s: float
+) -> int | None:
+    """Start a process group and stay with it to its end. Returns the exit code of the process, negative for a signal;
+    None when it outlived the timeout and was stopped.
+
+    `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what the process left behind may go on after it.
+    Cancelling stops the group first; the code of a process that had ended by then is returned instead. Raises what
+    `start` raises.
+    """
+    readers: list[Reader] = []
+    ends: list[int] = []
+    try:
+        for level in ("info", "warn"):
+            pipe, end = os.pipe()
+            ends.append(end)
+            readers.append(await output.read(os.fdopen(pipe, "rb", buffering=0), level))
+        # From here to the next `try` nothing is awaited, so no cancellation can come between.
+        group = Group(start(ends[0], ends[1]), readers)
+    except BaseException:
+        await let_go(readers)
+        raise
+    finally:
+        for end in ends:
+            os.close(end)
+    try:
+        watcher.add(group.number)
+    except OSError as error:
+        output.say("warn", f"it would go on if this node were killed: {error}")
+    try:
+        async with asyncio.timeout(timeout.total_seconds()):
+            code = await group.exited()
+    except TimeoutError:
+        await group.stop(grace_s)
+        return None
+    except asyncio.CancelledError:
+        if (ended := group.code()) is not None:
+            # It had ended before it could learn of that.
+            return ended
+        await group.stop(grace_s)
+        raise
+    else:
+        if not await group.quiet(drain_s):
+            output.say("warn", "the command has ended; what it left running is killed")
+            await group.kill()
+        return code
+    finally:
+        await group.kill()
+        watcher.remove(group.number)
+        await let_go(readers)
+
+
+def outlived(timeout: timedelta) -> Ending:
+    """The ending of what `attend` stopped at its timeout."""
+    return Ending(Outcome.TIMEOUT, error=f"it did not end within {format_duration(timeout)} and was stopped")
+
+
+class Output:
+    """The lines of a command, as far as they fit into the limits. Beyond them bytes are counted and dropped."""
+
+    def __init__(self, log: LineSink) -> None:
+        self.last_error = ""
+        self.full = False
+        self.cut = 0
+        self._log = log
+        self._kept = self._lines = 0
+
+    async def read(self, pipe: FileIO, level: str) -> Reader:
+        """Read the pipe to its end, in the background."""
+        _, reader = await asyncio.get_running_loop().connect_read_pipe(lambda: Reader(self, level), pipe)
+        return reader
+
+    def line(self, level: str, raw: bytes) -> None:
+        size = len(raw) + 1
+        if self.full or self._kept + size > MAX_OUTPUT_BYTES or self._lines == MAX_LINES:
+            self.full = True
+            self.cut += size
+            return
+        self._kept += size
+        self._lines += 1
+        text = raw.removesuffix(b"\r").decode(errors="replace")
+        if level == "warn" and text.strip():
+            self.last_error = text.strip()
+        self._log(level, text)
+
+    def say(self, level: str, text: str) -> None:
+        """A line of the executor's own."""
+        self._log(level, text)
+
+    def end(self) -> None:
+        """Say how much is missing."""
+        if self.cut:
+            limits = f"{MAX_OUTPUT_BYTES >> 20} MiB and {MAX_LINES:,} lines, {MAX_LINE_BYTES >> 10} KiB a line"
+            self._log("warn", f"… {self.cut:,} bytes of output were cut (kept are {limits})")
+
+
+class Reader(asyncio.Protocol):
+    """One stream of a command, cut into lines as it comes; of a line without an end no more is kept than may be."""
+
+    def __init__(self, output: Output, level: str) -> None:
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._output = output
+        self._level = level
+        self._line = bytearray()
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._output.full:
+            self._output.cut += len(data)
+            return
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
+            self._extend(piece)
+            self._flush()
+        self._extend(rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._line:
+            self._flush()
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _extend(self, piece: bytes) -> None:
+        room = MAX_LINE_BYTES - len(self._line)
+        self._line += piece[:room]
+        self._output.cut += max(0, len(piece) - room)
+
+    def _flush(self) -> None:
+        self._output.line(self._level, bytes(self._line))
+        self._line.clear()
+
+
+class Group:
+    """A running command and all that it started in its process group."""
+
+    def __init__(self, process: subprocess.Popen[bytes], readers: Sequence[Reader]) -> None:
+        self.number = process.pid
+        self._process = process
+        self._readers = readers
+
+    async def exited(self) -> int:
+        """The exit code of the command itself, negative for a signal."""
+        try:
+            fd = os.pidfd_open(self._process.pid)
+        except OSError:
+            # An old kernel, or a sandbox that does not know the call.
+            while (code := self._process.poll()) is None:
+                await asyncio.sleep(_POLL_S)
+            return code
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_reader(fd, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(fd)
+            os.close(fd)
+        return self._process.wait()
+
+    def code(self) -> int | None:
+        """The exit code of the command if it has ended."""
+        return self._process.poll()
+
+    async def quiet(self, seconds: float) -> bool:
+        """Whether, within so many seconds, the group has ended and nobody holds the pipes."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        closed = [reader.closed for reader in self._readers]
+        await asyncio.wait(closed, timeout=seconds)
+        pause = _POLL_S
+        while not self._ended():
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(min(pause, max(0.0, deadline - loop.time())))
+            pause = min(2 * pause, _LONGEST_POLL_S)
+        return all(future.done() for future in closed)
+
+    async def stop(self, grace_s: float) -> None:
+        """SIGTERM, and the grace to end; whoever does not, has to be killed."""
+        self._signal(signal.SIGTERM)
+        await self.quiet(grace_s)
+
+    async def kill(self) -> None:
+        """SIGKILL to whoever is left, and time for the kernel to do it."""
+        if not self._gone():
+            self._signal(signal.SIGKILL)
+            await self.quiet(_KILL_S)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._gone():
+            return
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # It ended just now, or what is left runs as another user.
+
+    def _ended(self) -> bool:
+        """Whether nobody in the group runs. Orphans may wait for a lazy init to notice their end, so if the group has
+        members still, their states decide.
+        """
+        return self._gone() or (self._process.returncode is not None and not _has_running(self._process.pid))
+
+    def _gone(self) -> bool:
+        """Whether the group is empty. Until it is, the kernel gives its number to nobody else."""
+        if self._process.poll() is None:
+            return False
+        try:
+            os.killpg(self._process.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False
+
+
+def _has_running(group: int) -> bool:
+    if not (processes := list(Path("/proc").glob("[0-9]*/stat"))):
+        return True  # Not a Linux: who knows.
+    for process in processes:
+        try:
+            # After the name, which is in parentheses and may hold anything: state, parent, group.
+            state, _, of = process.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(of) == group and state not in "ZX":
+            return True
+    return False
+
+
+async def let_go(readers: Sequence[Reader]) -> None:
+    """Let go of the pipes, even if somebody outside the group still holds them."""
+    for reader in readers:
+        reader.close()
+    if readers:
+        await asyncio.wait([reader.closed for reader in readers])
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

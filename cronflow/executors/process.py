@@ -1,0 +1,156 @@
+"""Runs a Python function in a child process: the node's side of `executors.child`.
+
+For functions that must be stoppable (a thread cannot be killed), that hold the interpreter, or that may bring a process
+down. The child is a process group of its own with the node's environment, but for its settings, and its import path; it
+ends with the attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, timedelta
+from typing import Any
+
+import orjson
+
+from cronflow.domain.job import PythonTarget
+from cronflow.domain.run import Ending, Outcome
+from cronflow.executors.group import Output, attend, facts, outlived, signal_name
+from cronflow.executors.watcher import Watcher
+from cronflow.ports import Assignment, LineSink
+
+
+class ChildProcesses:
+    """Runs PythonTargets with `process`. `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a child
+    left behind may go on after it.
+    """
+
+    def __init__(self, *, grace_s: float = 10.0, drain_s: float = 1.0) -> None:
+        self._grace_s = grace_s
+        self._drain_s = drain_s
+        self._watcher = Watcher()
+
+    async def close(self) -> None:
+        """End what still runs."""
+        await asyncio.to_thread(self._watcher.close)
+
+    async def run(self, assignment: Assignment, node: str, args: Mapping[str, object], log: LineSink) -> Ending:
+        """Run it to its end; see Executor. What it prints become lines of the log: info, and warn for what goes to the
+        standard error.
+        """
+        target = assignment.job.target
+        assert isinstance(target, PythonTarget)
+        output = Output(log)
+        messages = await _Messages.open(log)
+        try:
+            with tempfile.TemporaryFile() as request:
+                request.write(_request(assignment, target, node, args))
+                request.seek(0)
+
+                def start(out: int, err: int) -> subprocess.Popen[bytes]:
+                    # The same interpreter, and a module of this package.
+                    return subprocess.Popen(  # noqa: S603
+                        [sys.executable, "-m", "cronflow.executors.child", str(messages.end)],
+                        stdin=request,
+                        stdout=out,
+                        stderr=err,
+                        env=_environment(assignment),
+                        pass_fds=(messages.end,),
+                        start_new_session=True,
+                    )
+
+                code = await attend(start, output, self._watcher, assignment.job.timeout, self._grace_s, self._drain_s)
+        except OSError as error:
+            return Ending(Outcome.ERROR, error=f"its process could not be started: {error}")
+        finally:
+            await messages.close()
+            output.end()
+        if code is None:
+            return outlived(assignment.job.timeout)
+        return messages.ending or _vanished(code, output.last_error)
+
+
+def _environment(assignment: Assignment) -> dict[str, str]:
+    """The node's, without its settings: among them are keys and passwords that no job needs."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
+    return {**inherited, "PYTHONUNBUFFERED": "1", **facts(assignment)}
+
+
+def _request(assignment: Assignment, target: PythonTarget, node: str, args: Mapping[str, object]) -> bytes:
+    return orjson.dumps(
+        {
+            "ref": target.ref,
+            "args": dict(args),
+            "run": assignment.run,
+            "job": assignment.job.name,
+            "fire_at": assignment.fire_at.astimezone(UTC).isoformat(),
+            "attempt": assignment.attempt,
+            "fence": assignment.fence,
+            "node": node,
+            "path": sys.path,
+        }
+    )
+
+
+def _vanished(code: int, last_error: str) -> Ending:
+    what = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+    return Ending(Outcome.ERROR, error=f"its process {what} before the function returned: {last_error}".rstrip(": "))
+
+
+class _Messages(asyncio.Protocol):
+    """What the child writes to its own pipe: lines, and at the end the Ending. `end` is the child's end of it."""
+
+    def __init__(self, log: LineSink) -> None:
+        self.ending: Ending | None = None
+        self.end = -1
+        self._log = log
+        self._rest = b""
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.BaseTransport | None = None
+
+    @classmethod
+    async def open(cls, log: LineSink) -> _Messages:
+        """The pipe, with its reader in the loop."""
+        pipe, end = os.pipe()
+        _, messages = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: cls(log), os.fdopen(pipe, "rb", buffering=0)
+        )
+        messages.end = end
+        return messages
+
+    async def close(self) -> None:
+        """Read what is left; the child has ended, so there is an end to it."""
+        os.close(self.end)
+        if self._transport is not None and self.ending is None:
+            await asyncio.wait([self._closed], timeout=1.0)
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        for line in whole:
+            self._message(orjson.loads(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _message(self, message: dict[str, Any]) -> None:
+        if "outcome" not in message:
+            self._log(message["level"], message["text"])
+            return
+        delay = message["delay"]
+        self.ending = Ending(
+            Outcome(message["outcome"]),
+            result=message["result"],
+            error=message["error"],
+            delay=None if delay is None else timedelta(seconds=delay),
+        )

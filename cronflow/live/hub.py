@@ -1,0 +1,189 @@
+"""The hub: reads the live stream into a ring, and hands it to every socket of this replica.
+
+The rules it protects: each tick is made into text once, however many sockets there are; a socket holds a place in the
+ring and no copy. When the stream has forgotten the place that was read last, because Redis was wiped or this replica
+was away for too long, everybody gets a fresh snapshot: what followed may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import structlog
+
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.live.builder import Builder
+from cronflow.live.following import Following
+from cronflow.live.session import Session
+from cronflow.live.state import point_of
+from cronflow.ports import Backends, Clock, Entry
+
+LOOK_EVERY_S = 0.25
+AGAIN_S = 1.0
+RING = 900
+SERIES = 600
+NODE_POINT_EVERY = 5
+MOST_NODES_IN_SERIES = 50
+PAGE = 500
+
+log = structlog.get_logger("cronflow.live")
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick: its id in the stream, and its message without the end, where each socket's own part goes."""
+
+    id: str
+    text: str
+
+
+class Hub:
+    """The live stream of one API replica. `run` it; `open` a session for each socket, once it is `ready`: it then knows
+    every tick that there is to go on from.
+    """
+
+    def __init__(self, backends: Backends, clock: Clock, heartbeat: timedelta) -> None:
+        self._feed = backends.feed
+        self._clock = clock
+        self._builder = Builder(backends, clock, heartbeat)
+        self.following = Following(backends, clock)
+        self.sessions: set[Session] = set()
+        self.generation = 0
+        self.ticks: deque[Tick] = deque(maxlen=RING)
+        self.end = 0
+        self.ready = asyncio.Event()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._read_to = ""
+        self._events: list[str] = []
+        self._doc: dict[str, Any] = {}
+        self._points: deque[dict[str, Any]] = deque(maxlen=SERIES)
+        self._node_points: deque[tuple[str, dict[str, dict[str, Any]]]] = deque(maxlen=SERIES // NODE_POINT_EVERY)
+        self._snapshot: tuple[str, str] = ("", "")
+        self.ticks.clear()
+
+    # ----------------------------------------------------------------------------------------------------- sockets
+
+    def open(self, since: str | None) -> Session:
+        """A session that goes on behind the tick `since`, or begins with a snapshot."""
+        session = Session(self, since)
+        self.sessions.add(session)
+        return session
+
+    def close(self, session: Session) -> None:
+        """It gets nothing more."""
+        self.sessions.discard(session)
+        self.following.forget(session)
+
+    @property
+    def oldest(self) -> int:
+        """The place of the oldest tick in the ring."""
+        return self.end - len(self.ticks)
+
+    def tick_at(self, place: int) -> Tick:
+        """The tick at a place."""
+        return self.ticks[place - self.oldest]
+
+    def place_after(self, since: str | None) -> int | None:
+        """The place behind a tick; None when it is not in the ring any more."""
+        if since is None:
+            return None
+        for back, tick in enumerate(reversed(self.ticks)):
+            if tick.id == since:
+                return self.end - back
+        return None
+
+    def snapshot(self) -> dict[str, Any]:
+        """The cluster now, with the series of ten minutes; empty before the first tick."""
+        if not self._doc:
+            return {}
+        columns = {name: [point[name] for point in self._points] for name in self._points[0]}
+        shown = [node["name"] for node in self._doc["nodes"][:MOST_NODES_IN_SERIES]]
+        nodes = {
+            name: {
+                field: [nodes.get(name, {}).get(field) for _, nodes in self._node_points]
+                for field in ("cpu", "memory", "lag_s", "in_flight")
+            }
+            for name in shown
+        }
+        at = [at for at, _ in self._node_points]
+        return {**self._doc, "series": {"cluster": columns, "nodes": {"at": at, "by_name": nodes}}}
+
+    def snapshot_text(self) -> str:
+        """The snapshot as a message; made once for each tick."""
+        newest = self.ticks[-1].id
+        if self._snapshot[0] != newest:
+            text = orjson.dumps({"t": "snap", "seq": newest, "doc": self.snapshot()}).decode()
+            self._snapshot = (newest, text)
+        return self._snapshot[1]
+
+    # ---------------------------------------------------------------------------------------------------- the roles
+
+    async def run(self) -> None:
+        """Build, read and follow, until it is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, step in (
+                    ("builder", self._builder.step),
+                    ("stream", self.step),
+                    ("lines", self.following.step),
+                ):
+                    group.create_task(self._repeat(step), name=name)
+        finally:
+            try:
+                await self._builder.resign()
+            except BackendUnavailable:
+                # The right then expires by itself.
+                pass
+
+    async def _repeat(self, step: Callable[[], Awaitable[float]]) -> None:
+        while True:
+            try:
+                pause = await step()
+            except BackendUnavailable as error:
+                log.debug("live stream interrupted", reason=str(error))
+                pause = AGAIN_S
+            await self._clock.sleep(pause)
+
+    async def step(self) -> float:
+        """Read on. Returns the seconds until the next look."""
+        entries = await self._feed.read(self._read_to, PAGE)
+        if entries is None:
+            log.warning("live stream lost its place")
+            self._begin()
+            self.generation += 1
+            return 0.0
+        for entry in entries:
+            self._take(entry)
+        if entries:
+            for session in self.sessions:
+                session.wake()
+        if len(entries) == PAGE:
+            return 0.0
+        self.ready.set()
+        return LOOK_EVERY_S
+
+    def _take(self, entry: Entry) -> None:
+        self._read_to = entry.id
+        if entry.kind == "event":
+            self._events.append(entry.text.decode()[1:-1])
+            return
+        self._doc = orjson.loads(entry.text)
+        point, nodes = point_of(self._doc)
+        if not self._points or self.end % NODE_POINT_EVERY == 0:
+            self._node_points.append((point["at"], nodes))
+        self._points.append(point)
+        events, self._events = ",".join(self._events), []
+        text = (
+            f'{{"t":"tick","seq":"{entry.id}","ts":"{self._doc["at"]}","patch":{entry.text.decode()},'
+            f'"events":[{events}]'
+        )
+        self.ticks.append(Tick(entry.id, text))
+        self.end += 1

@@ -1,0 +1,99 @@
+"""What one socket is to be sent: ticks from the shared ring, and lines of its topics.
+
+The rules it protects: a slow client costs a bounded amount of memory and nobody else's time. It holds a place in the
+ring, not copies of ticks; when it is too far behind it skips to the newest and is told how many it missed. Lines wait
+up to a limit; beyond it they are dropped, and a gap in their place says how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import orjson
+
+if TYPE_CHECKING:
+    from cronflow.live.hub import Hub
+
+MOST_BEHIND = 10
+MOST_LINES = 5000
+
+
+class Session:
+    """One socket. `next` waits for what is to be sent."""
+
+    def __init__(self, hub: Hub, since: str | None) -> None:
+        self._hub = hub
+        self._generation = hub.generation
+        self._place = hub.place_after(since)
+        self._behind_is_fine = True
+        self._said: deque[str] = deque()
+        self._chunks: deque[tuple[str, str, int]] = deque()
+        self._lines = 0
+        self._gaps: dict[str, int | None] = {}
+        self._changed = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._changed.set()
+
+    def say(self, message: object) -> None:
+        """Send this beside the ticks."""
+        self._said.append(orjson.dumps(message).decode())
+        self.wake()
+
+    def lines(self, topic: str, chunk: str, count: int) -> None:
+        """Lines of a topic, to go with the next tick: `chunk` is their JSON."""
+        # What comes behind a gap comes behind it for the client too.
+        if topic in self._gaps or self._lines + count > MOST_LINES:
+            missed = self._gaps.get(topic, 0)
+            self._gaps[topic] = None if missed is None else missed + count
+            return
+        self._chunks.append((topic, chunk, count))
+        self._lines += count
+
+    async def next(self) -> str:
+        """The next message."""
+        while True:
+            found = self._ready()
+            if found is not None:
+                return found
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _ready(self) -> str | None:
+        hub = self._hub
+        if self._said:
+            return self._said.popleft()
+        if self._generation != hub.generation or (self._place is not None and self._place < hub.oldest):
+            self._generation, self._place = hub.generation, None
+        if self._place is None:
+            if not hub.ticks:
+                return None
+            self._place = hub.end
+            return hub.snapshot_text()
+        if self._place >= hub.end:
+            self._behind_is_fine = False
+            return None
+        dropped = 0
+        # Who has come back catches up with everything that is still there; who merely is slow does not.
+        if not self._behind_is_fine and hub.end - self._place > MOST_BEHIND:
+            dropped = hub.end - self._place - 1
+            self._place += dropped
+        tick = hub.tick_at(self._place)
+        self._place += 1
+        return f'{tick.text},"logs":[{",".join(self._take_lines())}],"dropped":{dropped}}}'
+
+    def _take_lines(self) -> list[str]:
+        found = [chunk for _, chunk, _ in self._chunks]
+        found += [gap_chunk(topic, missed) for topic, missed in self._gaps.items()]
+        self._chunks.clear()
+        self._gaps.clear()
+        self._lines = 0
+        return found
+
+
+def gap_chunk(topic: str, missed: int | None) -> str:
+    """A place where lines are missing; None: nobody knows how many."""
+    return orjson.dumps({"topic": topic, "gap": missed, "lines": []}).decode()

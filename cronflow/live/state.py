@@ -1,0 +1,187 @@
+"""The state of the cluster as a tick tells it: a bounded document of absolute values.
+
+The rule it protects: its cost and its size do not grow with jobs or runs. It reads heartbeats, the leader's key, the
+roll-ups of a few minutes, and every ten seconds some counts from indexes. What MongoDB cannot say while it is away
+stays as it was, and the document says that it is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronflow.domain.cluster import Member, node_name
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.rollup import Bucket, Resolution, quantile_ms, summed
+from cronflow.ports import Backends, Clock
+from cronflow.shapes.cluster import node_state
+from cronflow.shapes.plain import iso, optional_iso
+
+MOST_NODES = 200
+MOST_OPEN = 100_000
+NEXT_JOBS = 10
+COUNTED_EVERY_S = 10.0
+LATENCY_OVER = timedelta(minutes=5)
+Part = dict[str, Any]
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+class State:
+    """What a builder reads each second, and what it remembers from one second to the next."""
+
+    def __init__(self, backends: Backends, clock: Clock, heartbeat: timedelta) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._heartbeat = heartbeat
+        self._seen: dict[datetime, Mapping[str, int]] | None = None
+        self._seen_at = 0.0
+        self._counts: Part = {"jobs": None, "open": None, "dead_letters": None, "next": []}
+        self._counted_at = -1e9
+        self._runs: Part = {"rates": {}, "latency": {}}
+        self._leader: Part = {"term": 0, "elected_at": None}
+
+    async def read(self) -> Part:
+        """The document. Raises BackendUnavailable when Redis is away: then there is nobody to tell it to either."""
+        members, held, redis_s = await asyncio.gather(
+            self._backends.membership.members(), self._backends.election.holder(), self._backends.queue.ping()
+        )
+        mongo: Part
+        try:
+            mongo = {"ms": _ms(await self._history())}
+        except BackendUnavailable as error:
+            mongo = {"error": error.reason}
+        leader = None if held is None else node_name(held[0])
+        members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
+        counts = dict(self._counts)
+        return {
+            "at": iso(self._clock.now()),
+            "leader": leader,
+            "lease_left_s": None if held is None else round(held[1], 1),
+            **self._leader,
+            "nodes": [self._node(member, leader) for member in members[:MOST_NODES]],
+            "nodes_more": max(0, len(members) - MOST_NODES),
+            "queue": {
+                "queued": sum(member.queued for member in members),
+                "in_flight": sum(member.report.in_flight for member in members),
+                "slots": sum(member.report.slots for member in members),
+                "room": sum(max(member.room, 0) for member in members),
+                "open": counts.pop("open"),
+            },
+            **self._runs,
+            **counts,
+            "breakers": _breakers(members),
+            "servers": {"redis": {"ms": _ms(redis_s)}, "mongodb": mongo},
+        }
+
+    def _node(self, member: Member, leader: str | None) -> Part:
+        report = member.report
+        return {
+            "name": report.name,
+            "id": report.id,
+            "leads": report.name == leader,
+            "state": node_state(member, self._heartbeat),
+            "cpu": report.cpu,
+            "memory": report.memory,
+            "lag_s": report.lag_s,
+            "slots": report.slots,
+            "in_flight": report.in_flight,
+            "queued": member.queued,
+            "rate": report.rate,
+            "age_s": round(member.age.total_seconds(), 1),
+        }
+
+    async def _history(self) -> float:
+        """What MongoDB knows. Returns its round trip in seconds."""
+        now = self._clock.now()
+        since = Resolution.MINUTE.begin(now - LATENCY_OVER)
+        buckets, record, ping = await asyncio.gather(
+            self._backends.rollups.read(Resolution.MINUTE, since, now + LATENCY_OVER),
+            self._backends.control.leader(),
+            self._backends.control.ping(),
+        )
+        self._runs = {"rates": self._rates(buckets), "latency": _latency(buckets)}
+        if record is not None:
+            self._leader = {"term": record.term, "elected_at": iso(record.elected_at)}
+        if self._clock.monotonic() - self._counted_at >= COUNTED_EVERY_S:
+            self._counts = await self._count(now)
+            self._counted_at = self._clock.monotonic()
+        return ping
+
+    async def _count(self, now: datetime) -> Part:
+        standing, open_runs, dead, due = await asyncio.gather(
+            self._backends.totals.jobs(),
+            self._backends.totals.open_runs(MOST_OPEN),
+            self._backends.letters.count(),
+            self._backends.jobs.due(now + timedelta(days=1), NEXT_JOBS),
+        )
+        return {
+            "jobs": {
+                "total": standing.active + standing.paused + standing.idle,
+                "active": standing.active,
+                "paused": standing.paused,
+                "idle": standing.idle,
+            },
+            "open": open_runs,
+            "dead_letters": dead,
+            "next": [{"job": record.name, "at": optional_iso(record.due_at)} for record in due],
+        }
+
+    def _rates(self, buckets: list[Bucket]) -> dict[str, float]:
+        """Runs that ended a second, by state, since the last look."""
+        now = self._clock.monotonic()
+        before, passed = self._seen, now - self._seen_at
+        self._seen, self._seen_at = {bucket.at: dict(bucket.tally.states) for bucket in buckets}, now
+        rates = {"ended": 0.0, "succeeded": 0.0, "failed": 0.0}
+        if before is None or passed <= 0:
+            return rates
+        for at, states in self._seen.items():
+            for state, count in states.items():
+                more = max(0, count - before.get(at, {}).get(state, 0)) / passed
+                rates["ended"] += more
+                rates[state] = rates.get(state, 0.0) + more
+        return {state: round(rate, 2) for state, rate in rates.items()}
+
+
+def _latency(buckets: list[Bucket]) -> Part:
+    tally = summed(buckets)
+    parts = {"lateness_ms": tally.lateness, "duration_ms": tally.duration}
+    return {
+        name: {word: _rounded(quantile_ms(counts, share)) for word, share in QUANTILES.items()}
+        for name, counts in parts.items()
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _breakers(members: list[Member]) -> list[Part]:
+    found: dict[str, list[str]] = {}
+    for member in members:
+        for service, state in member.report.breakers.items():
+            if state != "closed":
+                found.setdefault(service, []).append(member.report.name)
+    return [{"service": service, "nodes": nodes[:MOST_NODES]} for service, nodes in sorted(found.items())[:MOST_NODES]]
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)
+
+
+def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What the series keep of a tick: of the cluster, and of each node by its name."""
+    queue, latency, rates = doc["queue"], doc["latency"], doc["rates"]
+    cluster = {
+        "at": doc["at"],
+        "ended": rates.get("ended", 0.0),
+        "failed": rates.get("failed", 0.0),
+        "queued": queue["queued"],
+        "in_flight": queue["in_flight"],
+        "lateness_p99_ms": latency.get("lateness_ms", {}).get("p99"),
+        "duration_p99_ms": latency.get("duration_ms", {}).get("p99"),
+    }
+    fields = ("cpu", "memory", "lag_s", "in_flight")
+    nodes = {node["name"]: {field: node[field] for field in fields} for node in doc["nodes"]}
+    return cluster, nodes

@@ -1,0 +1,60 @@
+"""The watch: whoever leads tells of nodes whose heartbeat has ended without a goodbye.
+
+It tells, and does nothing else: what such a node had is found by `check_at`. Followers remember for a while who is
+gone, for the case that it is the leader. A node is not called lost before two heartbeats would have come, because a
+Redis that was wiped knows nobody at first.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from cronflow.domain.cluster import Member
+from cronflow.domain.events import NodeLeft, NodeLost, kind_of
+from cronflow.node.elector import Elector
+from cronflow.node.loop import Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import Backends, Clock, Tell
+
+GOODBYES = 100
+
+
+class Watch:
+    """The watch role."""
+
+    def __init__(self, backends: Backends, elector: Elector, clock: Clock, timings: Timings, tell: Tell) -> None:
+        self._backends = backends
+        self._elector = elector
+        self._clock = clock
+        self._timings = timings
+        self._tell = tell
+        self._known: dict[str, Member] = {}
+        self._gone: dict[str, tuple[Member, float]] = {}
+        self.wake = Wake()
+
+    async def step(self) -> float:
+        """Compare who is up with who was."""
+        present = {member.id: member for member in await self._backends.membership.members()}
+        now = self._clock.monotonic()
+        for node in self._known.keys() - present.keys():
+            self._gone[node] = (self._known[node], now)
+        self._known = present
+        forget = self._timings.leader_ttl + self._timings.failover_check
+        self._gone = {
+            node: (member, since)
+            for node, (member, since) in self._gone.items()
+            if node not in present and now - since < forget
+        }
+        sure = [node for node, (_, since) in self._gone.items() if now - since >= self._timings.stale_after]
+        if sure and self._elector.tenure is not None:
+            await self._tell_of(sure)
+        return self._timings.heartbeat
+
+    async def _tell_of(self, nodes: list[str]) -> None:
+        since = self._clock.now() - timedelta(seconds=2 * self._timings.failover_check)
+        found = await self._backends.events.find(kinds={kind_of(NodeLeft)}, since=since, limit=GOODBYES)
+        left = {happened.event.node for happened in found if isinstance(happened.event, NodeLeft)}
+        for node in nodes:
+            member, _ = self._gone.pop(node)
+            if member.report.name not in left:
+                self._tell(NodeLost(member.report.name, member.report.in_flight))

@@ -1,0 +1,34 @@
+"""What a schedule means."""
+
+from __future__ import annotations
+
+from cronflow.domain.preview import Preview
+from cronflow.domain.schedule import Cron
+from cronflow.shapes.plain import Shape, iso
+
+
+class PreviewShape(Shape):
+    """A schedule in words, its next fires, and what may surprise."""
+
+    expression: str | None
+    """The expression; null: it is not a cron schedule."""
+    tz: str
+    """The zone that it counts in."""
+    words: str
+    """What it means."""
+    fires: list[str]
+    """The next instants."""
+    notes: list[str]
+    """What may surprise."""
+
+
+def preview_shape(preview: Preview) -> PreviewShape:
+    """What a schedule means."""
+    tz = getattr(preview.schedule, "tz", "UTC")
+    return {
+        "expression": preview.schedule.expr if isinstance(preview.schedule, Cron) else None,
+        "tz": tz,
+        "words": preview.words.removesuffix(f", {tz}"),
+        "fires": [iso(fire) for fire in preview.fires],
+        "notes": list(preview.notes),
+    }

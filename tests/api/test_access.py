@@ -1,0 +1,95 @@
+"""Who may ask what: every route of the application, with every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from cronflow.api.access import ClosedGate, needed_by
+from cronflow.api.app import create_api
+from cronflow.domain.access import Role
+from tests.api.conftest import Client, the_api
+from tests.cli.scene import Scene
+
+PUBLIC = {"/livez", "/readyz", *(f"/api/v1/auth/{path}" for path in ("token", "refresh", "logout"))}
+"""Routes without a login; whatever is added here is open to everybody."""
+
+
+def routes(api: FastAPI) -> Iterator[tuple[str, str, APIRoute]]:
+    """Method, path and route of each."""
+    for context in iter_route_contexts(api.routes):
+        route = context.original_route
+        if isinstance(route, APIRoute):
+            for method in sorted(route.methods or ()):
+                yield method, str(context.path_format), route
+
+
+MATRIX = [
+    (method, path, role)
+    for method, path, route in routes(the_api())
+    if path not in PUBLIC and (role := needed_by(route.dependant)) is not None
+]
+
+
+def test_every_route_says_which_role_it_needs_or_is_known_to_be_public() -> None:
+    without = {path for _, path, route in routes(the_api()) if needed_by(route.dependant) is None}
+    assert without == PUBLIC
+    assert len(MATRIX) >= 30
+
+
+def test_a_route_without_a_role_would_be_noticed() -> None:
+    api = create_api(Scene().service, ClosedGate())
+
+    @api.get("/api/v1/treasure")
+    async def treasure() -> dict[str, str]:
+        return {}
+
+    assert "/api/v1/treasure" in {path for _, path, route in routes(api) if needed_by(route.dependant) is None}
+
+
+def test_the_roles_are_those_of_the_interface() -> None:
+    writes = {(method, path.removeprefix("/api/v1")): role for method, path, role in MATRIX}
+    for (method, path), role in writes.items():
+        if path.startswith(("/users", "/api-keys", "/secrets", "/audit")):
+            assert role is Role.ADMIN, path
+        elif method == "GET" or path == "/auth/ws-ticket" or path in ("/jobs/plan", "/schedules/preview"):
+            assert role is Role.VIEWER, path
+        elif method in ("PUT", "PATCH", "DELETE") or path == "/jobs":
+            assert role is Role.ADMIN, path
+        else:
+            assert role is Role.OPERATOR, path
+
+
+@pytest.mark.parametrize(("method", "path", "needed"), MATRIX)
+async def test_each_role_may_what_it_covers_and_nothing_more(
+    scene: Scene, client: Client, method: str, path: str, needed: Role
+) -> None:
+    path = path.removeprefix("/api/v1").replace("{name}", "nobody").replace("{id}", "nobody@1")
+    before = scene.backends.faults.calls.copy()
+    anybody = await client.ask(method, path, {"x": 1}, who=None)
+    assert (anybody.status_code, anybody.headers["www-authenticate"]) == (401, "Bearer")
+    for role in Role:
+        if role.covers(needed):
+            continue
+        answer = await client.ask(method, path, {"x": 1}, who=role.value)
+        assert answer.status_code == 403
+        assert f"this needs {needed.value}" in answer.json()["detail"]
+    assert scene.backends.faults.calls == before, "who is refused costs no call"
+    for role in Role:
+        if role.covers(needed):
+            # The input is nonsense, so an admitted request is refused for that or for what does not exist.
+            answer = await client.ask(method, path, {"x": 1}, who=role.value)
+            assert answer.status_code not in (401, 403)
+
+
+async def test_the_closed_gate_admits_nobody(scene: Scene) -> None:
+    import httpx2
+
+    transport = httpx2.ASGITransport(app=create_api(scene.service, ClosedGate()))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
+        for method, path, _ in MATRIX:
+            assert (await http.request(method, path, headers={"X-As": "admin"})).status_code == 401
+        assert (await http.get("/livez")).status_code == 200

@@ -1,0 +1,67 @@
+"""Whatever changes something over the API is in the audit log, with who did it."""
+
+from __future__ import annotations
+
+from datetime import time
+
+import pytest
+
+from cronflow.domain.access import Role
+from cronflow.domain.system import system_jobs
+from cronflow.editing import Editor
+from cronflow.ports import AuditQuery
+from tests.api.conftest import Client
+from tests.api.test_access import MATRIX
+from tests.cli.scene import FAILED, RETRYING, RUNNING, Scene
+
+JOB = {"name": "new", "run": {"python": "a:b"}}
+NO_CHANGE = {"/jobs/plan", "/schedules/preview", "/auth/ws-ticket"}
+
+CHANGES = [
+    ("POST", "/jobs", {}, JOB, "job.create"),
+    ("PUT", "/jobs/{name}", {"name": "new"}, JOB, "job.create"),
+    ("PATCH", "/jobs/{name}", {"name": "nightly-report"}, {"timeout": "7m"}, "job.change"),
+    ("DELETE", "/jobs/{name}", {"name": "nightly-report"}, None, "job.delete"),
+    ("POST", "/jobs/{name}/run", {"name": "nightly-report"}, None, "job.run"),
+    ("POST", "/jobs/{name}/pause", {"name": "nightly-report"}, None, "job.pause"),
+    ("POST", "/jobs/{name}/resume", {"name": "warehouse.import"}, None, "job.resume"),
+    ("POST", "/runs/{id}/cancel", {"id": RUNNING}, None, "run.cancel"),
+    ("POST", "/runs/{id}/retry", {"id": FAILED}, None, "run.retry"),
+    ("POST", "/runs/{id}/ack", {"id": FAILED}, None, "run.ack"),
+    ("POST", "/runs/cancel", {}, {"filter": {"job": RETRYING.partition("@")[0]}}, "run.cancel"),
+    ("POST", "/runs/retry", {}, {"filter": {"job": "nightly-report"}}, "run.retry"),
+    ("POST", "/runs/ack", {}, {"filter": {"job": "nightly-report"}}, "run.ack"),
+    ("POST", "/nodes/{name}/drain", {"name": "node-a"}, None, "node.drain"),
+    ("POST", "/nodes/{name}/undrain", {"name": "node-b"}, None, "node.undrain"),
+    ("POST", "/cluster/stepdown", {}, None, "cluster.stepdown"),
+    ("POST", "/cluster/sweep", {}, None, "job.run"),
+    ("POST", "/users", {}, {"name": "bob", "password": "a long password"}, "user.create"),
+    ("PATCH", "/users/{name}", {"name": "ada"}, {"enabled": False}, "user.change"),
+    ("DELETE", "/users/{name}", {"name": "ada"}, None, "user.delete"),
+    ("POST", "/api-keys", {}, {"name": "deploy"}, "key.create"),
+    ("DELETE", "/api-keys/{name}", {"name": "ci"}, None, "key.delete"),
+    ("POST", "/secrets", {}, {"name": "token", "value": "a long value"}, "secret.set"),
+    ("DELETE", "/secrets/{name}", {"name": "pay"}, None, "secret.delete"),
+]
+
+
+def test_every_route_that_can_change_something_is_tried_below() -> None:
+    found = {(method, path.removeprefix("/api/v1")) for method, path, _ in MATRIX if method != "GET"}
+    assert {(method, path) for method, path, *_ in CHANGES} == {pair for pair in found if pair[1] not in NO_CHANGE}
+
+
+@pytest.mark.parametrize(("method", "path", "where", "body", "action"), CHANGES)
+async def test_a_change_has_its_entry_with_its_author(
+    scene: Scene, client: Client, method: str, path: str, where: dict[str, str], body: object, action: str
+) -> None:
+    service = scene.service
+    await service.users.create("ada", Role.VIEWER, "a long password", by="before")
+    await service.keys.create("ci", Role.VIEWER, by="before")
+    await service.secrets.set("pay", "a long value", by="before")
+    for job in system_jobs(time(0), time(3)):
+        await Editor(scene.backends, scene.clock).define(job)
+    answer = await client.ask(method, path.format(**where), body)
+    assert answer.status_code < 300, answer.text
+    entries = await service.audit(AuditQuery(by="the-admin"))
+    assert [entry.action for entry in entries] == [action] * len(entries)
+    assert entries

@@ -1,0 +1,103 @@
+"""Nodes, the cluster, schedules and the probes over the API."""
+
+from __future__ import annotations
+
+from datetime import time
+
+import pytest
+
+from cronflow.domain.system import SWEEP, system_jobs
+from cronflow.editing import Editor
+from tests.api.conftest import Client, client_of
+from tests.cli.scene import Scene
+
+
+async def test_the_nodes_are_shown_with_their_load(client: Client) -> None:
+    nodes = {node["name"]: node for node in await client.all("/nodes")}
+    assert {name: node["state"] for name, node in nodes.items()} == {
+        "node-a": "up",
+        "node-b": "draining",
+        "node-c": "stale",
+    }
+    assert nodes["node-a"]["roles"] == ["leader", "worker"]
+    shown = await client.get("/nodes/node-c", who="viewer")
+    assert shown["runs"] == [f"reindex-search@{n}" for n in range(6)]
+    await client.get("/nodes/nobody", 404)
+
+
+async def test_draining_is_asked_of_a_name_and_taken_back(client: Client) -> None:
+    drained = await client.post("/nodes/node-a/drain", who="operator")
+    assert (drained["name"], drained["draining"]) == ("node-a", True)
+    assert (await client.get("/nodes/node-a"))["state"] == "draining"
+    assert await client.post("/nodes/node-a/undrain") == {"name": "node-a", "draining": False, "up": True}
+    assert (await client.get("/nodes/node-a"))["state"] == "up"
+    await client.post("/nodes/nobody/drain", status=404)
+    assert (await client.post("/nodes/nobody/undrain"))["up"] is False
+
+
+async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -> None:
+    async with client_of(scene.service, namespace="blue") as client:
+        shown = await client.get("/cluster", who="viewer")
+    assert (shown["namespace"], shown["leader"], shown["term"]) == ("blue", "node-a", 1)
+    assert shown["queue"]["slots"] == 36
+    assert len(shown["nodes"]) == 3
+
+
+async def test_the_leader_is_asked_to_step_down(scene: Scene, client: Client) -> None:
+    assert await client.post("/cluster/stepdown", status=202, who="operator") == {"asked": "node-a", "term": 1}
+    await scene.clock.advance(60)
+    assert (await client.post("/cluster/stepdown", status=404))["detail"] == "there is no leader 'of this cluster'"
+
+
+async def test_a_sweep_is_a_run_of_the_systems_own_job(scene: Scene, client: Client) -> None:
+    refused = await client.post("/cluster/sweep", status=404)
+    assert "that has ever led this cluster" in refused["detail"]
+    for job in system_jobs(time(0), time(3)):
+        await Editor(scene.backends, scene.clock).define(job)
+    asked = await client.post("/cluster/sweep", status=202)
+    assert asked["job"] == SWEEP
+    assert (await client.get(f"/runs/{asked['id']}"))["state"] == "retrying"
+    for method, body in (("PUT", {"run": {"shell": "true"}}), ("PATCH", {"priority": 1}), ("DELETE", None)):
+        assert (await client.ask(method, f"/jobs/{SWEEP}", body)).status_code == 422
+
+
+async def test_a_schedule_is_previewed_as_cron_explain_does(client: Client) -> None:
+    body = {"schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"}, "count": 2, "start": "2026-10-01T00:30:00Z"}
+    shown = await client.post("/schedules/preview", body, who="viewer")
+    assert (shown["expression"], shown["tz"]) == ("30 2 * * *", "Europe/Berlin")
+    assert shown["fires"] == ["2026-10-01T00:30:00Z", "2026-10-02T00:30:00Z"]
+    assert any("twice" in note for note in shown["notes"])
+    every = await client.post("/schedules/preview", {"schedule": {"every": "1h"}})
+    assert (every["expression"], len(every["fires"]), every["fires"][0]) == (None, 10, "2026-11-21T13:00:00Z")
+    once = await client.post("/schedules/preview", {"schedule": {"at": "2020-01-01T00:00:00Z"}})
+    assert once["fires"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({}, "schedule"),
+        ({"schedule": None}, "schedule"),
+        ({"schedule": {"cron": "0 0 31 2 *"}}, "schedule.cron"),
+        ({"schedule": {"cron": "* * * * *", "tz": "Mars"}}, "schedule.tz"),
+        ({"schedule": {"cron": "* * * * *", "every": "1s"}}, "schedule"),
+        ({"schedule": {"every": "1h"}, "count": 101}, "count"),
+        ({"schedule": {"every": "1h"}, "count": True}, "count"),
+        ({"schedule": {"every": "1h"}, "start": "2026-01-01"}, "start"),
+        ({"schedule": {"every": "1h"}, "start": "0001-01-01T00:00:00Z"}, "start"),
+        ({"schedule": {"cron": "* * * * *"}, "start": "9999-12-31T23:59:59Z"}, "start"),
+    ],
+)
+async def test_a_schedule_that_cannot_be_is_refused_at_its_place(client: Client, body: object, place: str) -> None:
+    refused = await client.post("/schedules/preview", body, 422)
+    assert [error["place"] for error in refused["errors"]] == [place]
+
+
+async def test_the_probes_and_the_description_need_no_login(scene: Scene, client: Client) -> None:
+    assert (await client.ask("GET", "/livez", who=None)).json() == {"status": "ok"}
+    assert (await client.ask("GET", "/readyz", who=None)).status_code == 200
+    assert (await client.ask("GET", "/docs", who=None)).status_code == 200
+    assert (await client.ask("GET", "/openapi.json", who=None)).json()["openapi"] == "3.1.0"
+    scene.backends.faults.fail_before("control.ping")
+    answer = await client.ask("GET", "/readyz", who=None)
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")

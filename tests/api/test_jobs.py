@@ -1,0 +1,311 @@
+"""Jobs over the API: define, look at, change, run, pause, delete, ask why."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cronflow.documents import job_document
+from cronflow.searching import MOST_JOBS
+from cronflow.shapes.jobs import job_shape
+from tests.api.conftest import Client, client_of
+from tests.cli.scene import JOBS, NOON, Scene, job
+
+NEW = {"name": "new", "schedule": {"every": "5m"}, "run": {"argv": ["true"]}}
+
+
+async def test_a_page_of_jobs_leads_to_the_next_until_all_were_seen_once(client: Client) -> None:
+    names = [shape["name"] for shape in await client.all("/jobs", limit=5)]
+    assert names == sorted(job.name for job in JOBS)
+    first = await client.get("/jobs", params={"limit": 5})
+    assert len(first["items"]) == 5
+    assert first["next_cursor"]
+
+
+@pytest.mark.parametrize(
+    ("params", "names"),
+    [
+        ({"q": "REPORT"}, ["nightly-report"]),
+        ({"q": "day before"}, ["nightly-report"]),
+        ({"label": "team=billing"}, ["send-invoices"]),
+        ({"label": "team"}, ["send-invoices"]),
+        ({"label": "team=ops"}, []),
+        ({"label": ["team", "tier"]}, []),
+        ({"enabled": "false"}, ["legacy-export"]),
+        ({"q": "e", "enabled": "false"}, ["legacy-export"]),
+        ({"q": "%"}, []),
+    ],
+)
+async def test_jobs_are_found_by_text_labels_and_whether_they_are_enabled(
+    client: Client, params: dict[str, Any], names: list[str]
+) -> None:
+    assert [shape["name"] for shape in await client.all("/jobs", **params)] == names
+
+
+async def test_a_rare_job_costs_a_bounded_search_and_is_found_by_going_on(scene: Scene, client: Client) -> None:
+    many = [job(f"aa-{n:05}") for n in range(MOST_JOBS + 10)]
+    await scene.backends.jobs.create(await scene.service.job("rebuild-cache"))
+    for one in many:
+        scene.backends.jobs.records[one.name] = (await scene.service.compare([one]))[0].record  # type: ignore[attr-defined]
+    page = await client.get("/jobs", params={"q": "rotate"})
+    assert page["items"] == []
+    assert page["next_cursor"] is not None
+    assert [shape["name"] for shape in await client.all("/jobs", q="rotate")] == ["rotate-keys"]
+
+
+async def test_a_job_is_shown_as_the_command_line_shows_it_and_its_etag_is_its_version(
+    scene: Scene, client: Client
+) -> None:
+    answer = await client.ask("GET", "/jobs/nightly-report", who="viewer")
+    assert answer.json() == job_shape(await scene.service.job("nightly-report"))
+    assert answer.headers["etag"] == '"1"'
+
+
+async def test_creating_answers_201_with_the_place_and_a_second_time_409(client: Client) -> None:
+    created = await client.ask("POST", "/jobs", NEW)
+    assert created.status_code == 201
+    assert created.headers["location"] == "/api/v1/jobs/new"
+    assert created.headers["etag"] == '"1"'
+    refused = await client.post("/jobs", NEW | {"timeout": "1m"}, 409)
+    assert refused["detail"] == "job 'new' exists already"
+    assert (await client.get("/jobs/new"))["timeout"] == "1h"
+
+
+async def test_of_two_who_create_the_same_job_at_once_one_is_refused(client: Client) -> None:
+    answers = await asyncio.gather(*(client.ask("POST", "/jobs", NEW | {"priority": n}) for n in range(5)))
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409]
+    [winner] = [answer for answer in answers if answer.status_code == 201]
+    assert (await client.get("/jobs/new"))["priority"] == winner.json()["priority"]
+
+
+async def test_putting_creates_then_replaces_then_changes_nothing(client: Client) -> None:
+    document = {"schedule": {"every": "5m"}, "run": {"argv": ["true"]}}
+    created = await client.ask("PUT", "/jobs/new", document)
+    assert (created.status_code, created.headers["etag"]) == (201, '"1"')
+    replaced = await client.ask("PUT", "/jobs/new", document | {"priority": 7})
+    assert (replaced.status_code, replaced.headers["etag"], replaced.json()["priority"]) == (200, '"2"', 7)
+    same = await client.ask("PUT", "/jobs/new", document | {"priority": 7})
+    assert (same.status_code, same.headers["etag"]) == (200, '"2"')
+
+
+async def test_a_stale_if_match_is_refused_and_nothing_is_changed(client: Client) -> None:
+    await client.ask("PUT", "/jobs/new", NEW)
+    await client.ask("PUT", "/jobs/new", NEW | {"priority": 7})
+    for method, body in (("PUT", NEW | {"priority": 1}), ("PATCH", {"priority": 1}), ("DELETE", None)):
+        stale = await client.ask(method, "/jobs/new", body, headers={"If-Match": '"1"'})
+        assert stale.status_code == 409
+        assert "is at version 2, not 1" in stale.json()["detail"]
+    # Also when the result would be the same: what was compared with was an older version.
+    assert (await client.ask("PUT", "/jobs/new", NEW | {"priority": 7}, headers={"If-Match": '"1"'})).status_code == 409
+    assert (await client.get("/jobs/new"))["priority"] == 7
+    gone = await client.ask("PUT", "/jobs/never", NEW | {"name": "never"}, headers={"If-Match": '"1"'})
+    assert gone.status_code == 409
+    patched = await client.ask("PATCH", "/jobs/new", {"priority": 1}, headers={"If-Match": '"2"'})
+    assert (patched.status_code, patched.headers["etag"]) == (200, '"3"')
+    assert (await client.ask("DELETE", "/jobs/new", headers={"If-Match": '"3"'})).status_code == 200
+
+
+@pytest.mark.parametrize("tag", ["1", 'W/"1"', '"1", "2"', "*", '"0"', '"-1"', '"99999999999999999999"', "", '"1'])
+async def test_an_if_match_that_is_no_etag_of_a_job_is_refused(client: Client, tag: str) -> None:
+    answer = await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1}, headers={"If-Match": tag})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["place"] == "If-Match"
+
+
+async def test_two_patches_at_once_are_both_applied(client: Client) -> None:
+    await asyncio.gather(
+        client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1}),
+        client.ask("PATCH", "/jobs/rotate-keys", {"labels": {"team": "ops"}}),
+    )
+    found = await client.get("/jobs/rotate-keys")
+    assert (found["priority"], found["labels"], found["version"]) == (1, {"team": "ops"}, 3)
+
+
+@pytest.mark.parametrize(
+    ("patch", "field", "value"),
+    [
+        ({"schedule": {"cron": "0 3 * * *"}}, "schedule", ("cron", "0 3 * * *", "tz", "Europe/Berlin")),
+        ({"schedule": {"cron": None, "tz": None, "every": "5m"}}, "schedule", ("every", "5m", "tz", "UTC")),
+        ({"schedule": None}, "schedule", None),
+        ({"run": {"python": None, "shell": "true"}}, "run", ("shell", "true")),
+        ({"run": {"args": {"a": {"b": [1, None]}}}}, "run", ("args", {"a": {"b": [1, None]}})),
+        ({"retry": {"delays": ["1s", "2s"]}}, "retry", ("delays", ["1s", "2s"])),
+        ({"timeout": "5m"}, "timeout", "5m"),
+        ({"description": None}, "description", ""),
+        ({"misfire": {"grace": "1h"}}, "misfire", ("grace", "1h", "policy", "fire_once")),
+        ({"enabled": False}, "enabled", False),
+    ],
+)
+async def test_a_merge_patch_changes_what_it_names(client: Client, patch: Any, field: str, value: Any) -> None:
+    before = await client.get("/jobs/nightly-report")
+    answer = await client.ask("PATCH", "/jobs/nightly-report", patch)
+    assert answer.status_code == 200, answer.text
+    after = answer.json()
+    assert after["version"] == before["version"] + 1
+    if isinstance(value, tuple):
+        assert {key: after[field][key] for key in value[::2]} == dict(zip(value[::2], value[1::2], strict=True))
+    else:
+        assert after[field] == value
+    kept = job_document(JOBS[0]).keys() - {field}
+    assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
+
+
+async def test_a_patch_that_changes_nothing_makes_no_version(client: Client) -> None:
+    assert (await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 9})).headers["etag"] == '"1"'
+    assert (await client.ask("PATCH", "/jobs/rotate-keys", {})).headers["etag"] == '"1"'
+
+
+async def test_a_patch_keeps_the_retry_that_the_job_has_whatever_the_settings_say(scene: Scene) -> None:
+    from cronflow.domain.job import Retry
+
+    async with client_of(scene.service, retry=Retry(max=7)) as client:
+        assert (await client.ask("PUT", "/jobs/new", NEW)).json()["retry"]["max"] == 7
+        assert (await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1})).json()["retry"]["max"] == 3
+
+
+async def test_a_refused_document_names_every_problem_with_its_field(client: Client) -> None:
+    bad = {"name": "x", "schedule": {"cron": "61 * * * *"}, "run": {"shell": ""}, "timeot": "5m", "priority": 11}
+    for method, path in (("POST", "/jobs"), ("PUT", "/jobs/x")):
+        answer = await client.ask(method, path, bad)
+        assert answer.status_code == 422
+        errors = {error["place"]: error for error in answer.json()["errors"]}
+        assert set(errors) == {"schedule.cron", "run.shell", "timeot", "priority"}
+        assert errors["timeot"] == {"place": "timeot", "what": "unknown key", "remedy": "did you mean timeout?"}
+        assert "and 3 more, see errors" in answer.json()["detail"]
+
+
+async def test_a_job_cannot_be_renamed_and_reserved_names_stay_the_systems(client: Client) -> None:
+    for method, rest in (("PUT", {"run": {"shell": "true"}}), ("PATCH", {})):
+        answer = await client.ask(method, "/jobs/rotate-keys", {"name": "other", **rest})
+        assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "name")
+    await client.post("/jobs", NEW | {"name": "_sys:mine"}, 422)
+    assert (await client.ask("PATCH", "/jobs/nobody", {"priority": 1})).status_code == 404
+
+
+async def test_deleting_leaves_the_history_and_the_runs(client: Client) -> None:
+    answer = await client.ask("DELETE", "/jobs/nightly-report")
+    assert answer.json() == {"name": "nightly-report", "deleted_at": "2026-11-21T12:00:00Z"}
+    await client.get("/jobs/nightly-report", 404)
+    assert (await client.ask("DELETE", "/jobs/nightly-report")).status_code == 404
+    assert len((await client.get("/jobs/nightly-report/runs"))["items"]) == 1
+    versions = (await client.get("/jobs/nightly-report/history"))["items"]
+    assert [(version["version"], version["state"], version["by"]) for version in versions] == [
+        (1, "active", None),
+        (2, "deleted", "the-admin"),
+    ]
+    assert (await client.ask("POST", "/jobs", NEW | {"name": "nightly-report"})).status_code == 201
+
+
+async def test_pausing_and_resuming_say_who_did_it(client: Client) -> None:
+    assert (await client.post("/jobs/sync-tokens/pause", who="operator"))["state"] == "paused"
+    resumed = await client.post("/jobs/sync-tokens/resume", who="operator")
+    assert (resumed["state"], resumed["version"]) == ("active", 3)
+    assert resumed == await client.get("/jobs/sync-tokens")
+    versions = (await client.get("/jobs/sync-tokens/history"))["items"]
+    assert [version["by"] for version in versions[1:]] == ["the-operator", "the-operator"]
+
+
+async def test_the_same_key_gives_the_same_run_and_the_same_answer(scene: Scene, client: Client) -> None:
+    key = {"Idempotency-Key": "0b5f0c1e-5d3a-4a0b-9f57-2f5a3c1d0e11"}
+    first = await client.ask("POST", "/jobs/nightly-report/run", {"args": {"region": "us"}}, headers=key)
+    await scene.clock.advance(5)
+    again = await client.ask("POST", "/jobs/nightly-report/run", headers=key)
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert first.content == again.content
+    assert first.json()["args"] == {"region": "us"}
+    other = await client.post("/jobs/nightly-report/run", status=202)
+    assert other["id"] != first.json()["id"]
+    runs = await client.all("/runs", job="nightly-report", state=["retrying"])
+    assert {run["id"] for run in runs} == {first.json()["id"], other["id"]}
+
+
+async def test_ten_requests_with_one_key_at_once_make_one_run(client: Client) -> None:
+    key = {"Idempotency-Key": "deploy-1"}
+    answers = await asyncio.gather(*(client.ask("POST", "/jobs/rebuild-cache/run", headers=key) for _ in range(10)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 9 + [202]
+    assert len({answer.content for answer in answers}) == 1
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "x" * 65, "a@b", "~r1", "a/b", "-x"])
+async def test_a_key_that_could_not_be_part_of_a_run_id_is_refused(client: Client, key: str) -> None:
+    answer = await client.ask("POST", "/jobs/rebuild-cache/run", headers={"Idempotency-Key": key})
+    assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "Idempotency-Key")
+
+
+async def test_arguments_are_for_python_jobs_alone(client: Client) -> None:
+    refused = await client.post("/jobs/reindex-search/run", {"args": {"a": 1}}, 422)
+    assert refused["errors"][0]["place"] == "args"
+    await client.post("/jobs/reindex-search/run", {"args": {}}, 202)
+    await client.post("/jobs/rebuild-cache/run", {"args": [1]}, 422)
+    await client.post("/jobs/rebuild-cache/run", {"arg": {}}, 422)
+
+
+async def test_the_next_fires_begin_with_the_cursor(client: Client) -> None:
+    found = await client.get("/jobs/sync-tokens/next", params={"n": 2})
+    assert found == {
+        "job": "sync-tokens",
+        "state": "active",
+        "fires": ["2026-11-21T12:00:30Z", "2026-11-21T12:01:00Z"],
+    }
+    assert (await client.get("/jobs/rebuild-cache/next"))["fires"] == []
+
+
+async def test_why_tells_the_chain_of_an_instant(client: Client) -> None:
+    found = await client.get("/jobs/nightly-report/why", params={"at": "2026-11-21T02:00:00+01:00"})
+    assert found["run"] == "nightly-report@20261121T010000Z"
+    steps = [link["step"] for link in found["chain"]]
+    assert (steps[0], steps[-1]) == ("due", "ended")
+    assert found["chain"][-1]["dead"] is True
+    for name in [one.name for one in JOBS]:
+        await client.get(f"/jobs/{name}/why")
+    assert (await client.get("/jobs/sync-tokens/why", params={"at": "2027-01-01T00:00:01Z"}))["chain"][0][
+        "step"
+    ] == "not_due"
+
+
+async def test_a_plan_tells_what_would_change_and_writes_nothing(scene: Scene, client: Client) -> None:
+    before = await scene.service.jobs()
+    documents = [
+        NEW,
+        {"name": "rotate-keys", "run": {"python": "shop.jobs:rotate_keys"}, "schedule": {"every": "1h"}},
+        {**job_document(JOBS[1])},
+    ]
+    plan = (await client.post("/jobs/plan", {"jobs": documents}, who="viewer"))["jobs"]
+    assert [(one["name"], one["result"]) for one in plan] == [
+        ("new", "created"),
+        ("rotate-keys", "changed"),
+        ("sync-tokens", "unchanged"),
+    ]
+    changes = {change["field"]: (change["before"], change["after"]) for change in plan[1]["changes"]}
+    assert changes["schedule.every"] == (None, "1h")
+    assert changes["priority"] == (9, 5)
+    assert plan[0]["next_fire"] == NOON.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert await scene.service.jobs() == before
+    done = await client.ask("PUT", "/jobs/rotate-keys", documents[1])
+    assert done.json()["next_fire"] == plan[1]["next_fire"]
+
+
+async def test_a_plan_names_the_place_of_each_problem(client: Client) -> None:
+    refused = await client.post("/jobs/plan", {"jobs": [NEW, {"name": "x"}, 5]}, 422)
+    assert [error["place"] for error in refused["errors"]] == ["jobs[1].run", "jobs[2]"]
+    await client.post("/jobs/plan", {"jobs": [NEW, NEW]}, 422)
+    await client.post("/jobs/plan", {}, 422)
+    await client.post("/jobs/plan", {"jobs": [NEW] * 1001}, 422)
+
+
+async def test_what_does_not_exist_is_404_on_every_path_of_a_job(client: Client) -> None:
+    for method, tail in (
+        ("GET", ""),
+        ("DELETE", ""),
+        ("POST", "/run"),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("GET", "/next"),
+        ("GET", "/why"),
+        ("GET", "/runs"),
+        ("GET", "/history"),
+    ):
+        answer = await client.ask(method, f"/jobs/nobody{tail}")
+        assert (answer.status_code, answer.json()["detail"]) == (404, "there is no job 'nobody'")

@@ -1,0 +1,228 @@
+"""Runs and their lines over the API: list, look at, cancel, replay, acknowledge, one and many."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cronflow.domain.run import Ending, Outcome, RunState
+from cronflow.domain.schedule import Every
+from cronflow.ports import LateResult, LogLine
+from cronflow.shapes.runs import run_shape
+from tests.api.conftest import Client
+from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene, ago, run
+
+NEWEST_FIRST = [one.id for one in sorted(RUNS, key=lambda one: (one.fire_at, one.id), reverse=True)]
+LOST = next(one.id for one in RUNS if one.state is RunState.LOST)
+
+
+async def test_pages_of_runs_show_each_once_the_newest_first(client: Client) -> None:
+    for limit in (1, 3, 50):
+        assert [one["id"] for one in await client.all("/runs", limit=limit)] == NEWEST_FIRST
+
+
+async def test_a_page_goes_on_where_it_left_off_although_newer_runs_have_come(scene: Scene, client: Client) -> None:
+    first = await client.get("/runs", params={"limit": 3})
+    await scene.backends.runs.insert([run("sync-tokens", NOON, RunState.DISPATCHED)])
+    second = await client.get("/runs", params={"limit": 3, "cursor": first["next_cursor"]})
+    assert [one["id"] for one in first["items"] + second["items"]] == NEWEST_FIRST[:6]
+
+
+@pytest.mark.parametrize(
+    ("params", "take"),
+    [
+        ({"job": "sync-tokens"}, lambda one: one.job == "sync-tokens"),
+        ({"state": "failed"}, lambda one: one.state is RunState.FAILED),
+        ({"state": ["running", "lost", "skipped"]}, lambda one: one.state.value in ("running", "lost", "skipped")),
+        ({"node": "node-a"}, lambda one: one.node == "node-a#5f1c"),
+        ({"node": "node-b#77aa"}, lambda one: one.node == "node-b#77aa"),
+        ({"node": "node"}, lambda one: False),
+        ({"since": "2026-11-21T11:00:00Z"}, lambda one: one.fire_at >= ago(hours=1)),
+        ({"until": "2026-11-21T11:00:00Z"}, lambda one: one.fire_at < ago(hours=1)),
+        ({"dead": "true"}, lambda one: one.is_dead),
+        ({"job": "sync-tokens", "state": "succeeded", "node": "node-b"}, lambda one: one.fire_at == ago(minutes=1)),
+    ],
+)
+async def test_runs_are_chosen_by_every_filter(client: Client, params: dict[str, Any], take: Any) -> None:
+    wanted = [one for one in NEWEST_FIRST if take(next(run for run in RUNS if run.id == one))]
+    assert [one["id"] for one in await client.all("/runs", **params, limit=2)] == wanted
+
+
+async def test_a_run_is_shown_with_outcomes_that_came_too_late(scene: Scene, client: Client) -> None:
+    late = LateResult(
+        run=FAILED, fence=3, node="node-z#1", at=NOON, ending=Ending(Outcome.OK, {"rows": 1}), finish_id="f"
+    )
+    await scene.backends.runs.keep_late([late])
+    shown = await client.get(f"/runs/{FAILED}", who="viewer")
+    [outcome] = shown.pop("late")
+    assert (outcome["node"], outcome["result"]) == ("node-z#1", {"rows": 1})
+    assert shown == run_shape(await scene.service.run(FAILED))
+    for one in RUNS:
+        await client.get(f"/runs/{one.id}")
+
+
+async def test_lines_come_in_order_page_by_page_and_an_open_run_may_write_more(scene: Scene, client: Client) -> None:
+    texts: list[str] = []
+    after: dict[str, str] = {}
+    for _ in range(4):
+        page = await client.get(f"/runs/{RETRYING}/logs", params={"limit": 2, **after})
+        texts += [line["text"] for line in page["items"]]
+        assert page["next_cursor"] is not None
+        after = {"after": page["next_cursor"]}
+    assert texts[:2] == ["sending 120 invoices", "connection refused"]
+    assert len(texts) == 5
+    fresh = LogLine(
+        run=RETRYING, job="send-invoices", fence=FENCE + 1, attempt=2, n=9, at=NOON, level="info", text="new"
+    )
+    await scene.backends.logs.append([fresh])
+    page = await client.get(f"/runs/{RETRYING}/logs", params=after)
+    assert [line["text"] for line in page["items"]] == ["new"]
+    assert (await client.get(f"/runs/{SUCCEEDED}/logs")) == {"items": [], "next_cursor": None}
+
+
+async def test_lines_are_found_by_their_text_in_any_case(client: Client) -> None:
+    page = await client.get(f"/runs/{RETRYING}/logs", params={"q": "CONNECTION"})
+    assert [line["text"] for line in page["items"]] == ["connection refused"]
+    # What was looked at is not looked at again.
+    page = await client.get(f"/runs/{RETRYING}/logs", params={"q": "CONNECTION", "after": page["next_cursor"]})
+    assert page["items"] == []
+
+
+async def test_cancelling_says_who_and_why_and_again_is_harmless(client: Client) -> None:
+    for _ in range(2):
+        asked = await client.post(f"/runs/{RUNNING}/cancel", {"reason": "wrong data"}, who="operator")
+        assert (asked["state"], asked["cancel_requested"]) == ("running", True)
+        assert (asked["cancel_by"], asked["cancel_reason"]) == ("the-operator", "wrong data")
+    refused = await client.post(f"/runs/{FAILED}/cancel", status=409)
+    assert "has already ended" in refused["detail"]
+    assert (await client.post(f"/runs/{RETRYING}/cancel"))["state"] == "cancelled"
+
+
+async def test_replaying_makes_a_run_of_its_own(client: Client) -> None:
+    made = await client.post(f"/runs/{FAILED}/retry", {"args": {"region": "us"}, "note": "target is back"}, 202)
+    assert made == {"id": f"{FAILED}~r1", "replay_of": FAILED}
+    replay = await client.get(f"/runs/{FAILED}~r1")
+    assert (replay["args"], replay["kind"], replay["replay_of"]) == ({"region": "us"}, "replay", FAILED)
+    resolution = (await client.get(f"/runs/{FAILED}"))["resolution"]
+    assert (resolution["how"], resolution["by"], resolution["note"]) == ("replayed", "the-admin", "target is back")
+    assert (await client.post(f"/runs/{RUNNING}/retry", status=409))["title"] == "Conflict"
+    assert (await client.post(f"/runs/{LOST}/retry", {"args": {"a": 1}}, 422))["errors"][0]["place"] == "args"
+
+
+async def test_acknowledging_settles_and_again_is_harmless(client: Client) -> None:
+    for note in ("known", "once more"):
+        settled = await client.post(f"/runs/{FAILED}/ack", {"note": note}, who="operator")
+        assert settled["dead"] is False
+        assert (settled["resolution"]["by"], settled["resolution"]["note"]) == ("the-operator", "known")
+    await client.post(f"/runs/{SUCCEEDED}/ack", status=409)
+    await client.post(f"/runs/{FAILED}/ack", {"note": "x" * 1001}, 422)
+
+
+async def test_what_does_not_exist_is_404_on_every_path_of_a_run(client: Client) -> None:
+    for method, tail in (("GET", ""), ("GET", "/logs"), ("POST", "/cancel"), ("POST", "/retry"), ("POST", "/ack")):
+        answer = await client.ask(method, f"/runs/nobody@1{tail}")
+        assert (answer.status_code, answer.json()["detail"]) == (404, "there is no run 'nobody@1'")
+
+
+async def test_the_report_counts_failures_by_reason(client: Client) -> None:
+    found = await client.get("/runs/report", params={"since": "2026-10-01T00:00:00Z"}, who="viewer")
+    assert {failure["example"] for failure in found["failures"]} == {FAILED, LOST}
+    assert (found["dead"], found["more"]) == (2, False)
+    assert (await client.get("/runs/report", params={"since": "2026-10-01T00:00:00Z", "limit": 1}))["more"] is True
+    assert (await client.get("/runs/report", 422))["errors"][0]["place"] == "since"
+
+
+async def many(scene: Scene, state: RunState, count: int) -> list[str]:
+    """So many runs of sync-tokens more, the newest first."""
+    made = [run("sync-tokens", ago(days=1, seconds=n), state, outcome=Outcome.ERROR) for n in range(count)]
+    await scene.backends.runs.insert(made)
+    return [one.id for one in made]
+
+
+async def test_many_dead_letters_are_replayed_page_by_page_each_once(scene: Scene, client: Client) -> None:
+    ids = await many(scene, RunState.FAILED, 7)
+    body: dict[str, Any] = {"filter": {"job": "sync-tokens", "state": ["failed"]}, "limit": 3, "note": "all of them"}
+    replayed = []
+    while True:
+        page = await client.post("/runs/retry", body, who="operator")
+        replayed += [item["replay_of"] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        body["cursor"] = page["next_cursor"]
+    assert replayed == ids
+    assert await client.post("/runs/retry", body | {"cursor": None} if False else {"filter": body["filter"]}) == {
+        "items": [],
+        "skipped": [],
+        "next_cursor": None,
+    }
+
+
+async def test_a_dead_letter_whose_job_is_gone_is_left_and_told(scene: Scene, client: Client) -> None:
+    await many(scene, RunState.LOST, 1)
+    await scene.service.apply([])
+    await scene.service.delete("nightly-report")
+    page = await client.post("/runs/retry", {"filter": {"since": "2026-11-20T00:00:00Z"}})
+    assert [item["replay_of"] for item in page["items"]] == ["sync-tokens@20261120T120000Z"]
+    assert page["skipped"] == [{"id": FAILED, "why": "there is no job 'nightly-report'"}]
+
+
+async def test_many_are_cancelled_and_only_open_ones(scene: Scene, client: Client) -> None:
+    ids = await many(scene, RunState.DISPATCHED, 3)
+    page = await client.post("/runs/cancel", {"filter": {"job": "sync-tokens"}, "reason": "stop"}, who="operator")
+    assert page["items"] == [{"id": one, "state": "cancelled"} for one in ids]
+    assert (await client.post("/runs/cancel", {"filter": {"job": "sync-tokens"}}))["items"] == []
+    refused = await client.post("/runs/cancel", {"filter": {"state": "failed"}}, 422)
+    assert refused["errors"][0]["place"] == "filter.state"
+
+
+async def test_many_are_acknowledged(scene: Scene, client: Client) -> None:
+    ids = await many(scene, RunState.FAILED, 3)
+    body = {"filter": {"job": "sync-tokens", "node": "node-a", "until": "2026-11-21T00:00:00Z"}, "note": "known"}
+    page = await client.post("/runs/ack", body, who="operator")
+    assert [item["id"] for item in page["items"]] == ids
+    assert (await client.get(f"/runs/{ids[0]}"))["resolution"]["note"] == "known"
+    assert (await client.post("/runs/ack", body))["items"] == []
+    await client.post("/runs/ack", {"filter": {"state": ["succeeded"]}}, 422)
+
+
+@pytest.mark.parametrize("what", ["retry", "cancel", "ack"])
+async def test_nothing_is_done_to_every_run_because_a_filter_was_forgotten(client: Client, what: str) -> None:
+    for body, place in (
+        ({}, "filter"),
+        ({"filter": {}}, "filter"),
+        ({"filter": {"jobs": "sync-tokens"}}, "filter.jobs"),
+        ({"filter": {"job": None}}, "filter.job"),
+        ({"filter": {"state": "broken"}}, "filter.state"),
+        ({"filter": {"since": "yesterday"}}, "filter.since"),
+        ({"filter": {"job": "a"}, "limit": 501}, "limit"),
+        ({"filter": {"job": "a"}, "cursor": "!"}, "cursor"),
+        ({"filter": {"job": "a"}, "note2": ""}, "note2"),
+    ):
+        refused = await client.post(f"/runs/{what}", body, 422)
+        assert [error["place"] for error in refused["errors"]] == [place]
+
+
+async def test_two_who_replay_everything_at_once_replay_each_once(scene: Scene, client: Client) -> None:
+    ids = await many(scene, RunState.FAILED, 5)
+    body = {"filter": {"job": "sync-tokens"}}
+    pages = await asyncio.gather(*(client.post("/runs/retry", body) for _ in range(3)))
+    replays = {item["id"] for page in pages for item in page["items"]}
+    assert replays == {f"{one}~r1" for one in ids}
+    assert [
+        one for one in await client.all("/runs", job="sync-tokens", state="retrying") if one["id"].endswith("~r2")
+    ] == []
+
+
+async def test_a_change_rings_the_leader(scene: Scene, client: Client) -> None:
+    before = scene.backends.faults.calls["bus.ring"]
+    await client.post("/jobs/sync-tokens/run", status=202)
+    await client.post(f"/runs/{RUNNING}/cancel")
+    await client.ask("PATCH", "/jobs/sync-tokens", {"priority": 1})
+    await client.ask(
+        "PUT",
+        "/jobs/new",
+        {"schedule": {"every": str(Every("1h").interval.total_seconds())[:-2] + "s"}, "run": {"shell": "true"}},
+    )
+    assert scene.backends.faults.calls["bus.ring"] >= before + 4

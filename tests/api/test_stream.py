@@ -1,0 +1,368 @@
+"""The websocket over real sockets: uvicorn and the package websockets, on a port of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket as sockets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from cronflow.api.stream import Stream, StreamLimits, add_stream
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.memory import memory_backends
+from cronflow.config import Settings
+from cronflow.domain.access import Principal, Role
+from cronflow.live.hub import Hub
+from cronflow.ports import Backends, LogLine
+from cronflow.service import Service
+from cronflow.wiring import api_application, open_backends
+from tests.contracts.builders import T0, a_report
+from tests.waiting import eventually
+
+WITHIN_S = 30.0
+
+
+class Tickets:
+    """`good-<name>` is a ticket of that name, once; it is for these jobs."""
+
+    def __init__(self, *jobs: str) -> None:
+        self.jobs = jobs
+        self.used: set[str] = set()
+
+    async def check(self, ticket: str) -> Principal | None:
+        if not ticket.startswith("good-") or ticket in self.used:
+            return None
+        self.used.add(ticket)
+        return Principal(ticket.removeprefix("good-").partition(".")[0], Role.VIEWER, self.jobs)
+
+
+class Replica:
+    """An API replica: a hub and a server."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        tickets: Tickets | None = None,
+        limits: StreamLimits | None = None,
+        *,
+        hub: Hub | None = None,
+        app: ASGIApp | None = None,
+    ) -> None:
+        self.hub = hub or Hub(backends, SystemClock(), timedelta(seconds=5))
+        if app is None:
+            app = api = FastAPI()
+            add_stream(api, Stream(self.hub, (tickets or Tickets()).check, limits=limits))
+        config = uvicorn.Config(
+            app, log_config=None, lifespan="off", timeout_graceful_shutdown=5, ws_per_message_deflate=False
+        )
+        self.server = uvicorn.Server(config)
+        self.server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+        self.listening = sockets.create_server(("127.0.0.1", 0))
+        self.url = f"ws://127.0.0.1:{self.listening.getsockname()[1]}/api/v1/stream"
+
+    async def __aenter__(self) -> Replica:
+        self.hub_task = asyncio.create_task(self.hub.run())
+        self.server_task = asyncio.create_task(self.server.serve(sockets=[self.listening]))
+        await eventually(lambda: self.server.started, WITHIN_S, "the server has started")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        async with asyncio.timeout(WITHIN_S):
+            await self.server_task
+        self.hub_task.cancel()
+        await asyncio.wait({self.hub_task})
+        self.listening.close()
+
+
+async def receive(client: ClientConnection) -> dict[str, Any]:
+    async with asyncio.timeout(WITHIN_S):
+        found: dict[str, Any] = orjson.loads(await client.recv())
+        return found
+
+
+async def say(client: ClientConnection, **message: object) -> None:
+    await client.send(orjson.dumps(message).decode())
+
+
+@asynccontextmanager
+async def a_client(replica: Replica, ticket: str = "good-eva", **hello: object) -> AsyncIterator[ClientConnection]:
+    """A client that has said hello."""
+    async with connect(replica.url, proxy=None) as client:
+        try:
+            await say(client, op="hello", ticket=ticket, **hello)
+        except ConnectionClosed:
+            # It was closed before; with which code is for the test to see.
+            pass
+        yield client
+
+
+async def refusal(client: ClientConnection) -> dict[str, Any]:
+    """The next error; ticks are passed over."""
+    async with asyncio.timeout(WITHIN_S):
+        while (found := await receive(client))["t"] != "error":
+            pass
+    return found
+
+
+async def closed(client: ClientConnection) -> int | None:
+    """The code that the server closes it with."""
+    async with asyncio.timeout(WITHIN_S):
+        try:
+            while True:
+                await client.recv()
+        except ConnectionClosed as error:
+            return None if error.rcvd is None else error.rcvd.code
+
+
+@pytest.fixture(params=["memory", "servers"])
+async def backends(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Backends]:
+    """On memory, and on a real Redis and MongoDB."""
+    if request.param == "memory":
+        yield memory_backends(SystemClock())
+        return
+    urls = request.getfixturevalue("redis_url"), request.getfixturevalue("mongo_url")
+    async with open_backends(*urls, namespace) as found:
+        yield found
+
+
+on_memory = pytest.mark.parametrize("backends", ["memory"], indirect=True)
+
+
+async def test_a_snapshot_then_ticks_on_two_replicas_with_the_same_ids(backends: Backends) -> None:
+    await backends.membership.report(a_report("n1"), 60.0)
+    tickets = Tickets()
+    async with (
+        Replica(backends, tickets) as one,
+        Replica(backends, tickets) as two,
+        a_client(one, "good-eva.1") as first,
+        a_client(two, "good-eva.2") as second,
+    ):
+        snapshot = await receive(first)
+        assert snapshot["t"] == "snap"
+        assert [node["name"] for node in snapshot["doc"]["nodes"]] == ["n1"]
+        assert (await receive(second))["t"] == "snap"
+        ids = [[(await receive(client))["seq"] for _ in range(4)] for client in (first, second)]
+        assert len(set(ids[0]) & set(ids[1])) >= 2
+
+
+async def test_a_client_goes_on_without_a_gap_after_its_replica_was_restarted(backends: Backends) -> None:
+    tickets = Tickets()
+    async with Replica(backends, tickets) as one:
+        async with a_client(one, "good-eva.1") as client:
+            await receive(client)
+            seen = (await receive(client))["seq"]
+        async with Replica(backends, tickets) as two, a_client(two, "good-eva.2") as other:
+            await receive(other)
+            await receive(other)
+            await receive(other)
+    async with Replica(backends, tickets) as again, a_client(again, "good-eva.3", since=seen) as client:
+        found = [await receive(client) for _ in range(3)]
+        entries = await backends.feed.read("")
+        assert entries is not None
+        order = [entry.id for entry in entries if entry.kind == "tick"]
+        begin = order.index(seen) + 1
+        assert [message["seq"] for message in found] == order[begin : begin + 3]
+        assert {message["t"] for message in found} == {"tick"}
+
+
+async def test_the_lines_of_a_run_come_with_their_history(backends: Backends) -> None:
+    def a_line(n: int) -> LogLine:
+        return LogLine(run="r@1", job="r", fence=7, attempt=1, n=n, at=T0, level="info", text=f"line {n}")
+
+    await backends.logs.append([a_line(0), a_line(1), a_line(2)])
+    async with Replica(backends, Tickets()) as replica, a_client(replica) as client:
+        await receive(client)
+        await say(client, op="sub", topic="run:r@1", tail=2)
+        await eventually(backends.tails.wanted, WITHIN_S, "somebody looks on")
+        found: list[str] = []
+        for n in (3, 4):
+            assert await backends.tails.publish([a_line(n)])
+            await backends.logs.append([a_line(n)])
+        while len(found) < 4:
+            for chunk in (await receive(client))["logs"]:
+                assert chunk["gap"] == 0
+                found += [line["text"] for line in chunk["lines"]]
+        assert found == ["line 1", "line 2", "line 3", "line 4"]
+        await say(client, op="unsub", topic="run:r@1")
+
+
+@on_memory
+async def test_who_does_not_read_is_closed_as_too_slow_and_the_others_go_on(backends: Backends) -> None:
+    for n in range(150):
+        await backends.membership.report(a_report(f"n{n}"), 600.0)
+    limits = StreamLimits(slow_s=0.5)
+    async with Replica(backends, Tickets(), limits) as replica, a_client(replica, "good-eva") as good:
+        await receive(good)
+        # Small buffers, and nothing is taken out of them.
+        slow = sockets.socket()
+        slow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 2048)
+        slow.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(slow, ("127.0.0.1", replica.listening.getsockname()[1]))
+        lazy = await connect(replica.url, sock=slow, proxy=None, max_queue=1, close_timeout=0.1, max_size=None)
+        await say(lazy, op="hello", ticket="good-max")
+        await eventually(lambda: len(replica.hub.sessions) == 2, WITHIN_S, "both are served")
+        lazy.transport.pause_reading()
+        for session in replica.hub.sessions:
+            # More than any buffer of the machine holds.
+            session.say({"t": "error", "detail": "x" * 20_000_000})
+        assert "detail" in await receive_large(good)
+        await eventually(lambda: len(replica.hub.sessions) == 1, WITHIN_S, "the slow one is given up")
+        assert (await receive(good))["t"] == "tick"
+        lazy.transport.resume_reading()
+        assert await closed(lazy) == 4408
+
+
+async def receive_large(client: ClientConnection) -> dict[str, Any]:
+    client.protocol.max_message_size = None
+    while "detail" not in (found := await receive(client)):
+        pass
+    return found
+
+
+@on_memory
+@pytest.mark.parametrize(
+    "hello",
+    [{"op": "hello", "ticket": "bad"}, {"op": "hello"}, {"op": "sub", "topic": "run:x"}, {"op": "hello", "ticket": 7}],
+)
+async def test_without_a_good_ticket_nothing_is_sent(backends: Backends, hello: dict[str, object]) -> None:
+    async with Replica(backends, Tickets()) as replica, connect(replica.url, proxy=None) as client:
+        await say(client, **hello)
+        with pytest.raises(ConnectionClosed):
+            await receive(client)
+        assert await closed(client) == 4401
+
+
+@on_memory
+async def test_a_ticket_is_good_once_and_a_login_ends_unless_it_is_renewed(backends: Backends) -> None:
+    limits = StreamLimits(login_s=2.0)
+    async with Replica(backends, Tickets(), limits) as replica:
+        async with a_client(replica, "good-eva") as client, a_client(replica, "good-eva") as thief:
+            codes = {await closed(one) for one in (thief,)} | {await closed(client)}
+            assert codes == {4401}
+        async with a_client(replica, "good-eva.1") as client:
+            await receive(client)
+            for n in range(2, 6):
+                await receive(client)
+                await say(client, op="auth", ticket=f"good-eva.{n}")
+            await say(client, op="auth", ticket="bad")
+            assert await closed(client) == 4401
+
+
+@on_memory
+async def test_too_many_sockets_are_refused(backends: Backends) -> None:
+    limits = StreamLimits(sockets=3, sockets_each=2)
+    async with Replica(backends, Tickets(), limits) as replica:
+        async with (
+            a_client(replica, "good-eva.1") as one,
+            a_client(replica, "good-eva.2") as two,
+        ):
+            await receive(one)
+            await receive(two)
+            async with a_client(replica, "good-eva.3") as third:
+                assert await closed(third) == 4429
+            async with a_client(replica, "good-max.1") as other:
+                await receive(other)
+                async with a_client(replica, "good-zoe.1") as fifth:
+                    assert await closed(fifth) == 4429
+        async with a_client(replica, "good-eva.4") as again:
+            assert (await receive(again))["t"] == "snap"
+
+
+@on_memory
+async def test_a_page_of_another_origin_cannot_connect(backends: Backends) -> None:
+    async with Replica(backends, Tickets()) as replica:
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(replica.url, proxy=None, origin="https://evil.example")  # type: ignore[arg-type]
+        assert refused.value.response.status_code == 403
+        own = replica.url.replace("ws://", "http://").removesuffix("/api/v1/stream")
+        async with connect(replica.url, proxy=None, origin=own) as client:  # type: ignore[arg-type]
+            await say(client, op="hello", ticket="good-eva")
+            assert (await receive(client))["t"] == "snap"
+
+
+@on_memory
+async def test_who_is_for_certain_jobs_follows_lines_of_these_alone(backends: Backends) -> None:
+    async with Replica(backends, Tickets("billing-*")) as replica, a_client(replica) as client:
+        await receive(client)
+        for topic in ("run:payroll@1", "run:payroll@billing-a", "logs", "logs?level=warn", "logs?job=payroll"):
+            await say(client, op="sub", topic=topic)
+            found = await refusal(client)
+            assert "is for jobs such as billing-*" in found["detail"]
+        for topic in ("run:billing-a@1", "logs?job=billing-a&level=warn"):
+            await say(client, op="sub", topic=topic)
+        # It is read behind the other two.
+        await say(client, op="jump")
+        found = await refusal(client)
+        assert found["op"] == "jump"
+
+
+@on_memory
+async def test_a_login_is_not_renewed_by_the_ticket_of_somebody_else(backends: Backends) -> None:
+    async with Replica(backends, Tickets()) as replica, a_client(replica, "good-eva") as client:
+        await receive(client)
+        await say(client, op="auth", ticket="good-max")
+        assert await closed(client) == 4401
+
+
+@on_memory
+async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_the_settings(
+    backends: Backends,
+) -> None:
+    ours = "https://ops.example.com"
+    settings = Settings(admin_password="correct horse", jwt_secret="s" * 32, allow_origins=(ours,))
+    clock = SystemClock()
+    hub = Hub(backends, clock, settings.heartbeat)
+    app = await api_application(settings, Service(backends, clock), backends, clock, hub)
+    async with Replica(backends, hub=hub, app=app) as replica:
+        base = replica.url.replace("ws://", "http://").removesuffix("/stream")
+        async with httpx2.AsyncClient() as http:
+            login = {"username": "admin", "password": "correct horse"}
+            token = (await http.post(f"{base}/auth/token", json=login)).json()["access_token"]
+            asked = await http.post(f"{base}/auth/ws-ticket", headers={"Authorization": f"Bearer {token}"})
+        ticket = asked.json()["ticket"]
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(replica.url, proxy=None, origin="https://evil.example")  # type: ignore[arg-type]
+        assert refused.value.response.status_code == 403
+        async with connect(replica.url, proxy=None, origin=ours) as client:  # type: ignore[arg-type]
+            await say(client, op="hello", ticket=ticket)
+            assert (await receive(client))["t"] == "snap"
+        async with a_client(replica, ticket) as thief:
+            assert await closed(thief) == 4401
+
+
+@on_memory
+async def test_what_cannot_be_obeyed_is_an_error_and_what_cannot_be_read_the_end(backends: Backends) -> None:
+    async with Replica(backends, Tickets()) as replica, a_client(replica, topics=["cluster", "logs"]) as client:
+        await receive(client)
+        for message in ({"op": "sub", "topic": "moon"}, {"op": "sub"}, {"op": "jump"}):
+            await say(client, **message)
+            found = await refusal(client)
+            assert found["op"] == message["op"]
+        for n in range(20):
+            await say(client, op="sub", topic=f"run:r@{n}")
+        found = await refusal(client)
+        assert "at most 20 topics" in found["detail"]
+        await client.send("no json")
+        assert await closed(client) == 1007
+
+
+@on_memory
+async def test_a_server_stops_with_sockets_open(backends: Backends) -> None:
+    async with Replica(backends, Tickets()) as replica:
+        client = await connect(replica.url, proxy=None)
+        await say(client, op="hello", ticket="good-eva")
+        await receive(client)
+    assert await closed(client) == 1012
+    await client.close()

@@ -1,0 +1,262 @@
+"""Logging in, staying logged in and logging out, over one replica on virtual time and over two on either stores."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cronflow.auth.logins import SESSION_LASTS
+from cronflow.auth.passwords import MOST_WAITING, Passwords
+from cronflow.auth.tokens import ACCESS_S, Claims
+from cronflow.backends.memory import FakeClock, MemoryBackends
+from cronflow.domain.access import Role
+from cronflow.domain.errors import TooSoon
+from cronflow.ports import AuditQuery
+from tests.auth.bench import PASSWORD, QUICK, CountedPasswords, Replica
+
+Two = tuple[Replica, Replica]
+OTHERS = "another good password"
+
+
+# ---------------------------------------------------------------------------------------------------------- replicas
+
+
+async def test_a_login_on_one_replica_is_good_on_the_other(replicas: Two) -> None:
+    one, two = replicas
+    given = await one.tokens_of()
+    assert given["expires_in"] == ACCESS_S == 900
+    assert await two.lets_in(given["access_token"])
+    refreshed = (await two.refresh(given["refresh_token"])).json()
+    assert await one.lets_in(refreshed["access_token"])
+    assert refreshed["refresh_token"] != given["refresh_token"]
+
+
+async def test_a_refresh_token_that_is_used_again_on_another_replica_ends_the_session(replicas: Two) -> None:
+    one, two = replicas
+    first = await one.tokens_of()
+    second = (await one.refresh(first["refresh_token"])).json()
+    third = (await two.refresh(second["refresh_token"])).json()
+    assert (await two.refresh(first["refresh_token"])).status_code == 401
+    # Whoever has the latest one may be the thief: it is worth nothing either.
+    assert (await one.refresh(third["refresh_token"])).status_code == 401
+    for given in (first, second, third):
+        assert not await one.lets_in(given["access_token"])
+    [entry] = await one.backends.audit.find(AuditQuery(action="session.revoke"))
+    assert (entry.by, entry.address) == ("admin", "192.0.2.1")
+
+
+async def test_of_two_who_refresh_at_once_at_most_one_gets_tokens(replicas: Two) -> None:
+    given = await replicas[0].tokens_of()
+    answers = await asyncio.gather(*(one.refresh(given["refresh_token"]) for one in replicas))
+    assert [answer.status_code for answer in answers].count(200) <= 1
+    assert not await replicas[0].lets_in(given["access_token"])
+
+
+async def test_another_session_of_the_user_goes_on(replicas: Two) -> None:
+    one, two = replicas
+    robbed, other = await one.tokens_of(), await two.tokens_of()
+    await one.refresh(robbed["refresh_token"])
+    await one.refresh(robbed["refresh_token"])
+    assert not await one.lets_in(robbed["access_token"])
+    assert await one.lets_in(other["access_token"])
+
+
+async def test_logging_out_ends_the_session_at_once_everywhere(replicas: Two) -> None:
+    one, two = replicas
+    given = await one.tokens_of()
+    assert (await one.send("POST", "/auth/logout", {"refresh_token": given["refresh_token"]})).status_code == 204
+    assert not await two.lets_in(given["access_token"])
+    assert (await two.refresh(given["refresh_token"])).status_code == 401
+    assert (await two.send("POST", "/auth/logout", {"refresh_token": given["refresh_token"]})).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "change", [{"enabled": False}, {"role": Role.VIEWER}, {"password": "and a third one"}], ids=str
+)
+async def test_changing_a_user_ends_their_sessions_at_once_everywhere(replicas: Two, change: dict[str, object]) -> None:
+    one, two = replicas
+    await one.service.users.create("ada", Role.OPERATOR, OTHERS)
+    given = await one.tokens_of("ada", OTHERS)
+    assert await two.lets_in(given["access_token"])
+    await one.service.users.change("ada", **change)  # type: ignore[arg-type]
+    assert not await two.lets_in(given["access_token"])
+    assert (await two.refresh(given["refresh_token"])).status_code == 401
+    assert (await two.login("ada", OTHERS)).status_code == (200 if "role" in change else 401)
+
+
+async def test_deleting_a_user_and_making_another_of_the_name_ends_the_sessions(replicas: Two) -> None:
+    one, two = replicas
+    await one.service.users.create("ada", Role.OPERATOR, OTHERS)
+    given = await one.tokens_of("ada", OTHERS)
+    await one.service.users.delete("ada")
+    assert not await two.lets_in(given["access_token"])
+    await one.service.users.create("ada", Role.ADMIN, OTHERS)
+    assert not await two.lets_in(given["access_token"])
+    assert (await two.refresh(given["refresh_token"])).status_code == 401
+
+
+async def test_the_guesses_are_counted_over_all_replicas_and_the_answer_says_when_to_come_back(replicas: Two) -> None:
+    for n in range(5):
+        assert (await replicas[n % 2].login(password="wrong")).status_code == 401
+    refused = await replicas[1].login()
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+
+
+async def test_a_ticket_of_one_replica_lets_in_once_on_the_other(replicas: Two) -> None:
+    one, two = replicas
+    given = await one.tokens_of()
+    answer = await one.send("POST", "/auth/ws-ticket", token=given["access_token"])
+    assert (answer.status_code, answer.json()["expires_in"]) == (200, 30)
+    found = await two.logins.redeem(answer.json()["ticket"])
+    assert found is not None
+    assert (found.name, found.role) == ("admin", Role.ADMIN)
+    assert await one.logins.redeem(answer.json()["ticket"]) is None
+    assert (await one.send("POST", "/auth/ws-ticket")).status_code == 401
+
+
+# ---------------------------------------------------------------------------------------------------------- sessions
+
+
+async def test_the_admin_of_the_settings_needs_no_store_and_a_new_password_ends_the_sessions(
+    api: Replica, memory: MemoryBackends, clock: FakeClock
+) -> None:
+    given = await api.tokens_of()
+    assert memory.users.users == {}  # type: ignore[attr-defined]
+    restarted = Replica(memory, clock)
+    assert await restarted.lets_in(given["access_token"])
+    changed = Replica(memory, clock, admin_password="a new password of the admin")
+    assert not await changed.lets_in(given["access_token"])
+    assert (await changed.refresh(given["refresh_token"])).status_code == 401
+
+
+async def test_an_access_token_ends_with_its_time_and_a_session_with_its_own(api: Replica, clock: FakeClock) -> None:
+    given = await api.tokens_of()
+    await clock.advance(ACCESS_S)
+    assert not await api.lets_in(given["access_token"])
+    given = (await api.refresh(given["refresh_token"])).json()
+    assert await api.lets_in(given["access_token"])
+    await clock.advance(SESSION_LASTS.total_seconds() - ACCESS_S - 1)
+    given = (await api.refresh(given["refresh_token"])).json()
+    assert await api.lets_in(given["access_token"])
+    await clock.advance(1)
+    assert not await api.lets_in(given["access_token"])
+    assert (await api.refresh(given["refresh_token"])).status_code == 401
+
+
+async def test_a_token_is_good_only_for_the_user_of_its_session(api: Replica) -> None:
+    await api.service.users.create("ada", Role.VIEWER, OTHERS)
+    session = (await api.tokens_of("ada", OTHERS))["refresh_token"].partition(".")[0]
+    assert not await api.lets_in(api.tokens.make(Claims("admin", session)))
+
+
+@pytest.mark.parametrize("text", ["x", "x.y", "a" * 400, "cfk.x.y"])
+async def test_what_is_no_refresh_token_is_refused(api: Replica, text: str) -> None:
+    assert (await api.refresh(text)).status_code == 401
+
+
+async def test_nothing_that_logs_in_is_kept_in_clear_text(api: Replica, memory: MemoryBackends) -> None:
+    await api.service.users.create("ada", Role.VIEWER, OTHERS)
+    _, key = await api.service.keys.create("ci", Role.VIEWER)
+    given = await api.tokens_of("ada", OTHERS)
+    ticket = (await api.send("POST", "/auth/ws-ticket", token=given["access_token"])).json()["ticket"]
+    kept = repr([vars(store) for store in (memory.users, memory.sessions, memory.keys, memory.audit, memory.tickets)])
+    for secret in (OTHERS, key.rpartition(".")[2], given["refresh_token"].partition(".")[2], ticket):
+        assert secret not in kept
+    assert "$argon2id$" in kept
+
+
+# ------------------------------------------------------------------------------------------------------------ guesses
+
+
+@pytest.mark.parametrize("name", ["admin", "ada", "nobody", "ünknown\0", "off"])
+async def test_every_refused_login_costs_one_hash_whoever_it_is_for(api: Replica, name: str) -> None:
+    await api.service.users.create("ada", Role.VIEWER, OTHERS)
+    await api.service.users.create("off", Role.VIEWER, OTHERS)
+    await api.service.users.change("off", enabled=False)
+    wrong = await api.login(name, "wrong password")
+    assert (wrong.status_code, api.passwords.compared) == (401, 1)
+    assert wrong.json()["detail"] == "the name or the password is wrong"
+    if name == "off":
+        disabled = await api.login(name, OTHERS)
+        assert (disabled.status_code, disabled.json()["detail"]) == (401, wrong.json()["detail"])
+        assert api.passwords.compared == 2
+
+
+async def test_a_limited_login_costs_no_hash(api: Replica) -> None:
+    for _ in range(5):
+        await api.login(password="wrong password")
+    assert (await api.login()).status_code == 429
+    assert api.passwords.compared == 5
+
+
+async def test_guesses_from_one_address_are_limited_whatever_the_account(api: Replica, clock: FakeClock) -> None:
+    for n in range(5):
+        assert (await api.login(f"user-{n}", "wrong password")).status_code == 401
+    assert (await api.login()).status_code == 429
+    assert (await api.login(address="192.0.2.2")).status_code == 200
+    await clock.advance(60)
+    assert (await api.login("user-9", "wrong password")).status_code == 401
+    assert (await api.login()).headers["Retry-After"] == "120"
+
+
+async def test_guesses_at_one_account_are_limited_whatever_the_address(api: Replica, clock: FakeClock) -> None:
+    for n in range(5):
+        assert (await api.login(password="wrong password", address=f"192.0.2.{n}")).status_code == 401
+    assert (await api.login(address="192.0.2.9")).status_code == 429
+    await clock.advance(60)
+    assert (await api.login(address="192.0.2.9")).status_code == 200
+    # Who has shown the password begins anew.
+    for n in range(5):
+        assert (await api.login(password="wrong password", address=f"192.0.2.1{n}")).status_code == 401
+
+
+async def test_logins_that_succeed_are_not_limited(api: Replica) -> None:
+    for _ in range(20):
+        assert (await api.login()).status_code == 200
+
+
+async def test_a_good_login_in_between_does_not_free_the_guesses_of_an_address(api: Replica) -> None:
+    for _ in range(5):
+        assert (await api.login()).status_code == 200
+        assert (await api.login("ada", "wrong password")).status_code == 401
+    assert (await api.login()).status_code == 429
+
+
+async def test_the_addresses_of_one_ipv6_network_count_as_one(api: Replica) -> None:
+    for n in range(5):
+        await api.login(f"user-{n}", "wrong password", address=f"2001:db8:1:2::{n:x}")
+    assert (await api.login(address="2001:db8:1:2:ffff::1")).status_code == 429
+    assert (await api.login(address="2001:db8:1:3::1")).status_code == 200
+
+
+async def test_without_redis_nobody_logs_in_and_who_is_logged_in_goes_on(api: Replica, memory: MemoryBackends) -> None:
+    given = await api.tokens_of()
+    memory.faults.fail_before("Redis", 2)
+    assert (await api.login()).status_code == 503
+    assert await api.lets_in(given["access_token"])
+    assert api.passwords.compared == 1
+
+
+# ---------------------------------------------------------------------------------------------------------- passwords
+
+
+async def test_at_most_two_hashes_are_made_at_once_and_too_many_are_refused() -> None:
+    passwords = Passwords(QUICK)
+    most = 2 + MOST_WAITING
+    answers = await asyncio.gather(*(passwords.matches("a", None) for _ in range(most + 3)), return_exceptions=True)
+    assert answers.count(False) == most
+    assert sum(isinstance(answer, TooSoon) for answer in answers) == 3
+    assert await passwords.matches("a", await passwords.hashed("a"))
+    assert passwords._threads._max_workers == 2
+
+
+async def test_what_is_no_hash_lets_nobody_in() -> None:
+    passwords = CountedPasswords()
+    assert not await passwords.matches("", "")
+    assert not await passwords.matches(PASSWORD, "plain")
+    assert not await passwords.matches(PASSWORD, None)
+    assert await passwords.matches(PASSWORD, QUICK.hash(PASSWORD))
+    assert not await passwords.matches(PASSWORD + " ", QUICK.hash(PASSWORD))
+    assert passwords.compared == 4, "as much for nobody as for somebody"

@@ -1,0 +1,176 @@
+"""`cronflow users`, `keys` and `secrets`; and that what the command line changes is in the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+
+from cronflow.auth.vault import Vault
+from cronflow.cli.dev.credentials import complete
+from cronflow.config import Settings, credentials
+from cronflow.domain.access import AuditEntry
+from cronflow.domain.errors import CronFlowError
+from cronflow.ports import AuditQuery
+from cronflow.service import Service
+from tests.cli.conftest import Cli, parsed, row
+from tests.cli.scene import FAILED, RETRYING, Scene
+
+GOOD = "a good password\n"
+
+
+@pytest.fixture(autouse=True)
+def _ann(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "ann")
+    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+
+
+def audit(scene: Scene) -> list[AuditEntry]:
+    """The oldest first."""
+    return asyncio.run(scene.service.audit(AuditQuery(by="ann@laptop")))[::-1]
+
+
+def test_a_user_is_created_changed_and_deleted(cli: Cli, empty: Scene) -> None:
+    assert "cronflow users create NAME" in cli("users", "list").stdout
+    made = parsed(cli("users", "create", "ada", "--role", "operator", "-o", "json", stdin=GOOD))
+    assert (made["name"], made["role"], made["enabled"]) == ("ada", "operator", True)
+    assert "operator" in row(cli("users", "list"), "ada")
+    assert "disabled" in row(cli("users", "change", "ada", "--disable", "--role", "admin"), "ada")
+    assert cli("users", "change", "ada", "--password", stdin="another good one\n").exit_code == 0
+    assert cli("users", "delete", "ada").exit_code == 0
+    assert cli("users", "delete", "ada").exit_code == 3
+    assert [(entry.action, entry.target) for entry in audit(empty)] == [
+        ("user.create", "user:ada"),
+        ("user.change", "user:ada"),
+        ("user.change", "user:ada"),
+        ("user.delete", "user:ada"),
+    ]
+    assert "good" not in repr(audit(empty))
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_user_that_cannot_be_is_refused(cli: Cli) -> None:
+    assert "is empty" in cli("users", "create", "ada", stdin="").stderr
+    short = cli("users", "create", "ada", stdin="short\n")
+    assert (short.exit_code, "8 to 1024 characters" in short.stderr, "short" in short.stderr) == (2, True, False)
+    assert "ADMIN_USER" in cli("users", "create", "admin", stdin=GOOD).stderr
+    assert cli("users", "create", "ada", "--role", "root", stdin=GOOD).exit_code == 2
+    assert "nothing is to change" in cli("users", "change", "ada").stderr
+    assert cli("users", "change", "ada", "--enable").exit_code == 3
+
+
+def test_a_key_is_told_once(cli: Cli, empty: Scene) -> None:
+    made = cli("keys", "create", "ci", "--role", "operator", "--job", "billing-*", "--expires-in", "90d")
+    text = made.stdout.strip()
+    assert text.startswith("cfk.ci.")
+    assert "only time" in made.stderr
+    [listed] = parsed(cli("keys", "list", "-o", "json"))
+    assert (listed["jobs"], listed["expires_at"], listed["created_by"]) == (
+        ["billing-*"],
+        "2027-02-19T12:00:00Z",
+        "ann@laptop",
+    )
+    line = row(cli("keys", "list"), "ci")
+    assert "billing-*" in line
+    assert text not in line
+    assert asyncio.run(empty.service.keys.principal(text)) is not None
+    assert cli("keys", "create", "ci").exit_code == 1
+    assert cli("keys", "delete", "ci").exit_code == 0
+    assert asyncio.run(empty.service.keys.principal(text)) is None
+    assert [entry.action for entry in audit(empty)] == ["key.create", "key.delete"]
+    assert cli("keys", "create", "other", "-o", "name").stdout.startswith("cfk.other.")
+
+
+def test_a_secret_comes_from_stdin_and_is_never_shown(cli: Cli, empty: Scene) -> None:
+    empty.service = Service(empty.backends, empty.clock, vault=Vault([b"0" * 32]))
+    value = "line one\nline two"
+    assert "DB_PASSWORD is set" in cli("secrets", "set", "DB_PASSWORD", stdin=value + "\n").stdout
+    [secret] = asyncio.run(empty.backends.secrets.find())
+    assert Vault([b"0" * 32]).open(secret) == value
+    assert "replaced" in cli("secrets", "set", "DB_PASSWORD", stdin="another").stdout
+    assert "ann@laptop" in row(cli("secrets", "list"), "DB_PASSWORD")
+    assert parsed(cli("secrets", "list", "-o", "json"))[0].keys() == {"name", "updated_at", "updated_by"}
+    assert cli("secrets", "set", "DB_PASSWORD", "a value").exit_code == 2
+    assert cli("secrets", "delete", "DB_PASSWORD").exit_code == 0
+    assert cli("secrets", "delete", "DB_PASSWORD").exit_code == 3
+    assert [entry.action for entry in audit(empty)] == ["secret.set", "secret.set", "secret.delete"]
+
+
+@pytest.mark.usefixtures("empty")
+def test_without_a_key_a_secret_is_refused_with_the_remedy(cli: Cli) -> None:
+    refused = cli("secrets", "set", "token", stdin="a value")
+    assert refused.exit_code == 2
+    assert "openssl rand -base64 32" in refused.stderr
+    assert "SECRETS_KEY" in refused.stderr
+
+
+def test_every_command_that_changes_something_is_in_the_audit_log(cli: Cli, scene: Scene) -> None:
+    for words in (
+        ["jobs", "pause", "sync-tokens"],
+        ["jobs", "resume", "sync-tokens"],
+        ["jobs", "run", "rebuild-cache"],
+        ["jobs", "delete", "clean-uploads"],
+        ["runs", "cancel", RETRYING],
+        ["runs", "retry", FAILED],
+        ["nodes", "drain", "node-b"],
+        ["nodes", "undrain", "node-b"],
+        ["cluster", "stepdown"],
+    ):
+        result = cli(*words)
+        assert result.exit_code == 0, (words, result.stderr)
+    assert [entry.action for entry in audit(scene)] == [
+        "job.pause",
+        "job.resume",
+        "job.run",
+        "job.delete",
+        "run.cancel",
+        "run.retry",
+        "node.drain",
+        "node.undrain",
+        "cluster.stepdown",
+    ]
+    assert {entry.address for entry in audit(scene)} == {None}
+
+
+def test_the_api_does_not_start_without_an_admin_and_a_signing_secret(cli: Cli) -> None:
+    refused = cli("api")
+    assert refused.exit_code == 2
+    assert "CRONFLOW_ADMIN_PASSWORD: is not set, and there is no default password" in refused.stderr
+    assert "CRONFLOW_JWT_SECRET: is not set" in refused.stderr
+
+
+# ------------------------------------------------------------------------------------------ a development cluster's own
+
+
+def test_a_data_folder_has_credentials_of_its_own_that_only_its_owner_can_read(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    first, again, other = complete(Settings(), one), complete(Settings(), one), complete(Settings(), two)
+    assert (first.password, first.for_api, first.for_all) == (again.password, again.for_api, again.for_all)
+    assert first.password != other.password
+    assert first.settings.jwt_secret != other.settings.jwt_secret
+    assert credentials(first.settings).password == first.password
+    assert first.for_all.keys() == {"CRONFLOW_SECRETS_KEY"}
+    assert first.for_api.keys() == {"CRONFLOW_ADMIN_PASSWORD", "CRONFLOW_JWT_SECRET"}
+    files = sorted(one.iterdir())
+    assert [file.name for file in files] == ["admin-password", "jwt-secret", "secrets-key"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_what_the_settings_have_is_taken_and_not_told(tmp_path: Path) -> None:
+    given = Settings(admin_password="of the settings", jwt_secret="x" * 32, secrets_key=(b"0" * 32,))
+    found = complete(given, tmp_path)
+    assert (found.settings, found.password, found.for_api, found.for_all) == (given, None, {}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_memory_nothing_is_kept_and_no_two_are_the_same() -> None:
+    assert complete(Settings(), None).password != complete(Settings(), None).password
+
+
+def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    with pytest.raises(CronFlowError, match="admin-password cannot be used"):
+        complete(Settings(), tmp_path / "gone")

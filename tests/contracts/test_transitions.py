@@ -1,0 +1,339 @@
+"""Every row of TRANSITIONS, on memory and on a real MongoDB: what may change a run does, and nothing else does.
+
+For each row the changes are made by the functions that the roles call, from the run as its actor has read it. Then the
+run in the store is another one: in each of the states, under a newer or an older fence, under another version of its
+job, not yet due, or asked to be cancelled. The store's answer must be what table 4.1 says, field by field. A row that
+has no way of being written here fails the first test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cronflow.domain import changes
+from cronflow.domain.changes import Held
+from cronflow.domain.job import Delivery, Job, JobRecord, PythonTarget, Retry
+from cronflow.domain.planning import run_of_pend, run_on_request
+from cronflow.domain.recovery import Dispatch, End, Postpone
+from cronflow.domain.run import OPEN, TRANSITIONS, Actor, Attempt, Change, Ending, Kind, Outcome, Run, RunState
+from tests.contracts.builders import T0, a_pend, a_record, a_run
+from tests.contracts.conftest import History
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+LEASE = timedelta(seconds=45)
+FENCE, NEW_FENCE, VER, NEW_VER = 100, 200, 4, 5
+NOW = datetime.now(UTC).replace(microsecond=0)
+LOST = Attempt(1, FENCE, "n1#a", None, NOW, Outcome.LOST)
+
+HELD = frozenset({"state", "fence"})
+"""What a worker compares: any state that its row allows, and its own fence."""
+SEEN = frozenset({"same state", "fence", "job_ver", "due"})
+"""What the leader compares: the run as it has read it, and that nobody has looked after it."""
+PLACED = SEEN | {"not cancelled"}
+"""The same, when a new attempt begins."""
+ASKED = frozenset({"state"})
+"""What a person's cancellation compares: whoever holds it, under whatever fence."""
+EDITED = frozenset({"state", "older ver"})
+"""What an edit compares: that the run is of an earlier version of its job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of writing a row. `read` are the states in which its actor may have read the run."""
+
+    row: int
+    actor: Actor
+    compares: frozenset[str]
+    change: Callable[[Run], Change]
+    read: str = ""
+
+    @property
+    def states(self) -> frozenset[RunState]:
+        """Where `read` is empty: all sources of the row."""
+        return frozenset(map(RunState, self.read.split())) or TRANSITIONS[self.row].sources
+
+
+def held(run: Run, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> Held:
+    return Held(run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=delivery)
+
+
+def finishes(outcome: Outcome, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> Callable[[Run], Change]:
+    ending = Ending(outcome, {"rows": 3}, "told so", MINUTE if outcome is Outcome.DEFERRED else None)
+    return lambda run: changes.finish(held(run, delivery), ending, "finish", NOW, NOW)
+
+
+def dispatches(row: int, lost: Attempt | None = None) -> Callable[[Run], Change]:
+    def change(run: Run) -> Change:
+        verdict = Dispatch(row, lost)
+        return changes.dispatch(run, verdict, fence=NEW_FENCE, term=2, node="n2#b", job_ver=NEW_VER, at=NOW)
+
+    return change
+
+
+def ends(row: int, target: RunState, outcome: Outcome | None) -> Callable[[Run], Change]:
+    return lambda run: changes.end(run, End(row, target, outcome, "why", LOST, "because"), "finish", NOW)
+
+
+LEADER, WORKER, EDITOR = Actor.LEADER, Actor.WORKER, Actor.EDITOR
+ONCE = Delivery.AT_MOST_ONCE
+
+WAYS: Mapping[str, Way] = {
+    "4": Way(4, WORKER, HELD, lambda run: changes.start(held(run), "start", NOW, LEASE)),
+    "5": Way(5, WORKER, HELD, lambda run: changes.renew(held(run), LEASE)),
+    "6 succeeded": Way(6, WORKER, HELD, finishes(Outcome.OK)),
+    "6 failed": Way(6, WORKER, HELD, finishes(Outcome.PERMANENT)),
+    "6 cancelled": Way(6, WORKER, HELD, finishes(Outcome.CANCELLED)),
+    "6 skipped": Way(6, WORKER, HELD, finishes(Outcome.SKIPPED)),
+    "7 failed attempt": Way(7, WORKER, HELD, finishes(Outcome.ERROR)),
+    "7 drained": Way(7, WORKER, HELD, finishes(Outcome.DRAINED)),
+    "8 deferred": Way(8, WORKER, HELD, finishes(Outcome.DEFERRED)),
+    "8 declined": Way(8, WORKER, HELD, finishes(Outcome.DECLINED)),
+    "8 not started": Way(
+        8, WORKER, HELD, lambda run: changes.give_back(held(run), "finish", Ending(Outcome.DRAINED, error="no"), NOW)
+    ),
+    "9": Way(9, LEADER, PLACED, dispatches(9)),
+    "9 taken": Way(9, LEADER, PLACED, dispatches(9, LOST)),
+    "10": Way(10, LEADER, PLACED, dispatches(10, LOST)),
+    "11 by the leader": Way(11, LEADER, SEEN, ends(11, RunState.LOST, Outcome.LOST)),
+    "11 by its worker": Way(11, WORKER, HELD, finishes(Outcome.INTERRUPTED, ONCE)),
+    "12": Way(12, LEADER, PLACED, dispatches(12)),
+    "13": Way(13, LEADER, SEEN, ends(13, RunState.SKIPPED, None)),
+    "14": Way(14, LEADER, SEEN, ends(14, RunState.FAILED, Outcome.POISON)),
+    "15 by hand": Way(15, EDITOR, ASKED, lambda run: changes.cancel(run, "no", "ann", "finish", NOW)),
+    "15 edited": Way(15, EDITOR, EDITED, lambda run: changes.cancel_old(run, NEW_VER, "paused", "finish", NOW)),
+    "16 asked": Way(16, EDITOR, ASKED, lambda run: changes.cancel(run, "no", "ann", "finish", NOW), "running"),
+    "16 kept": Way(16, EDITOR, (EDITED - {"state"}) | {"same state"}, lambda run: changes.keep(run, NEW_VER)),
+    "17": Way(17, LEADER, SEEN, lambda run: changes.postpone(run, Postpone(LEASE))),
+    "18": Way(18, EDITOR, EDITED, lambda run: changes.requeue(run, NEW_VER, "finish")),
+    "19": Way(19, LEADER, SEEN, ends(19, RunState.CANCELLED, Outcome.CANCELLED)),
+}
+"""How the code writes each row that changes a run."""
+
+
+def _inserted_by_planner(record: JobRecord, fire: datetime) -> Run:
+    return run_of_pend(record, a_pend(fire, FENCE), 1, NOW)
+
+
+def _inserted_as_skipped(record: JobRecord, fire: datetime) -> Run:
+    return run_of_pend(record, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1, NOW)
+
+
+def _inserted_on_request(record: JobRecord, fire: datetime) -> Run:
+    return run_on_request(record, a_run(record.name, fire).id, Kind.MANUAL, fire, {"a": 1}, NOW)
+
+
+INSERTS: Mapping[int, Callable[[JobRecord, datetime], Run]] = {
+    1: _inserted_by_planner,
+    2: _inserted_as_skipped,
+    3: _inserted_on_request,
+}
+"""How the code makes the run of each row that begins with none."""
+
+# What may have become of the run since its actor read it, or may always have stood there.
+CIRCUMSTANCES: Mapping[str, Mapping[str, object]] = {
+    "as it was read": {},
+    "under a newer fence": {"fence": FENCE + 1},
+    "under an older fence": {"fence": FENCE - 1},
+    "of the new version": {"job_ver": NEW_VER},
+    "of a version after that": {"job_ver": NEW_VER + 1},
+    "of an older version": {"job_ver": VER - 1},
+    "not due for an hour": {"check_at": NOW + HOUR},
+    "asked to be cancelled": {"cancel_requested": True},
+}
+
+
+def stored(name: str, state: RunState, circumstances: Mapping[str, object]) -> Run:
+    """A run as it stands in the store: what is open was due an hour ago."""
+    fields: dict[str, object] = {"state": state, "fence": FENCE, "job_ver": VER, "check_at": NOW - HOUR}
+    fields |= circumstances
+    if state not in OPEN:
+        fields |= {"check_at": None, "ended_at": NOW - HOUR, "outcome": Outcome.OK, "finish_id": "of another"}
+    return a_run(name, T0, **{"attempts": (LOST,), **fields})
+
+
+def holds(compared: str, way: Way, read: Run, run: Run) -> bool:
+    """One condition, said again without looking at the code."""
+    match compared:
+        case "state":
+            return run.state in TRANSITIONS[way.row].sources & way.states
+        case "same state":
+            return run.state is read.state
+        case "fence":
+            return run.fence == FENCE
+        case "job_ver":
+            return run.job_ver == VER
+        case "older ver":
+            return run.job_ver < NEW_VER
+        case "due":
+            return run.check_at is not None and run.check_at <= NOW
+        case "not cancelled":
+            return not run.cancel_requested
+    raise AssertionError(compared)
+
+
+def changed(run: Run, change: Change) -> Run:
+    """What the change makes of it, but for `check_at`."""
+    fields: dict[str, object] = dict(change.sets) | {"state": change.target}
+    if change.attempt is not None:
+        fields["attempts"] = (*run.attempts, change.attempt)
+    if change.target not in OPEN:
+        fields["check_at"] = None
+    return replace(run, **fields)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------- the table and these tests
+
+
+def test_every_row_has_its_ways_here_and_they_are_what_the_table_says() -> None:
+    assert {way.row for way in WAYS.values()} | set(INSERTS) == set(TRANSITIONS)
+    for row, rule in TRANSITIONS.items():
+        if row in INSERTS:
+            assert not rule.sources
+            made = INSERTS[row](a_record(), T0)
+            assert frozenset({made.state}) == rule.targets
+            continue
+        ways = [way for way in WAYS.values() if way.row == row]
+        assert frozenset().union(*(way.states for way in ways)) == rule.sources, row
+        reached = {way.change(stored("a", state, {})).target for way in ways for state in way.states}
+        assert reached == rule.targets, row
+        assert {way.actor for way in ways} <= rule.actors
+        for way in ways:
+            assert ("fence" in way.compares) == rule.fenced, row
+            assert "due" in way.compares or not rule.only_when_due, row
+            assert all(way.change(stored("a", state, {})).row == row for state in way.states)
+
+
+@pytest.mark.parametrize("row", sorted(TRANSITIONS))
+def test_a_change_between_other_states_or_without_its_fence_cannot_be_made(row: int) -> None:
+    rule = TRANSITIONS[row]
+    for source in RunState:
+        for target in RunState:
+            listed = source in rule.sources and target in rule.targets
+
+            def make(fence: int | None, source: RunState = source, target: RunState = target) -> Change:
+                return Change(run="r", row=row, sources=frozenset({source}), target=target, fence=fence, proof=None)
+
+            if listed:
+                make(FENCE)
+            else:
+                with pytest.raises(ValueError, match="does not lead from"):
+                    make(FENCE)
+            if listed and rule.fenced:
+                with pytest.raises(ValueError, match="must compare the fence"):
+                    make(None)
+
+
+# ----------------------------------------------------------------------------------------------------- the stores obey
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other_as_it_was(
+    history: History, name: str
+) -> None:
+    way = WAYS[name]
+    reads: list[Run] = []
+    before: list[Run] = []
+    for read_in in sorted(way.states):
+        for state in RunState:
+            for circumstances in CIRCUMSTANCES.values():
+                job = f"job-{len(before)}"
+                reads.append(stored(job, read_in, {}))
+                before.append(stored(job, state, circumstances))
+    wanted = [way.change(read) for read in reads]
+    matching = [
+        all(holds(compared, way, read, run) for compared in way.compares)
+        for read, run in zip(reads, before, strict=True)
+    ]
+    assert any(matching)
+    assert not all(matching)
+    await history.runs.insert(before)
+    earliest = await history.upkeep.time()
+    told = await history.runs.apply(wanted)
+    latest = await history.upkeep.time()
+    after = {run.id: run for run in await history.runs.get([run.id for run in before])}
+    for change, run, matches in zip(wanted, before, matching, strict=True):
+        found, what = after[run.id], (name, run.state.value, run)
+        if not matches:
+            assert found == run, what
+            continue
+        assert run.id in told, what
+        expected = changed(run, change)
+        assert replace(found, check_at=None) == replace(expected, check_at=None), what
+        if change.target not in OPEN:
+            assert found.check_at is None, what
+        elif change.check_in is None:
+            assert found.check_at == run.check_at, what
+        else:
+            assert found.check_at is not None
+            assert earliest <= found.check_at - change.check_in <= latest, what
+    # Whoever did not win is told so, unless what the change would have written stands there already.
+    losers = {run.id for run, matches in zip(before, matching, strict=True) if not matches}
+    proven = {
+        run.id
+        for change, run in zip(wanted, before, strict=True)
+        if (
+            (run.state is change.target and run.fence == change.fence)
+            if change.proof is None
+            else getattr(run, change.proof[0]) == change.proof[1]
+        )
+    }
+    assert told & losers == losers & proven, name
+    ended = {run.id for run in after.values() if run.state not in OPEN}
+    opened = await history.runs.open_of({run.job for run in before})
+    assert {one.id for found in opened.values() for one in found} == set(after) - ended
+    rows = {row.id: row.marked_open for row in await history.archive.rows(set(after))}
+    assert {run for run, marked in rows.items() if not marked} == ended
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_a_change_that_nothing_stands_against_is_made_alone_too_and_a_second_time_is_the_same(
+    history: History, name: str
+) -> None:
+    way = WAYS[name]
+    for state in sorted(way.states):
+        run = stored(f"job-{state}", state, {})
+        change = way.change(run)
+        await history.runs.insert([run])
+        assert await history.runs.apply([change]) == {run.id}
+        (once,) = await history.runs.get([run.id])
+        # Its answer may be lost: the same change, sent again, is told to be mine.
+        assert await history.runs.apply([change]) == {run.id}
+        (twice,) = await history.runs.get([run.id])
+        assert replace(twice, check_at=None) == replace(once, check_at=None)
+        assert (twice.check_at is None) == (once.check_at is None)
+
+
+@pytest.mark.parametrize("name", WAYS)
+async def test_what_does_not_match_alone_changes_nothing_and_a_run_that_is_not_there_is_not_made(
+    history: History, name: str
+) -> None:
+    way = WAYS[name]
+    run = stored("ended", RunState.SUCCEEDED, {})
+    await history.runs.insert([run])
+    (state, *_) = sorted(way.states)
+    missing = stored("missing", state, {})
+    assert await history.runs.apply([way.change(replace(run, state=state, check_at=NOW - HOUR))]) == set()
+    assert await history.runs.apply([way.change(missing)]) == set()
+    assert await history.runs.get([run.id, missing.id]) == [run]
+
+
+@pytest.mark.parametrize("row", INSERTS)
+async def test_a_run_is_inserted_once_and_what_exists_in_any_state_stays_as_it_is(history: History, row: int) -> None:
+    record = replace(a_record(), job=Job(name="new", target=PythonTarget("a:b")))
+    made = INSERTS[row](record, T0)
+    assert await history.runs.insert([made]) == {made.id}
+    assert await history.runs.insert([made]) == set()
+    assert await history.runs.get([made.id]) == [made]
+    before = [stored(f"job-{state}", state, {}) for state in RunState]
+    await history.runs.insert(before)
+    for fence in (0, FENCE, NEW_FENCE):
+        again = [replace(INSERTS[row](a_record(run.job), run.fire_at), id=run.id, fence=fence) for run in before]
+        assert await history.runs.insert(again) == set()
+    assert sorted(await history.runs.get([run.id for run in before]), key=lambda run: run.id) == sorted(
+        before, key=lambda run: run.id
+    )

@@ -1,0 +1,45 @@
+"""Events: every kind has a sentence, and comes back as it was kept."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_type_hints
+
+import pytest
+
+from cronflow.domain.events import KINDS, Event, LeaderElected, RunsFailed, cursor_of, event_id, event_of, fields_of
+
+VALUES: dict[type, Any] = {str: "words", int: 3, float: 1.5, bool: True}
+
+
+def an_example(kind: type[Event]) -> Event:
+    """One with a value in each field."""
+    hints = get_type_hints(kind)
+    return kind(**{one.name: VALUES[hints[one.name]] for one in fields(kind)})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_sentence_and_is_read_back_as_it_was(kind: str) -> None:
+    event = an_example(KINDS[kind])
+    assert event.kind == kind
+    assert event.text
+    assert "{" not in event.text
+    assert event_of(kind, fields_of(event)) == event
+
+
+def test_what_another_version_wrote_is_passed_over() -> None:
+    assert event_of("leader_flew", {}) is None
+    assert event_of("leader_elected", {"node": "n1"}) is None
+    assert event_of("leader_elected", {"node": "n1", "term": 1, "moon": "full"}) == LeaderElected("n1", 1)
+
+
+def test_a_long_error_is_cut() -> None:
+    assert len(fields_of(RunsFailed("job", 1, "run", "x" * 10_000))["error"]) == 500
+
+
+def test_ids_grow_with_time() -> None:
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    ids = [event_id(at + timedelta(microseconds=n), "ffff") for n in (0, 1, 16, 10**9, 10**15)]
+    assert ids == sorted(ids)
+    assert cursor_of(at) < ids[0] < cursor_of(at + timedelta(microseconds=1))

@@ -1,0 +1,340 @@
+"""The checker of histories: the rules H1 to H11, each a function that yields what contradicts the protocol.
+
+It shares with the code that it judges the values, the table of transitions and nothing that plans, places or recovers:
+instants come from the oracle, by way of the audit. A rule that faults may bend says by which, and looks for one whose
+window fits; no rule asks how late something was, but H9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from cronflow.domain.audit import audit
+from cronflow.domain.job import Delivery, StartGuard
+from cronflow.domain.run import ENDED, SCHEDULED, TRANSITIONS, Attempt, Outcome, Run, RunState, run_id
+from cronflow.domain.version import expectations, version_due
+from tests.history.history import END, START, History, Noted, Step
+
+OLD_MAY_START = timedelta(seconds=5)
+"""For how long after an edit an item of an older version may still start (`start_guard: redis`)."""
+UNWRITTEN = timedelta(seconds=10)
+"""For how long an outcome may exist in the memory of its node alone: a call to MongoDB that fails, and one more."""
+
+ANOTHER_FOLLOWS = {
+    Outcome.ERROR,
+    Outcome.TIMEOUT,
+    Outcome.DRAINED,
+    Outcome.DEFERRED,
+    Outcome.DECLINED,
+    Outcome.LOST,
+}
+"""How an attempt may end that was not the last of its run."""
+BY_POLICY = {Outcome.ERROR, Outcome.TIMEOUT, Outcome.DRAINED}
+"""After these it is the job's own wish that the handler starts again."""
+BY_HANDLER = {Outcome.OK, Outcome.ERROR}
+"""Only a handler that came to its end makes these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What no correct history contains."""
+
+    rule: str
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.where}: {self.what}"
+
+
+Told = Iterator[tuple[str, str]]
+
+
+def check(history: History) -> list[Finding]:
+    """All findings, rule by rule."""
+    return [Finding(name, where, what) for name, rule in RULES.items() for where, what in rule(history)]
+
+
+def each_instant_lies_in_one_run(history: History) -> Told:
+    """H1, with what would make it false later: a `pend` without its run, a plan note that nobody settles."""
+    versions = {record.name: history.versions(record.name) for record in history.jobs}
+    found = audit({job: expectations(known) for job, known in versions.items()}, history.runs, history.until)
+    for job, fire in found.lost:
+        yield run_id(job, fire), "no run covers this instant"
+    for job, fire in found.doubled:
+        yield run_id(job, fire), "more than one run covers this instant"
+    for run in history.runs:
+        if run.kind in SCHEDULED and run.job in versions and version_due(versions[run.job], run.fire_at) is None:
+            yield run.id, "no version of its job has this instant"
+    known = {run.id for run in history.runs}
+    for record in history.jobs:
+        if record.pend is not None and run_id(record.name, record.pend.fire) not in known:
+            yield record.name, "the run of its pend does not exist"
+    for note in history.notes:
+        yield note, "a plan note is left"
+
+
+def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Told:
+    """H2."""
+    for name, steps in _steps(history).items():
+        ends = {(step.state, step.finish_id) for step in steps if step.state in ENDED}
+        if len(ends) > 1:
+            yield name, f"it ended {len(ends)} times"
+    recorded = {run.id for run in history.runs}
+    for line in history.sink:
+        if line.run not in recorded:
+            yield line.run, "the sink tells of a run that is not recorded"
+    ended = {(line.run, line.fence, line.ok) for line in history.sink if line.word == END}
+    for run in _judged(history):
+        accepted = [attempt for attempt in run.attempts if attempt.outcome is Outcome.OK]
+        if len(accepted) > (run.state is RunState.SUCCEEDED):
+            yield run.id, f"{len(accepted)} attempts succeeded, and it is {run.state}"
+        if run.state is RunState.SUCCEEDED and [run.fence] != [attempt.fence for attempt in accepted]:
+            yield run.id, "it succeeded by no attempt under its fence"
+        for attempt in run.attempts:
+            ok = attempt.outcome is Outcome.OK
+            if attempt.outcome in BY_HANDLER and (run.id, attempt.fence, ok) not in ended:
+                yield run.id, f"the sink has no end of the attempt {attempt.fence}, recorded as {attempt.outcome}"
+
+
+def fences_increase(history: History) -> Told:
+    """H3: over the dispatches of a run, the cursor moves of a job and the terms; and no token is given out twice."""
+    given: dict[int, str] = {}
+    again: list[Step] = []
+    for run, steps in _steps(history).items():
+        for before, after in _with_before(steps):
+            if before is not None and after.fence < before.fence:
+                yield run, f"its fence fell from {before.fence} to {after.fence}"
+            if after.state is not RunState.DISPATCHED or (before is not None and _same_dispatch(before, after)):
+                continue
+            if before is not None and after.fence == before.fence:
+                yield run, f"dispatched again under the fence {after.fence}"
+            elif given.setdefault(after.fence, run) != run:
+                yield run, f"the fence {after.fence} was given to {given[after.fence]} too"
+            if before is not None:
+                again.append(after)
+    for one in history.runs:
+        fences = [attempt.fence for attempt in one.attempts]
+        if any(later <= earlier for earlier, later in pairwise(fences)) or any(fence > one.fence for fence in fences):
+            yield one.id, f"its attempts have the fences {fences}, and it has {one.fence}"
+    yield from _moves_increase(history)
+    # Who inserts a run may be of a later term than the one whose pend it is made of; who dispatches again may not.
+    for step in again:
+        later = [other for other in again if other.term > step.term and other.fence <= step.fence]
+        if later:
+            yield step.run, f"term {step.term} gave {step.fence}, and the later term {later[0].term} {later[0].fence}"
+
+
+def _moves_increase(history: History) -> Told:
+    first = {run: steps[0] for run, steps in _steps(history).items()}
+    moves: dict[str, list[tuple[Run, Step]]] = defaultdict(list)
+    for run in sorted(history.runs, key=lambda run: run.fire_at):
+        if run.kind in SCHEDULED and run.id in first and first[run.id].state is RunState.DISPATCHED:
+            moves[run.job].append((run, first[run.id]))
+    for made in moves.values():
+        for (_, before), (run, after) in pairwise(made):
+            if after.fence <= before.fence:
+                yield run.id, f"made with the fence {after.fence}, after {before.fence} of the instant before"
+
+
+def one_node_leads_a_term(history: History) -> Told:
+    """H4."""
+    nodes: dict[int, set[str]] = defaultdict(set)
+    for elected in history.terms:
+        nodes[elected.term].add(elected.node)
+    for term, leaders in nodes.items():
+        if len(leaders) > 1:
+            yield f"term {term}", f"led by {' and '.join(sorted(leaders))}"
+
+
+def only_transitions_of_the_table(history: History) -> Told:
+    """H5: each write, and the documents as they are in the end."""
+    runs = {run.id: run for run in history.runs}
+    for name, steps in _steps(history).items():
+        for before, after in _with_before(steps):
+            if not _in_table(before, after):
+                yield name, f"from {'nothing' if before is None else before.state} to {after.state}"
+        last = runs.get(name)
+        if last is not None and (last.state, last.fence) != (steps[-1].state, steps[-1].fence):
+            yield name, f"the last write left it {steps[-1].state}, and it is {last.state}"
+    for run in history.runs:
+        if run.is_open != (run.check_at is not None) or run.is_open != (run.ended_at is None):
+            yield run.id, f"{run.state}, to be looked at {run.check_at}, ended {run.ended_at}"
+        before_last = [attempt.outcome for attempt in (run.attempts if run.is_open else run.attempts[:-1])]
+        if any(outcome not in ANOTHER_FOLLOWS for outcome in before_last):
+            yield run.id, f"an attempt followed one that ended {', '.join(before_last)}"
+        job = history.job_of(run)
+        if run.state is RunState.LOST and job is not None and job.delivery is not Delivery.AT_MOST_ONCE:
+            yield run.id, "lost, although it may run again"
+
+
+def at_most_once_starts_once(history: History) -> Told:
+    """H6, whatever goes wrong."""
+    starts = Counter(line.run for line in history.sink if line.word == START)
+    for run in _judged(history):
+        if _delivery(history, run) is Delivery.AT_MOST_ONCE and starts[run.id] > 1:
+            yield run.id, f"its handler was started {starts[run.id]} times"
+
+
+def double_starts_only_under_a_fault(history: History) -> Told:
+    """H7: a second start follows from the job's policy, or some fault lies between the two. An edit gives back what
+    waits, and for some seconds the item of the older version may start beside the new one (`start_guard: redis`).
+    """
+    for run in _judged(history):
+        if _delivery(history, run) is Delivery.AT_MOST_ONCE:
+            continue
+        outcomes = {attempt.fence: attempt.outcome for attempt in run.attempts}
+        for first, second in pairwise(_starts(history, run)):
+            if first.fence != second.fence and outcomes.get(first.fence) in BY_POLICY:
+                continue
+            if _edited(history, run, first.at, second.at):
+                continue
+            if not any(fault.touches(first.at, second.at) for fault in history.faults):
+                yield run.id, f"started at {first.at:%T.%f} and {second.at:%T.%f}, and nothing went wrong in between"
+
+
+def no_old_version_starts_after_an_edit(history: History) -> Told:
+    """H8. A recorded start at once; a handler, which may start before that (`start_guard: redis`), after five seconds,
+    unless its node was held up.
+    """
+    jobs = {run.id: run.job for run in history.runs}
+    dispatched: dict[tuple[str, int], int] = {}
+    for name, steps in _steps(history).items():
+        acks = [ack for ack in history.acks if ack.job == jobs.get(name)]
+        for before, step in _with_before(steps):
+            if step.state is RunState.DISPATCHED:
+                dispatched.setdefault((name, step.fence), step.job_ver)
+            began = step.state is RunState.RUNNING and before is not None and before.state is RunState.DISPATCHED
+            for ack in acks:
+                if began and step.at > ack.at and step.job_ver < ack.ver:
+                    yield name, f"started under version {step.job_ver}, {step.at - ack.at} after {ack.ver} was in force"
+    for line in history.sink:
+        ver = dispatched.get((line.run, line.fence))
+        for ack in history.acks if line.word == START and ver is not None else ():
+            if ack.job != jobs.get(line.run) or ver is None or ver >= ack.ver or line.at <= ack.at + OLD_MAY_START:
+                continue
+            if not any(fault.touches(ack.at, line.at) for fault in history.faults):
+                yield line.run, f"its handler started under version {ver}, {line.at - ack.at} after {ack.ver}"
+
+
+def all_ended_after_healing(history: History) -> Told:
+    """H9."""
+    limit = history.healed + history.ends_within
+    for run in history.runs:
+        if run.is_open and run.created_at <= history.healed:
+            yield run.id, f"still {run.state}"
+        elif run.ended_at is not None and run.created_at <= history.healed and run.ended_at > limit:
+            yield run.id, f"ended only {run.ended_at - history.healed} after healing"
+
+
+def nothing_is_missing_in_late(history: History) -> Told:
+    """H10: every end in the sink was accepted as the end of an attempt, or is kept; only a kill may take it along. That
+    an attempt is recorded as lost is no record of how it ended.
+    """
+    ends = ((run.id, attempt) for run in history.runs for attempt in run.attempts)
+    recorded = {(run, attempt.fence) for run, attempt in ends if attempt.outcome is not Outcome.LOST}
+    recorded |= {(late.run, late.fence) for late in history.late}
+    killed = [(fault.killed, fault.since) for fault in history.faults if fault.killed is not None]
+    for line in history.sink:
+        if line.word == START or (line.run, line.fence) in recorded:
+            continue
+        # As long as a fault lasts, a call to MongoDB may.
+        held_up = [fault.until for fault in history.faults if fault.touches(line.at, line.at + UNWRITTEN)]
+        limit = max([line.at, *held_up]) + UNWRITTEN
+        if not any(node == line.node and line.at <= at <= limit for node, at in killed):
+            yield line.run, f"the attempt {line.fence} ended on {line.node}, and nobody recorded it"
+
+
+def without_faults_starts_are_runs(history: History) -> Told:
+    """H11: each attempt that is recorded started once, and nothing else did."""
+    if history.faults:
+        return
+    starts = Counter((line.run, line.fence) for line in history.sink if line.word == START)
+    for run in _judged(history):
+        attempts = {attempt.fence: attempt for attempt in run.attempts if attempt.started_at is not None}
+        for fence, attempt in attempts.items():
+            if not _started_as_recorded(starts[run.id, fence], attempt):
+                yield run.id, f"its attempt {fence} started {starts[run.id, fence]} times"
+        unknown = [fence for name, fence in starts if name == run.id and fence not in attempts]
+        if unknown and not run.is_open:
+            yield run.id, f"started under {unknown}, which no attempt has"
+
+
+RULES: Mapping[str, Callable[[History], Told]] = {
+    "H1": each_instant_lies_in_one_run,
+    "H2": one_outcome_is_accepted_and_the_sink_has_it,
+    "H3": fences_increase,
+    "H4": one_node_leads_a_term,
+    "H5": only_transitions_of_the_table,
+    "H6": at_most_once_starts_once,
+    "H7": double_starts_only_under_a_fault,
+    "H8": no_old_version_starts_after_an_edit,
+    "H9": all_ended_after_healing,
+    "H10": nothing_is_missing_in_late,
+    "H11": without_faults_starts_are_runs,
+}
+
+
+def _steps(history: History) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = defaultdict(list)
+    for step in history.steps:
+        found[step.run].append(step)
+    return found
+
+
+def _with_before(steps: Sequence[Step]) -> Iterable[tuple[Step | None, Step]]:
+    return zip([None, *steps], steps, strict=False)
+
+
+def _judged(history: History) -> Iterator[Run]:
+    """Those whose handlers write the sink."""
+    jobs = {record.name for record in history.jobs}
+    return (run for run in history.runs if run.job in jobs)
+
+
+def _starts(history: History, run: Run) -> list[Noted]:
+    lines = [line for line in history.sink if line.word == START and line.run == run.id]
+    return sorted(lines, key=lambda line: line.at)
+
+
+def _delivery(history: History, run: Run) -> Delivery | None:
+    job = history.job_of(run)
+    return None if job is None else job.delivery
+
+
+def _edited(history: History, run: Run, first: datetime, second: datetime) -> bool:
+    """Whether the older and the newer version may both have started then."""
+    job = history.job_of(run)
+    if job is None or job.start_guard is not StartGuard.REDIS:
+        return False
+    edits = (ack.at for ack in history.acks if ack.job == run.job and ack.ver > 1)
+    return any(first - OLD_MAY_START <= at <= second + OLD_MAY_START for at in edits)
+
+
+def _same_dispatch(before: Step, after: Step) -> bool:
+    """It was only looked at, or kept."""
+    return before.state is RunState.DISPATCHED and before.fence == after.fence
+
+
+def _in_table(before: Step | None, after: Step) -> bool:
+    if before is None:
+        return any(not row.sources and after.state in row.targets for row in TRANSITIONS.values())
+    if before.state in ENDED:
+        # Somebody may settle a dead letter; that is no step of the run.
+        return before.state is after.state
+    return any(
+        before.state in row.sources
+        and after.state in row.targets
+        # A row that leads back to where it may come from leaves a run as it is: looked at, renewed, kept.
+        and (row.sources != row.targets or before.state is after.state)
+        for row in TRANSITIONS.values()
+    )
+
+
+def _started_as_recorded(count: int, attempt: Attempt) -> bool:
+    """One that was cancelled may have been so before its handler came to note it."""
+    return count == 1 or (count == 0 and attempt.outcome is Outcome.CANCELLED)

@@ -1,0 +1,113 @@
+"""A history: all that is known of a stretch of a cluster's life when it is over, as values.
+
+Three witnesses that do not know each other. The records, as the stores hold them at the end, with every write of a run
+in the order in which the store made it. The sink, which only the handlers write. And the driver of the test: which
+faults it injected and when, which edits were acknowledged. What no correct history contains stands in `checker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cronflow.domain.job import Job, JobRecord
+from cronflow.domain.run import Run, RunState
+from cronflow.domain.version import Version, version_of
+from cronflow.ports import LateResult
+
+START, END = "start", "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A line of the sink: a handler began, or came to its end; `ok` says how. `node` is the node's name."""
+
+    word: str
+    run: str
+    fence: int
+    node: str
+    at: datetime
+    ok: bool = True
+
+
+def noted(line: str) -> Noted:
+    """`start RUN FENCE NODE EPOCH` or `end RUN FENCE NODE EPOCH ok|error`, as a handler wrote it."""
+    word, run, fence, node, at, *how = line.split()
+    return Noted(word, run, int(fence), node, datetime.fromtimestamp(float(at), UTC), how != ["error"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A run's document as one write left it; `at` by the clock of the store."""
+
+    run: str
+    at: datetime
+    state: RunState
+    fence: int
+    term: int
+    job_ver: int
+    finish_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """Somebody wrote, or believed, that this incarnation of a node leads in this term."""
+
+    term: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that the test did to the cluster, and when. `killed`: the name of a node that died of it."""
+
+    what: str
+    since: datetime
+    until: datetime
+    killed: str | None = None
+
+    def touches(self, since: datetime, until: datetime) -> bool:
+        """Whether any of it lies in that time."""
+        return self.since <= until and since <= self.until
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """An edit, pause or deletion was acknowledged: from `at` on version `ver` is in force."""
+
+    job: str
+    ver: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A stretch of a cluster's life.
+
+    `jobs` are all records, tombstones included, `earlier` the versions before the present ones, `notes` the ids of the
+    plan notes that are left. Instants before `until` are judged. Nothing went wrong any more after `healed`; what
+    was open then has `ends_within` to end.
+    """
+
+    jobs: Sequence[JobRecord]
+    earlier: Mapping[str, Sequence[Version]]
+    runs: Sequence[Run]
+    late: Sequence[LateResult]
+    notes: Sequence[str]
+    terms: Sequence[Elected]
+    steps: Sequence[Step]
+    sink: Sequence[Noted]
+    faults: Sequence[Fault]
+    acks: Sequence[Ack]
+    until: datetime
+    healed: datetime
+    ends_within: timedelta
+
+    def versions(self, job: str) -> Sequence[Version]:
+        """All of them, the present one last."""
+        return [*self.earlier.get(job, ()), *(version_of(record) for record in self.jobs if record.name == job)]
+
+    def job_of(self, run: Run) -> Job | None:
+        """The definition that the run has now; None when it is a job that this history is not about."""
+        return next((version.job for version in self.versions(run.job) if version.ver == run.job_ver), None)

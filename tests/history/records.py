@@ -1,0 +1,97 @@
+"""The records of a cluster's MongoDB at the end of a history, and every write of a run and of the control document.
+
+The writes are those of the oplog, in which a replica set keeps them in their order, whoever made them: nobody who
+judges by them has to believe what a node says that it did. Reads past the ports, and needs a MongoDB of the test's own,
+whose oplog holds all of its life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson.codec_options import CodecOptions
+from pymongo import MongoClient
+
+from cronflow.backends import codec
+from cronflow.domain.job import JobRecord
+from cronflow.domain.run import Run, RunState
+from cronflow.domain.version import Version
+from cronflow.ports import LateResult
+from tests.history.history import Elected, Step
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What `History` takes from the store."""
+
+    jobs: Sequence[JobRecord]
+    earlier: Mapping[str, Sequence[Version]]
+    runs: Sequence[Run]
+    late: Sequence[LateResult]
+    notes: Sequence[str]
+    terms: Sequence[Elected]
+    steps: Sequence[Step]
+
+
+def read(url: str, namespace: str) -> Records:
+    """Blocking; the nodes should have ended."""
+    options: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True)
+    with MongoClient[dict[str, Any]](url) as client:
+        database = client.get_database(f"cronflow_{namespace}", codec_options=options)
+        oplog = client.get_database("local", codec_options=options)["oplog.rs"]
+        # The system's own jobs have no handlers that write a sink, and fall due at midnight alone.
+        jobs = [codec.record(document) for document in database["jobs"].find({"_id": {"$not": {"$regex": "^_sys:"}}})]
+        earlier: dict[str, list[Version]] = {job.name: [] for job in jobs}
+        for version in sorted(map(codec.version, database["versions"].find()), key=lambda version: version.ver):
+            earlier.setdefault(version.job.name, []).append(version)
+        runs = database["runs"].find({"job": {"$in": [job.name for job in jobs]}})
+        return Records(
+            jobs=jobs,
+            earlier=earlier,
+            runs=[codec.run(document) for document in runs],
+            late=[codec.late(document) for document in database["late"].find()],
+            notes=[str(document["_id"]) for document in database["plans"].find()],
+            terms=[
+                Elected(document["term"], document["holder"].rpartition("#")[0])
+                for _, _, document in _writes(oplog, f"{database.name}.control")
+            ],
+            steps=[_step(*write) for write in _writes(oplog, f"{database.name}.runs")],
+        )
+
+
+def _writes(oplog: Any, collection: str) -> Iterator[tuple[str, datetime, Document]]:
+    """The id, the time and the document as it then was, without what lies deeper in it, for each write."""
+    documents: dict[str, dict[str, Any]] = {}
+    for entry in oplog.find({"$or": [{"ns": collection}, {"o.applyOps.ns": collection}]}).sort("$natural", 1):
+        for write in entry["o"]["applyOps"] if entry["op"] == "c" else [entry]:
+            if write["op"] not in ("i", "u") or write["ns"] != collection:
+                continue
+            name = str(write.get("o2", write["o"])["_id"])
+            documents[name] = _written(documents.get(name, {}), write["o"])
+            yield name, entry["wall"], documents[name]
+
+
+def _written(before: Document, write: Document) -> dict[str, Any]:
+    """Either the whole document, or fields that were updated, inserted and deleted."""
+    if "diff" not in write:
+        return dict(write)
+    diff = write["diff"]
+    kept = {name: value for name, value in before.items() if name not in diff.get("d", {})}
+    return {**kept, **diff.get("u", {}), **diff.get("i", {})}
+
+
+def _step(run: str, at: datetime, document: Document) -> Step:
+    return Step(
+        run=run,
+        at=at,
+        state=RunState(document["state"]),
+        fence=document["fence"],
+        term=document["term"],
+        job_ver=document["job_ver"],
+        finish_id=document.get("finish_id"),
+    )

@@ -1,0 +1,303 @@
+"""The checker itself: a history as it should be passes, and for each rule one that it forbids is found, by that rule.
+
+The history has a job whose runs may start again and one whose runs may not; a retry, a skipped instant, a run whose
+worker was killed, an outcome that came too late, and an edit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from cronflow.domain.job import Delivery, Retry, StartGuard
+from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Run, RunState, run_id
+from cronflow.ports import LateResult
+from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
+from tests.history.checker import RULES, check
+from tests.history.history import END, START, Ack, Elected, Fault, History, Noted, Step, noted
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+Try = tuple[int, int, Outcome]
+"""Seconds after the instant, the fence, how it ended."""
+
+
+def at(second: float) -> datetime:
+    return T0 + timedelta(seconds=second)
+
+
+def a_life(job: str, minute: int, *tries: Try) -> tuple[Run, list[Step], list[Noted]]:
+    """A run that was tried so and ended with the last, its steps, and what its handlers noted."""
+    fire = T0 + minute * MINUTE
+    name = run_id(job, fire)
+    attempts: list[Attempt] = []
+    steps: list[Step] = []
+    lines: list[Noted] = []
+    for n, (second, fence, outcome) in enumerate(tries, 1):
+        began, ended, node = fire + second * SECOND, fire + (second + 1) * SECOND, f"n{n}"
+
+        def step(state: RunState, when: datetime, fence: int = fence, finish: str | None = None) -> None:
+            steps.append(Step(run=name, at=when, state=state, fence=fence, term=1, job_ver=1, finish_id=finish))
+
+        attempts.append(Attempt(n, fence, f"{node}#a", began, ended, outcome))
+        step(RunState.DISPATCHED, began)
+        step(RunState.RUNNING, began)
+        lines.append(Noted(START, name, fence, node, began))
+        if outcome is not Outcome.LOST:
+            lines.append(Noted(END, name, fence, node, ended, outcome is Outcome.OK))
+            if n < len(tries):
+                step(RunState.RETRYING, ended, finish=f"f{fence}")
+    last = attempts[-1]
+    step(RunState.SUCCEEDED, last.ended_at, finish=f"f{last.fence}")
+    run = a_run(
+        job,
+        fire,
+        state=RunState.SUCCEEDED,
+        fence=last.fence,
+        node=last.node,
+        attempt=len(attempts),
+        attempts=tuple(attempts),
+        outcome=Outcome.OK,
+        check_at=None,
+        started_at=last.started_at,
+        ended_at=last.ended_at,
+        finish_id=f"f{last.fence}",
+    )
+    return run, steps, lines
+
+
+def a_skip(job: str, minute: int) -> tuple[Run, list[Step], list[Noted]]:
+    """A run that no handler saw."""
+    fire = T0 + minute * MINUTE
+    run = a_run(job, fire, state=RunState.SKIPPED, reason="overlap", check_at=None, ended_at=fire, fence=50)
+    return run, [Step(run=run.id, at=fire, state=run.state, fence=50, term=1, job_ver=1)], []
+
+
+def a_history() -> History:
+    """As it should be."""
+    lives = [
+        a_life("report", 0, (0, 101, Outcome.OK)),
+        a_life("report", 1, (0, 102, Outcome.ERROR), (5, 103, Outcome.OK)),
+        a_life("report", 2, (0, 104, Outcome.LOST), (20, 105, Outcome.OK)),
+        a_skip("report", 3),
+        a_life("payment", 0, (0, 201, Outcome.OK)),
+        a_life("payment", 1, (0, 202, Outcome.OK)),
+        a_life("payment", 2, (0, 203, Outcome.OK)),
+        a_life("payment", 3, (0, 204, Outcome.OK)),
+    ]
+    payment = a_job("payment", delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
+    last = T0 + 3 * MINUTE
+    lost = run_id("report", T0 + 2 * MINUTE)
+    return History(
+        jobs=[
+            a_record("report", T0 + 4 * MINUTE, since=T0, pend=a_pend(last, 50, state=RunState.SKIPPED)),
+            replace(a_record("payment", T0 + 4 * MINUTE, since=T0, pend=a_pend(last, 204)), job=payment),
+        ],
+        earlier={},
+        runs=[run for run, _, _ in lives],
+        late=[LateResult(run=lost, fence=104, node="n1#a", at=at(150), ending=Ending(Outcome.OK), finish_id="f104")],
+        notes=[],
+        terms=[Elected(1, "n1#a"), Elected(1, "n1#a"), Elected(2, "n2#a")],
+        steps=[step for _, steps, _ in lives for step in steps],
+        sink=[*(line for _, _, lines in lives for line in lines), Noted(END, lost, 104, "n1", at(150))],
+        faults=[Fault("a node was stopped", at(121), at(150))],
+        acks=[Ack("report", 1, at(0)), Ack("payment", 1, at(0))],
+        until=T0 + 4 * MINUTE,
+        healed=at(150),
+        ends_within=90 * SECOND,
+    )
+
+
+REPORT = [run_id("report", T0 + k * MINUTE) for k in range(4)]
+PAYMENT = [run_id("payment", T0 + k * MINUTE) for k in range(4)]
+
+
+def with_run(history: History, name: str, **fields: object) -> History:
+    runs = [replace(run, **fields) if run.id == name else run for run in history.runs]  # type: ignore[arg-type]
+    return replace(history, runs=runs)
+
+
+def with_step(history: History, name: str, number: int, **fields: object) -> History:
+    own = [step for step in history.steps if step.run == name]
+    changed = replace(own[number], **fields)  # type: ignore[arg-type]
+    return replace(history, steps=[changed if step is own[number] else step for step in history.steps])
+
+
+def with_steps(history: History, *steps: Step) -> History:
+    return replace(history, steps=[*history.steps, *steps])
+
+
+def with_lines(history: History, *lines: Noted) -> History:
+    return replace(history, sink=[*history.sink, *lines])
+
+
+def without_lines(history: History, name: str, fence: int, word: str) -> History:
+    sink = [line for line in history.sink if (line.run, line.fence, line.word) != (name, fence, word)]
+    return replace(history, sink=sink)
+
+
+def without_run(history: History, name: str) -> History:
+    runs = [run for run in history.runs if run.id != name]
+    sink = [line for line in history.sink if line.run != name]
+    return replace(history, runs=runs, sink=sink, steps=[step for step in history.steps if step.run != name])
+
+
+def by_hand(name: str, when: datetime) -> tuple[Run, Step]:
+    run = a_run("report", when, id=name, kind=Kind.MANUAL, state=RunState.RETRYING, fence=0, attempt=0, created_at=when)
+    return run, Step(run=name, at=when, state=RunState.RETRYING, fence=0, term=0, job_ver=1)
+
+
+def never_ended(history: History) -> History:
+    run, step = by_hand("report@manual-1", at(10))
+    return with_steps(replace(history, runs=[*history.runs, run]), step)
+
+
+def quiet(history: History) -> History:
+    """The same without what needs a fault."""
+    return replace(without_run(history, REPORT[2]), faults=[], late=[], until=T0 + 2 * MINUTE)
+
+
+def off_its_schedule(history: History) -> History:
+    return with_run(history, REPORT[3], fire_at=at(181), covers=Covers(at(180), at(181), 2))
+
+
+def timed_out(history: History) -> History:
+    (attempt,) = next(run.attempts for run in history.runs if run.id == PAYMENT[0])
+    return with_run(history, PAYMENT[0], attempts=(replace(attempt, outcome=Outcome.TIMEOUT),))
+
+
+def an_end_that_nobody_recorded(history: History) -> History:
+    return replace(history, late=[])
+
+
+def a_second_end(history: History) -> History:
+    ended = [step for step in history.steps if step.run == REPORT[0]][-1]
+    return with_steps(history, replace(ended, finish_id="another", at=at(70)))
+
+
+def an_old_handler(history: History) -> History:
+    """The job was edited before its handler came to start; nothing held its node up."""
+    history = replace(history, acks=[Ack("report", 2, at(54))])
+    history = with_step(history, REPORT[1], 1, at=at(53))
+    for name, number in [(REPORT[1], 3), (REPORT[1], 4), *((REPORT[2], k) for k in range(4))]:
+        history = with_step(history, name, number, job_ver=2)
+    return history
+
+
+def two_terms(history: History, fence: int) -> History:
+    """The retries of two runs, the first dispatched by a later term than the second."""
+    for number in (3, 4, 5):
+        history = with_step(history, REPORT[1], number, term=2, fence=fence)
+    run = next(run for run in history.runs if run.id == REPORT[1])
+    attempts = (run.attempts[0], replace(run.attempts[1], fence=fence))
+    history = without_lines(without_lines(history, run.id, 103, START), run.id, 103, END)
+    history = with_lines(
+        history, Noted(START, run.id, fence, "n2", at(65)), Noted(END, run.id, fence, "n2", at(66), ok=True)
+    )
+    return with_run(history, REPORT[1], fence=fence, attempts=attempts)
+
+
+Forge = Callable[[History], History]
+FORGED: Sequence[tuple[str, str, Forge]] = [
+    ("H1", "an instant without a run", lambda h: without_run(h, REPORT[1])),
+    ("H1", "an instant in two runs", lambda h: with_run(h, REPORT[0], covers=Covers(T0, T0 + MINUTE, 2))),
+    (
+        "H1",
+        "a run of no instant",
+        lambda h: with_run(h, REPORT[3], fire_at=at(181), covers=Covers(at(180), at(181), 2)),
+    ),
+    ("H1", "a pend without its run", lambda h: replace(h, jobs=[replace(h.jobs[0], pend=a_pend(at(240))), h.jobs[1]])),
+    ("H1", "a plan note left", lambda h: replace(h, notes=["1-7"])),
+    ("H2", "two outcomes", a_second_end),
+    ("H2", "a success of which the sink knows nothing", lambda h: without_lines(h, REPORT[1], 103, END)),
+    ("H2", "a failure of which the sink knows nothing", lambda h: without_lines(h, REPORT[1], 102, END)),
+    ("H2", "a handler of an unknown run", lambda h: with_lines(h, Noted(START, "report@x", 9, "n1", at(1)))),
+    ("H2", "a success without a success", timed_out),
+    ("H3", "a fence that falls", lambda h: with_step(with_step(h, REPORT[1], 3, fence=99), REPORT[1], 4, fence=99)),
+    ("H3", "a dispatch under an old fence", lambda h: with_step(h, REPORT[1], 3, fence=102)),
+    ("H3", "a token given twice", lambda h: with_step(h, REPORT[0], 0, fence=201)),
+    ("H3", "a move with an old token", lambda h: with_step(h, REPORT[2], 0, fence=100)),
+    ("H3", "a deposed leader with a high token", lambda h: with_step(h, REPORT[1], 3, term=2)),
+    ("H4", "two leaders in a term", lambda h: replace(h, terms=[*h.terms, Elected(2, "n1#a")])),
+    ("H5", "started from waiting", lambda h: with_step(h, REPORT[1], 3, state=RunState.RETRYING)),
+    ("H5", "made as running", lambda h: with_step(h, PAYMENT[0], 0, state=RunState.RUNNING)),
+    ("H5", "back from an end", lambda h: with_step(h, REPORT[1], 2, state=RunState.SUCCEEDED, finish_id="f103")),
+    ("H5", "changed behind the table", lambda h: with_step(h, REPORT[3], 0, state=RunState.SUCCEEDED)),
+    ("H5", "ended and to be looked at", lambda h: with_run(h, REPORT[0], check_at=at(9))),
+    ("H6", "at most once, twice", lambda h: with_lines(h, Noted(START, PAYMENT[2], 203, "n2", at(125)))),
+    ("H7", "started twice by itself", lambda h: with_lines(h, Noted(START, REPORT[0], 101, "n2", at(2)))),
+    ("H7", "lost by itself", lambda h: replace(h, faults=[replace(h.faults[0], since=at(0), until=at(1))])),
+    (
+        "H8",
+        "a start recorded after an edit",
+        lambda h: replace(h, acks=[Ack("payment", 2, at(180) - SECOND / 1000)]),
+    ),
+    ("H8", "a handler long after an edit", an_old_handler),
+    ("H9", "open for ever", never_ended),
+    ("H9", "ended too late", lambda h: replace(h, healed=at(125), ends_within=10 * SECOND)),
+    ("H10", "an outcome that nobody kept", an_end_that_nobody_recorded),
+    ("H11", "started twice in peace", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 101, "n1", at(0)))),
+    ("H11", "recorded and never started", lambda h: without_lines(quiet(h), REPORT[0], 101, START)),
+    ("H11", "started and not recorded", lambda h: with_lines(quiet(h), Noted(START, REPORT[0], 77, "n1", at(0)))),
+]
+
+
+def test_a_history_as_it_should_be_has_no_findings() -> None:
+    assert check(a_history()) == []
+    assert check(quiet(a_history())) == []
+
+
+@pytest.mark.parametrize(("rule", "what", "forge"), FORGED, ids=[f"{rule}: {what}" for rule, what, _ in FORGED])
+def test_a_forged_history_is_found_by_its_rule(rule: str, what: str, forge: Forge) -> None:
+    found = {finding.rule for finding in check(forge(a_history()))}
+    # What is wrong in peace is wrong by itself too.
+    assert found - ({"H7"} if rule == "H11" else set()) == {rule}, what
+
+
+def test_every_rule_has_a_forged_history() -> None:
+    assert {rule for rule, _, _ in FORGED} == set(RULES)
+
+
+def test_a_kill_may_take_an_outcome_along_and_only_that_of_its_node() -> None:
+    history = an_end_that_nobody_recorded(a_history())
+    killed = Fault("a node was killed", at(151), at(151), killed="n1")
+    assert check(replace(history, faults=[*history.faults, killed])) == []
+    elsewhere, later = replace(killed, killed="n2"), replace(killed, since=at(162), until=at(162))
+    for other in (elsewhere, later):
+        assert [one.rule for one in check(replace(history, faults=[*history.faults, other]))] == ["H10"]
+    away = Fault("MongoDB was away", at(151), at(155))
+    assert check(replace(history, faults=[*history.faults, away, later])) == []
+
+
+def test_both_versions_may_start_around_an_edit_and_not_where_the_start_is_recorded_first() -> None:
+    history = with_lines(a_history(), Noted(START, REPORT[0], 101, "n2", at(2)))
+    for ack, rules in ((Ack("report", 2, at(4)), set()), (Ack("report", 2, at(8)), {"H7"})):
+        edited = replace(history, acks=[ack])
+        assert {one.rule for one in check(edited)} - {"H8"} == rules
+    guarded = replace(history.jobs[0], job=a_job("report", start_guard=StartGuard.MONGO))
+    edited = replace(history, jobs=[guarded, history.jobs[1]], acks=[Ack("report", 2, at(4))])
+    assert "H7" in {one.rule for one in check(edited)}
+
+
+def test_an_older_version_may_start_for_a_moment_and_longer_where_its_node_was_held_up() -> None:
+    history = an_old_handler(a_history())
+    within = replace(history, acks=[Ack("report", 2, at(56))])
+    assert check(within) == []
+    held_up = Fault("a node was stopped", at(50), at(59))
+    assert check(replace(history, faults=[*history.faults, held_up])) == []
+
+
+def test_a_higher_token_of_a_later_term_is_as_it_should_be() -> None:
+    assert check(two_terms(a_history(), 106)) == []
+    assert [one.rule for one in check(two_terms(a_history(), 103))] == ["H3"]
+
+
+def test_a_line_of_the_sink_is_read_as_it_was_written() -> None:
+    began, ended = at(0.5), at(2)
+    lines = [f"start r@1 7 n1 {began.timestamp():.6f}", f"end r@1 7 n1 {ended.timestamp():.6f} error"]
+    assert [noted(line) for line in lines] == [
+        Noted(START, "r@1", 7, "n1", began),
+        Noted(END, "r@1", 7, "n1", ended, ok=False),
+    ]

@@ -1,0 +1,398 @@
+"""The mutants: a text of the source, and what stands there instead.
+
+Each condition of a compare-and-set is a mutant, and so is each comparison of a Lua script, each mark that later
+conditions read, and each way of telling a winner from a loser. What cannot be told from the original by anybody is not
+listed; where a condition is missing for that reason, a comment in its place says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BACKENDS = Path("cronflow") / "backends"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`text` occurs exactly once in `file`, which is relative to `cronflow/backends`."""
+
+    file: str
+    text: str
+    replacement: str
+
+    def apply(self, source: str) -> str:
+        """The mutated source. ValueError, with the place, when the text is not there exactly once."""
+        count = source.count(self.text)
+        if count != 1:
+            raise ValueError(f"{BACKENDS / self.file}: {self.text!r} occurs {count} times; the list needs exactly one")
+        return source.replace(self.text, self.replacement)
+
+    def lines(self, source: str) -> range:
+        """The numbers of the lines that it changes, from 1."""
+        first = source[: source.index(self.text)].count("\n") + 1
+        return range(first, first + self.text.strip("\n").count("\n") + 1)
+
+    def __str__(self) -> str:
+        old, new = " ".join(self.text.split()), " ".join(self.replacement.split())
+        return f"{self.file}: {old}  ->  {new or '(nothing)'}"
+
+
+def _of(file: str, *pairs: tuple[str, str]) -> Iterator[Mutant]:
+    for text, replacement in pairs:
+        yield Mutant(file, text, replacement)
+
+
+MONGO: tuple[Mutant, ...] = (
+    *_of(
+        "mongo/access.py",
+        ('{"_id": user.name, "stamp": stamp}', '{"_id": user.name}'),
+        ('{"_id": session, "token_hash": old}', '{"_id": session}'),
+    ),
+    *_of(
+        "mongo/jobs.py",
+        # move
+        ('"rev": move.rev, ', ""),
+        (', "term": {"$lte": term}},\n                {\n', "},\n                {\n"),
+        ('"rev": move.rev, "term": {"$lte": term}', '"rev": move.rev, "term": {"$lt": term}'),
+        ('                        "term": term,\n', ""),
+        ('                    "$inc": {"rev": 1},\n', ""),
+        ('                    "$unset": {"waiting": ""},\n', ""),
+        ('                        "active": move.next_fire is not None,\n', ""),
+        ("if result.matched_count == len(moves):", "if result.matched_count >= 0:"),
+        (" if fences.get(move.job) == move.pend.fence", ""),
+        # defer
+        ('{"_id": name, "rev": rev}, {"$set": {"due_at"', '{"_id": name}, {"$set": {"due_at"'),
+        # fence
+        ('{"_id": name, "term": {"$lte": term}}', '{"_id": name}'),
+        ('{"_id": name, "term": {"$lte": term}}', '{"_id": name, "term": {"$lt": term}}'),
+        ('{"$inc": {"rev": 1}, "$set": {"term": term}}', '{"$set": {"term": term}}'),
+        ('{"$inc": {"rev": 1}, "$set": {"term": term}}', '{"$inc": {"rev": 1}}'),
+        # replace
+        ('{"_id": record.name, "rev": rev}', '{"_id": record.name}'),
+        ('{"rev": rev + 1}', '{"rev": rev}'),
+        # plans
+        ('{"$gt": 0, "$lt": term}', '{"$lt": term}'),
+        ('{"$gt": 0, "$lt": term}', '{"$gt": 0, "$lte": term}'),
+        ('                {"$expr": {"$lt": ["$at", {"$subtract": ["$$NOW", age_ms]}]}},\n', ""),
+        ('["$at", {"$subtract": ["$$NOW", age_ms]}]', '["$at", "$$NOW"]'),
+    ),
+    *_of(
+        "mongo/runs.py",
+        # apply: which of them won
+        ("if result.matched_count == len(changes):", "if result.matched_count >= 0:"),
+        ('row["state"] == change.target.value and ', ""),
+        (' and row["fence"] == change.fence', ""),
+        ("return bool(row.get(name) == value)", "return True"),
+        # the conditions
+        (', "state": {"$in": [state.value for state in change.sources]}}', "}"),
+        ('        match["fence"] = change.fence\n', "        pass\n"),
+        ('        match["job_ver"] = change.job_ver\n', "        pass\n"),
+        ('        match["job_ver"] = {"$lt": change.below_ver}\n', "        pass\n"),
+        ('{"$lt": change.below_ver}', '{"$lte": change.below_ver}'),
+        ('        match["cancel_requested"] = {"$ne": True}\n', "        pass\n"),
+        ('        match["$expr"] = HAS_PASSED\n', "        pass\n"),
+        # what it leaves behind for the next one
+        ('fields["state"] = change.target.value', 'fields["state"] = {"$ifNull": ["$state", change.target.value]}'),
+        ('{"$unset": ["open", "check_at"]}', '{"$unset": ["open"]}'),
+        ('{"$unset": ["open", "check_at"]}', '{"$unset": ["check_at"]}'),
+        ('        fields["dead"] = True\n', "        pass\n"),
+        ('{"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}', '"$$NOW"'),
+        # what the reconciler and the planner see
+        ('{"open": True, "$expr": HAS_PASSED}', '{"open": True}'),
+        ('{"open": True, "$expr": HAS_PASSED}', '{"$expr": HAS_PASSED}'),
+        ('{"job": {"$in": list(jobs)}, "open": True}', '{"job": {"$in": list(jobs)}}'),
+        ('"_id": result.finish_id,', '"_id": result.finish_id + str(id(result)),'),
+    ),
+    *_of(
+        "mongo/database.py",
+        ('return ids - {failure["op"]["_id"] for failure in failures}', "return ids"),
+        ("documents, ordered=False", "documents, ordered=True"),
+    ),
+    *_of(
+        "mongo/control.py",
+        ('{"_id": "leader", "proto": {"$not": {"$gt": PROTOCOL}}}', '{"_id": "leader"}'),
+        (', "proto": PROTOCOL}}', "}}"),
+        ('{"$max": [{"$ifNull": ["$fence_hi", 0]}, NOW_US]}', "NOW_US"),
+        ('{"$add": [{"$ifNull": ["$term", 0]}, 1]}', '{"$ifNull": ["$term", 1]}'),
+        ('{"_id": "leader", "term": term, "holder": holder}', '{"_id": "leader", "holder": holder}'),
+        ('{"_id": "leader", "term": term, "holder": holder}', '{"_id": "leader", "term": term}'),
+        ('{"$max": ["$fence_hi", ahead]}', "ahead"),
+    ),
+    *_of(
+        "mongo/ledger.py",
+        ('{"dead": True} if resolution.how is', "{} if resolution.how is"),
+        ('else {"open": None}', "else {}"),
+        (', "$unset": {"dead": ""}}', "}"),
+        ("            if result.matched_count:\n", "            if result is not None:\n"),
+    ),
+    *_of(
+        "mongo/archive.py",
+        # delete_runs. The second time, in `{**match, …}`, nothing can have changed: ended runs stay as they are.
+        ('"state": {"$in": ENDED_STATES}, "ended_at"', '"ended_at"'),
+        (', "ended_at": {"$lt": ended_before}}', "}"),
+        ('_late.delete_many({"run": {"$in": going}})', "_late.delete_many({})"),
+        ('_results.delete_many({"run": {"$in": going}})', "_results.delete_many({})"),
+        # delete_job
+        ('if await self._runs.find_one({"job": name}, {"_id": 1}) is not None:', "if False:"),
+        ('"rev": rev, "deleted_at": {"$type": "date"}', '"deleted_at": {"$type": "date"}'),
+        ('"rev": rev, "deleted_at": {"$type": "date"}', '"rev": rev'),
+        # mark
+        ('{"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}}\n', '{"_id": {"$in": list(ids)}}\n'),
+        (', "state": {"$in": OPEN_STATES}}', "}"),
+        ('{"$ifNull": ["$check_at", "$$NOW"]}', '"$$NOW"'),
+    ),
+)
+
+MEMORY: tuple[Mutant, ...] = (
+    *_of(
+        "memory/history.py",
+        # move
+        ("record.rev == move.rev and record.term <= term", "record.term <= term"),
+        ("record.rev == move.rev and record.term <= term", "record.rev == move.rev"),
+        ("record.rev == move.rev and record.term <= term", "record.rev == move.rev and record.term < term"),
+        ("                    rev=record.rev + 1,\n", ""),
+        ("                    term=term,\n", ""),
+        ("                    waiting=None,\n", ""),
+        ("record.pend is not None and record.pend.fence == move.pend.fence", "record.pend is not None"),
+        # defer
+        ("record is not None and record.rev == rev", "record is not None"),
+        # fence
+        ("record is not None and record.term <= term", "record is not None"),
+        ("record is not None and record.term <= term", "record is not None and record.term < term"),
+        ("replace(record, rev=record.rev + 1, term=term)", "replace(record, term=term)"),
+        ("replace(record, rev=record.rev + 1, term=term)", "replace(record, rev=record.rev + 1)"),
+        # create and replace
+        ("        if record.name in self.records:\n            return False\n", ""),
+        ("present is None or present.rev != rev", "present is None"),
+        ("replace(record, rev=rev + 1)", "replace(record, rev=rev)"),
+        # plans
+        ("0 < note.term < term", "note.term < term"),
+        ("0 < note.term < term", "0 < note.term <= term"),
+        ("0 < note.term < term or at < limit", "0 < note.term < term"),
+        ("0 < note.term < term or at < limit", "True"),
+        # runs
+        (" for run in runs if run.id not in self.runs}", " for run in runs}"),
+        ("run.state == change.target and run.fence == change.fence", "run.fence == change.fence"),
+        ("run.state == change.target and run.fence == change.fence", "run.state == change.target"),
+        ("elif getattr(run, change.proof[0]) == change.proof[1]:", "else:"),
+        ("            run.state in change.sources\n            and ", "            "),
+        ("            and (change.fence is None or run.fence == change.fence)\n", ""),
+        ("            and (change.job_ver is None or run.job_ver == change.job_ver)\n", ""),
+        ("            and (change.below_ver is None or run.job_ver < change.below_ver)\n", ""),
+        ("run.job_ver < change.below_ver", "run.job_ver <= change.below_ver"),
+        ("            and not (change.unless_cancelled and run.cancel_requested)\n", ""),
+        (
+            "            and (not change.only_when_due or (run.check_at is not None",
+            "            and (True or (run.check_at is not None",
+        ),
+        ("        if change.target not in OPEN:\n", "        if False:\n"),
+        ('sets["check_at"] = self._clock.now() + change.check_in', "pass"),
+        ("if run.check_at and run.check_at <= now]", "if run.check_at]"),
+        ("if run.is_open and run.job in jobs:", "if run.job in jobs:"),
+        ("self.late.setdefault(result.finish_id, result)", "self.late[str(len(self.late))] = result"),
+        # control
+        ("1 if self.record is None else self.record.term + 1", "1 if self.record is None else self.record.term"),
+        ("max(self.fence_high, _us(now))", "_us(now)"),
+        (
+            "self.record is None or (self.record.term, self.record.holder) != (term, holder)",
+            "self.record is None or self.record.holder != holder",
+        ),
+        (
+            "self.record is None or (self.record.term, self.record.holder) != (term, holder)",
+            "self.record is None or self.record.term != term",
+        ),
+        ("max(self.fence_high, _us(now) + FENCE_RANGE_US)", "_us(now) + FENCE_RANGE_US"),
+    ),
+    *_of(
+        "memory/ledger.py",
+        (
+            "self.versions.setdefault((version.job.name, version.ver), version)",
+            "self.versions[(version.job.name, version.ver)] = version",
+        ),
+        ("run is None or run.is_open or (", "run is None or ("),
+        (" or (resolution.how is Settled.ACKNOWLEDGED and not run.is_dead)", ""),
+    ),
+    *_of(
+        "memory/upkeep.py",
+        ("if not run.is_open and run.ended_at and", "if run.ended_at and"),
+        (" and run.ended_at < ended_before}", "}"),
+        ("self._runs.late.items() if result.run in gone]", "self._runs.late.items()]"),
+        ("self._results.results.items() if result.run in gone]", "self._results.results.items()]"),
+        ("record is None or record.rev != rev or record.deleted_at is None", "record is None or record.rev != rev"),
+        (
+            "record is None or record.rev != rev or record.deleted_at is None",
+            "record is None or record.deleted_at is None",
+        ),
+        ("if any(run.job == name for run in self._runs.runs.values()):", "if False:"),
+        ("(run.check_at or self._clock.now()) if run.is_open else None", "run.check_at or self._clock.now()"),
+        ("(run.check_at or self._clock.now()) if run.is_open else None", "self._clock.now() if run.is_open else None"),
+        (
+            "if not memory.alive(node) and any(start_by == inf for start_by, _ in items)",
+            "if any(start_by == inf for start_by, _ in items)",
+        ),
+        ("if not memory.alive(node) and any(start_by == inf for start_by, _ in items)", "if not memory.alive(node)"),
+        ("if until == inf]", "]"),
+        ("if _lock(key) in keys and until == inf:", "if _lock(key) in keys:"),
+        ("if seen < limit and not memory.alive(node)]", "if not memory.alive(node)]"),
+    ),
+    *_of(
+        "memory/motion.py",
+        # what expires
+        ("if self.leader is not None and self.leader[1] <= self.clock.monotonic():", "if False:"),
+        ("return entry is not None and entry[1] > self.clock.monotonic()", "return entry is not None"),
+        ("return self.cancels.get(run, 0.0) > self.clock.monotonic()", "return False"),
+        ("if entry is None or entry[2] <= self.clock.monotonic():", "if entry is None:"),
+        # election
+        ("if self._memory.leader_now() is not None:", "if False:"),
+        ("self._memory.leader_now() != holder or self._memory.term > term", "self._memory.term > term"),
+        ("self._memory.leader_now() != holder or self._memory.term > term", "self._memory.leader_now() != holder"),
+        ("memory.term > term or present not in (None, holder)", "present not in (None, holder)"),
+        ("memory.term > term or present not in (None, holder)", "memory.term > term"),
+        (
+            "present == holder and (memory.term, memory.boot) == (term, boot)",
+            "(memory.term, memory.boot) == (term, boot)",
+        ),
+        (
+            "present == holder and (memory.term, memory.boot) == (term, boot)",
+            "present == holder and memory.boot == boot",
+        ),
+        (
+            "present == holder and (memory.term, memory.boot) == (term, boot)",
+            "present == holder and memory.term == term",
+        ),
+        ("if known and memory.resign == term:", "if known and memory.resign is not None:"),
+        ("        if self._memory.leader_now() != holder:\n", "        if False:\n"),
+        # membership
+        ("if node != report.id and node_name(node) == report.name and", "if node_name(node) == report.name and"),
+        ("if node != report.id and node_name(node) == report.name and", "if node != report.id and"),
+        ("node_name(node) == report.name and self._memory.alive(node)", "node_name(node) == report.name"),
+        ("        if asked:\n", "        if False:\n"),
+        ("self._memory.drains.setdefault(report.name, True)", "self._memory.drains[report.name] = True"),
+        ("            if memory.alive(node)\n", ""),
+        # queue
+        ("if self._memory.term > term:", "if False:"),
+        ("if self._memory.boot != boot:", "if False:"),
+        ("if now > start_by or memory", "if memory"),
+        ("if assignment.term < memory.term:", "if False:"),
+        (" or memory.is_cancelled(assignment.run):", ":"),
+        ("if present is not None and present[0].run != hold.run:", "if False:"),
+        ("elif present is not None and present[0].fence >= hold.fence:", "elif False:"),
+        ("present[0].fence >= hold.fence", "present[0].fence > hold.fence"),
+        ("present is None or present == (hold, node)", "True"),
+        ("present is None or present == (hold, node)", "present == (hold, node)"),
+        ("present is None or present == (hold, node)", "present is None"),
+        ("present is not None and present[0].fence == hold.fence", "present is not None"),
+        ("            if mine.get(hold.run) == hold.fence:\n", "            if hold.run in mine:\n"),
+    ),
+)
+
+LUA: tuple[Mutant, ...] = (
+    *_of(
+        "redis/lua/rate_attempt.lua",
+        ("if count < free then return 0 end", ""),
+        ("if now < due then return due - now end\n", ""),
+        ("if count >= free then\n  redis", "if false then\n  redis"),
+        ("elseif redis.call('PTTL', KEYS[1]) < 0 then", "else"),
+    ),
+    *_of(
+        "redis/lua/rate_take.lua",
+        ("if excess > 0 then return math.ceil(excess) end\n", ""),
+        ("if excess > 0 then", "if excess >= 0 then"),
+    ),
+    *_of(
+        "redis/lua/rate_take_back.lua",
+        (
+            "if tonumber(redis.call('HGET', KEYS[1], 'count') or '0') > 0 then",
+            "if true then",
+        ),
+        (" > 0 then redis.call('HINCRBY', KEYS[1], 'count', -1) end", " > 9 then return 0 end"),
+    ),
+    *_of(
+        "redis/lua/install.lua",
+        ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
+        ("if tonumber(redis.call('GET', KEYS[2]) or '0') > tonumber(ARGV[2]) then return 0 end\n", ""),
+        ("> tonumber(ARGV[2])", ">= tonumber(ARGV[2])"),
+    ),
+    *_of(
+        "redis/lua/renew.lua",
+        ("if term > tonumber(ARGV[3]) then return 'lost' end\n", ""),
+        ("if term > tonumber(ARGV[3])", "if term >= tonumber(ARGV[3])"),
+        ("if holder and holder ~= ARGV[1] then return 'lost' end\n", ""),
+        ("if holder and holder ~= ARGV[1] then", "if holder ~= ARGV[1] then"),
+        ("if holder and term == tonumber(ARGV[3])", "if term == tonumber(ARGV[3])"),
+        ("holder and term == tonumber(ARGV[3]) and", "holder and"),
+        (" and redis.call('GET', KEYS[3]) == ARGV[4] then", " then"),
+        ("if redis.call('GET', KEYS[4]) == ARGV[3] then return 'asked' end", ""),
+        ("if redis.call('GET', KEYS[4]) == ARGV[3] then", "if redis.call('GET', KEYS[4]) then"),
+    ),
+    *_of(
+        "redis/lua/resign.lua",
+        ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
+    ),
+    *_of(
+        "redis/lua/report.lua",
+        ("if owner and owner ~= ARGV[1] then", "if false then"),
+        ("owner ~= ARGV[1] then", "true then"),
+        ("if not drain and ARGV[4] == '1' then", "if ARGV[4] == '1' then"),
+        ("if not drain and ARGV[4] == '1' then", "if not drain then"),
+        ("if drain == '1' then", "if drain then"),
+    ),
+    *_of(
+        "redis/lua/leave.lua",
+        ("if redis.call('GET', KEYS[3]) == ARGV[1] then redis.call('DEL', KEYS[3]) end", "redis.call('DEL', KEYS[3])"),
+        ("if redis.call('GET', KEYS[3]) == ARGV[1] then redis.call('DEL', KEYS[3]) end\n", ""),
+    ),
+    *_of(
+        "redis/lua/members.lua",
+        ("if json then", "json = json or redis.call('GET', ARGV[1] .. 'node:' .. seen[1])\n  if json then"),
+        (" == '1' then drain = 1 end", " then drain = 1 end"),
+    ),
+    *_of(
+        "redis/lua/dispatch.lua",
+        ("if tonumber(redis.call('GET', KEYS[1]) or '0') > tonumber(ARGV[1]) then return 'stale' end\n", ""),
+        ("> tonumber(ARGV[1]) then", ">= tonumber(ARGV[1]) then"),
+        ("if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 'forgotten' end\n", ""),
+    ),
+    *_of(
+        "redis/lua/take.lua",
+        ("if not by or ms > tonumber(by) or", "if ms > tonumber(by) or"),
+        ("not by or ms > tonumber(by) or", "not by or"),
+        ("elseif tonumber(of) < term then", "elseif false then"),
+        ("tonumber(of) < term", "tonumber(of) <= term"),
+        (" or redis.call('EXISTS', ARGV[1] .. 'cancel:' .. run) == 1 then", " then"),
+        ("if slot ~= '' then lock = lock .. ':' .. slot end", ""),
+        ("if held_run and held_run ~= run then", "if false then"),
+        ("if held_run and held_run ~= run then", "if held_run ~= run then"),
+        ("elseif held_run and held_fence >= fence then", "elseif false then"),
+        ("held_fence >= fence", "held_fence > fence"),
+        ("if again > 0 then redis.call('PEXPIRE', KEYS[1], 3600000) end\n", ""),
+        ("if #taken > 0 then redis.call('PEXPIRE', KEYS[2], 3600000) end\n", ""),
+    ),
+    *_of(
+        "redis/lua/renew_locks.lua",
+        ("if ARGV[i + 1] ~= '' then lock = lock .. ':' .. ARGV[i + 1] end", ""),
+        ("if not held or held == mine then", "if true then"),
+        ("if not held or held == mine then", "if not held then"),
+        ("if not held or held == mine then", "if held == mine then"),
+    ),
+    *_of(
+        "redis/lua/release.lua",
+        ("if ARGV[i + 1] ~= '' then lock = lock .. ':' .. ARGV[i + 1] end", ""),
+        ("if held and string.sub(held, 1, #ARGV[i + 3] + 1) == ARGV[i + 3] .. '|' then", "if held then"),
+        (
+            "string.sub(held, 1, #ARGV[i + 3] + 1) == ARGV[i + 3] .. '|'",
+            "string.sub(held, 1, #ARGV[i + 3]) == ARGV[i + 3]",
+        ),
+        ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if true then redis.call"),
+        ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if false then redis.call"),
+    ),
+    *_of(
+        "redis/lua/let_expire.lua",
+        ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
+        ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO

@@ -1,0 +1,115 @@
+"""Applies one mutant to a copy of the package and runs the tests of its backend on that copy.
+
+The tests stay where they are; what they import as `cronflow` is the copy. They run in a process that is forked from one
+which has loaded everything but `cronflow` and the tests: loading that anew for each mutant would take most of the time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from tests.mutants.catalogue import BACKENDS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADED_ONCE = ["pytest", "pymongo", "motor.motor_asyncio", "redis.asyncio", "fakeredis", "lupa", "structlog"]
+TIME_LIMIT_S = 900.0
+
+PASSED, FAILED = 100, 101
+"""What a process answers whose tests were run; everything else says that they could not be."""
+
+
+Tests = tuple[str, ...]
+"""Words for pytest: files, and which of their variants."""
+
+HISTORY = ("history", "transitions", "ledger", "upkeep", "control")
+MOTION = ("motion", "upkeep")
+SWEEPS = ("tests/node/test_sweep.py", "tests/node/test_cleanup.py")
+
+NEAREST = {"history": "transitions", "runs": "transitions", "ledger": "ledger", "control": "history", "jobs": "history"}
+NEAREST |= {"database": "history", "archive": "upkeep", "upkeep": "upkeep"}
+NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
+"""The contract that is asked first, by the module; of a script, and of its double in memory, that of the motion."""
+
+
+class CannotRun(Exception):
+    """The tests could not be run, so that nothing is known of the mutant."""
+
+
+def suites_of(mutant: Mutant) -> list[Tests]:
+    """One after another: the contract that it is most about, those of the same backend, the sweep and the clean-up."""
+    contracts: tuple[str, ...]
+    match mutant.file.partition("/")[0]:
+        case "mongo":
+            contracts, variant, others = HISTORY, "mongodb or control", (*SWEEPS, "-k", "servers")
+        case "memory":
+            contracts, variant, others = (*HISTORY[:-1], "motion"), "memory", (*SWEEPS, "-k", "not servers")
+        case _:
+            contracts, variant, others = MOTION, "redis and not fakeredis", (*SWEEPS, "-k", "servers")
+    nearest = NEAREST.get(Path(mutant.file).stem, "motion")
+    rest = [contract for contract in contracts if contract != nearest]
+    files = [[f"tests/contracts/test_{name}.py" for name in names] for names in ([nearest], rest)]
+    return [*((*chosen, "-k", variant) for chosen in files), others]
+
+
+def copy_package(folder: Path) -> None:
+    """The package, without caches."""
+    shutil.copytree(ROOT / "cronflow", folder / "cronflow", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def passes(folder: Path, tests: Tests, servers: Mapping[str, str]) -> bool:
+    """Whether these tests pass on the copy. Raises CannotRun."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LOADED_ONCE)
+    said = folder / "said"
+    child = context.Process(target=_run, args=(folder, tests, dict(servers), said))
+    child.start()
+    child.join(TIME_LIMIT_S)
+    if child.exitcode is None:
+        # Whoever waits for ever for what a mutant has broken has noticed it.
+        child.kill()
+        child.join()
+        return False
+    if child.exitcode not in (PASSED, FAILED):
+        raise CannotRun("\n".join(said.read_text("utf-8").splitlines()[-20:]))
+    return child.exitcode == PASSED
+
+
+def _run(folder: Path, tests: Tests, servers: dict[str, str], said: Path) -> None:
+    import pytest
+
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.update(servers)
+    os.chdir(ROOT)
+    assert "cronflow" not in sys.modules
+    sys.path.insert(0, str(folder))
+    # Before pytest puts the worktree first: what is imported of the package from here on is of the copy.
+    import cronflow
+
+    assert Path(cronflow.__file__).is_relative_to(folder)
+    sys.exit(PASSED + pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", *tests]))
+
+
+def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suites: Sequence[Tests]) -> bool:
+    """Whether these tests pass with the mutant in the copy, which is as before afterwards."""
+    file = folder / BACKENDS / mutant.file
+    original = file.read_text("utf-8")
+    _write(file, mutant.apply(original))
+    try:
+        return all(passes(folder, tests, servers) for tests in suites)
+    finally:
+        _write(file, original)
+
+
+def _write(file: Path, source: str) -> None:
+    """Also forget what was compiled: it is known by its second and its size alone, and both may be the same."""
+    file.write_text(source, "utf-8")
+    if file.suffix == ".py":
+        Path(cache_from_source(str(file))).unlink(missing_ok=True)

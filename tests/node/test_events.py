@@ -1,0 +1,204 @@
+"""What a cluster tells of itself, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+from cronflow.domain.events import (
+    ClockWentRight,
+    ClockWentWrong,
+    Event,
+    FenceRejected,
+    JobChanged,
+    JobCreated,
+    JobDeleted,
+    JobPaused,
+    JobResumed,
+    LeaderElected,
+    LeaderSteppedDown,
+    NodeDrained,
+    NodeDraining,
+    NodeJoined,
+    NodeLeft,
+    NodeLost,
+    NodeUndrained,
+    PlanSettled,
+    RedisAmnesiaHealed,
+    RunCancelled,
+    RunsFailed,
+    RunsReassigned,
+    ServiceFound,
+    ServiceLost,
+    SpoolBegun,
+    SpoolDrained,
+    StepdownAsked,
+)
+from cronflow.domain.job import Overlap, PlanNote, Retry
+from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.schedule import Every
+from cronflow.service import Service
+from tests.contracts.builders import a_job
+from tests.node.cluster import Cluster, a_cluster
+
+
+async def told(cluster: Cluster, *kinds: type[Event]) -> list[Event]:
+    """What was told of these kinds, the oldest first."""
+    found = await cluster.backends.events.find(limit=1000)
+    return [happened.event for happened in reversed(found) if isinstance(happened.event, kinds)]
+
+
+async def test_nodes_join_lead_resign_and_leave() -> None:
+    async with a_cluster("a", "b") as cluster:
+        assert {event.node for event in await told(cluster, NodeJoined)} == {"a", "b"}  # type: ignore[attr-defined]
+        (leader,) = cluster.leaders
+        name = leader.id.partition("#")[0]
+        assert await told(cluster, LeaderElected) == [LeaderElected(name, 1)]
+        leader.stop()
+        await cluster.elapse(30)
+        other = "b" if name == "a" else "a"
+        assert await told(cluster, LeaderElected) == [LeaderElected(name, 1), LeaderElected(other, 2)]
+        assert await told(cluster, LeaderSteppedDown, NodeLeft, NodeLost) == [
+            LeaderSteppedDown(name, 1, "shutting down"),
+            NodeLeft(name),
+        ]
+
+
+async def test_a_killed_leader_is_told_lost_once_by_its_successor() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        (leader,) = cluster.leaders
+        await cluster.kill(leader)
+        await cluster.elapse(120)
+        assert await told(cluster, NodeLost) == [NodeLost(leader.id.partition("#")[0], 0)]
+
+
+async def test_a_flushed_redis_is_told_and_nobody_is_called_lost() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.backends.memory.flush()
+        await cluster.elapse(20)
+        assert await told(cluster, RedisAmnesiaHealed) == [RedisAmnesiaHealed(1)]
+        cluster.start("b")
+        await cluster.elapse(20)
+        cluster.backends.memory.flush()
+        await cluster.elapse(60)
+        assert await told(cluster, NodeLost) == []
+
+
+async def test_a_run_of_a_killed_worker_is_told_as_placed_again_and_its_late_outcome_as_rejected() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job("report", schedule=None)])
+        run = await cluster.service.trigger("report")
+        await cluster.elapse(3)
+        (start,) = cluster.executor.starts
+        node = next(node for node in cluster.nodes if node.id == start[2])
+        await cluster.kill(node)
+        await cluster.elapse(120)
+        assert RunsReassigned(1, run) in await told(cluster, RunsReassigned)
+
+
+async def test_an_outcome_of_a_fenced_out_attempt_is_told() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job("report", schedule=None)])
+        run = await cluster.service.trigger("report")
+        await cluster.elapse(3)
+        store = cluster.backends.runs.runs  # type: ignore[attr-defined]
+        from dataclasses import replace
+
+        fence = store[run].fence
+        store[run] = replace(store[run], fence=fence + 1)
+        cluster.executor.release.set()
+        await cluster.elapse(3)
+        assert await told(cluster, FenceRejected) == [FenceRejected(run, fence, "ok")]
+
+
+async def test_failures_of_one_job_are_one_event_with_a_count() -> None:
+    async with a_cluster("a", slots=50) as cluster:
+        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no rows")
+        await cluster.service.apply([a_job("report", schedule=None, retry=Retry(max=0), overlap=Overlap.ALLOW)])
+        for _ in range(20):
+            await cluster.service.trigger("report")
+        await cluster.elapse(5)
+        found = await told(cluster, RunsFailed)
+        assert sum(event.count for event in found) == 20  # type: ignore[attr-defined]
+        assert len(found) <= 3
+        assert found[0].text.endswith("no rows")
+
+
+async def test_mongodb_away_is_told_with_the_spool_that_took_over(tmp_path: Path) -> None:
+    async with a_cluster("a", spools=tmp_path) as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job("report", schedule=None)])
+        await cluster.service.trigger("report")
+        await cluster.elapse(3)
+        cluster.backends.faults.fail_before("MongoDB", 1_000_000)
+        await cluster.elapse(2)
+        cluster.executor.release.set()
+        await cluster.elapse(2)
+        cluster.backends.faults.heal()
+        await cluster.elapse(5)
+        found = await told(cluster, ServiceLost, ServiceFound, SpoolBegun, SpoolDrained)
+        assert [type(event) for event in found if not isinstance(event, ServiceFound)] == [
+            ServiceLost,
+            SpoolBegun,
+            SpoolDrained,
+        ]
+        assert isinstance(next(event for event in found if isinstance(event, ServiceFound)), ServiceFound)
+
+
+async def test_a_clock_that_is_off_is_told() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.start("b", skew=timedelta(seconds=30))
+        await cluster.elapse(15)
+        found = await told(cluster, ClockWentWrong)
+        assert [event.node for event in found] == ["b"]  # type: ignore[attr-defined]
+        cluster.nodes[1]._timekeeper._local.skew = timedelta(0)  # type: ignore[attr-defined]
+        await cluster.elapse(600)
+        assert await told(cluster, ClockWentRight) == [ClockWentRight("b")]
+
+
+async def test_draining_is_told_from_its_beginning_to_its_end() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await cluster.service.drain("b")
+        await cluster.elapse(10)
+        await cluster.service.undrain("b")
+        await cluster.elapse(10)
+        assert await told(cluster, NodeDraining, NodeDrained, NodeUndrained) == [
+            NodeDraining("b"),
+            NodeDrained("b"),
+            NodeUndrained("b"),
+        ]
+
+
+async def test_a_plan_that_was_left_behind_is_told() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.backends.plans.write(PlanNote(id="0-1", term=0, jobs=("report",)))
+        await cluster.elapse(15)
+        assert await told(cluster, PlanSettled) == [PlanSettled("0-1", 1, 0)]
+
+
+async def test_what_people_change_is_told_with_their_name() -> None:
+    async with a_cluster("a") as cluster:
+        heard: list[Event] = []
+        service = Service(cluster.backends, cluster.clock, heard.append)
+        job = a_job("report", schedule=Every("1h"))
+        await service.apply([job], by="eva")
+        await service.apply([job], by="eva")
+        await service.apply([a_job("report", schedule=Every("2h"))], by="eva")
+        await service.pause("report", by="max")
+        await service.resume("report", by="max")
+        run = await service.trigger("report")
+        await service.cancel(run, "wrong day", by="max")
+        await service.delete("report", by="eva")
+        await service.stepdown(by="eva")
+        assert heard == [
+            JobCreated("report", "eva"),
+            JobChanged("report", "eva"),
+            JobPaused("report", "max"),
+            JobResumed("report", "max"),
+            RunCancelled(run, "max", "wrong day"),
+            JobDeleted("report", "eva"),
+            StepdownAsked("a", "eva"),
+        ]

@@ -1,0 +1,155 @@
+"""Rows of the fault table (section 9 of the protocol) that no server can be made to show: doubled items, lost rings, a
+clock of MongoDB that steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from cronflow.domain.job import Job, PythonTarget, Retry, StartGuard
+from cronflow.domain.run import Outcome, RunState
+from cronflow.domain.schedule import Every
+from tests.node.cluster import Cluster, Skewed, a_cluster
+
+SECOND = timedelta(seconds=1)
+
+
+async def a_doubled_item(cluster: Cluster, guard: StartGuard) -> None:
+    """A run is under way, and the other node has its item too: Redis failed over to a replica that still had it in a
+    list and had not heard of the lock.
+    """
+    cluster.executor.release = asyncio.Event()
+    await cluster.service.apply([Job(name="one", target=PythonTarget("a:b"), start_guard=guard)])
+    stall = cluster.backends.faults.stall("queue.take")
+    await cluster.service.trigger("one")
+    memory = cluster.backends.memory
+    while not any(memory.lists.values()):
+        await cluster.elapse(0.25)
+    (holder,) = [node for node, items in memory.lists.items() if items]
+    ((_, item),) = memory.lists[holder]
+    cluster.backends.faults.heal()
+    stall.release()
+    while not cluster.executor.starts or cluster.runs[0].state is not RunState.RUNNING:
+        await cluster.elapse(0.25)
+    memory.flush()
+    (other,) = [node.id for node in cluster.nodes if node.id != holder]
+    memory.lists[other] = [(cluster.clock.monotonic() + 5, item)]
+    # Neither waits for the leader to tell Redis again who it is.
+    await cluster.elapse(4)
+    assert memory.lists.get(other) == []
+
+
+async def test_a_doubled_item_starts_once_where_a_start_is_recorded_first() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await a_doubled_item(cluster, StartGuard.MONGO)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(5)
+        assert len(cluster.executor.starts) == 1
+        (run,) = cluster.runs
+        assert (run.state, [attempt.outcome for attempt in run.attempts]) == (RunState.SUCCEEDED, [Outcome.OK])
+        assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+
+
+async def test_a_doubled_item_that_may_start_at_once_is_committed_once_and_the_other_is_stopped() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await a_doubled_item(cluster, StartGuard.REDIS)
+        first, second = cluster.executor.starts
+        assert (first[0], first[1]) == (second[0], second[1])
+        assert first[2] != second[2]
+        # Its start was not accepted, so it was stopped; the one that was goes on.
+        assert cluster.executor.cancelled == [first[0]]
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(5)
+        (run,) = cluster.runs
+        assert (run.state, [attempt.node for attempt in run.attempts]) == (RunState.SUCCEEDED, [first[2]])
+        (late,) = cluster.backends.runs.late.values()  # type: ignore[attr-defined]
+        assert (late.node, late.fence, late.ending.outcome) == (second[2], second[1], Outcome.INTERRUPTED)
+
+
+async def test_without_doorbells_a_fire_is_a_second_late_and_a_run_by_hand_two() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.backends.memory.bells.clear()
+        cluster.backends.memory.ring = lambda channel: None  # type: ignore[method-assign]
+        await cluster.service.apply(
+            [
+                Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s")),
+                Job(name="hand", target=PythonTarget("a:b")),
+            ]
+        )
+        await cluster.elapse(35)
+        fires = {run.id: run.fire_at for run in cluster.runs}
+        late = [at - fires[run] for run, _, _, at in cluster.executor.starts]
+        assert len(late) == len(fires) >= 3
+        assert all(timedelta(milliseconds=-1) <= one <= 1.25 * SECOND for one in late)
+        asked = cluster.clock.now()
+        by_hand = await cluster.service.trigger("hand")
+        await cluster.elapse(3)
+        (at,) = [at for run, _, _, at in cluster.executor.starts if run == by_hand]
+        assert at - asked <= 2.25 * SECOND
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(minutes=-5)])
+async def test_a_mongodb_whose_clock_steps_makes_nobody_start_twice_what_runs(step: timedelta) -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([Job(name="long", target=PythonTarget("a:b"))])
+        await cluster.service.trigger("long")
+        await cluster.elapse(8)
+        assert [run.state for run in cluster.runs] == [RunState.RUNNING]
+        step_mongodb(cluster, step)
+        await cluster.elapse(90)
+        assert len(cluster.executor.starts) == 1
+        cluster.executor.release.set()
+        await cluster.elapse(2)
+        assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED]
+        assert len(cluster.leaders) == 1
+
+
+async def test_a_mongodb_whose_clock_went_back_finds_a_lost_run_later_by_as_much() -> None:
+    async with a_cluster("a", "b") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([Job(name="long", target=PythonTarget("a:b"), retry=Retry(max=0))])
+        await cluster.service.trigger("long")
+        await cluster.elapse(3)
+        step_mongodb(cluster, timedelta(minutes=-2))
+        worker = next(node for node in cluster.nodes if node.id == cluster.runs[0].node)
+        await cluster.kill(worker)
+        await cluster.elapse(120)
+        assert len(cluster.executor.starts) == 1
+        cluster.executor.release.set()
+        await cluster.elapse(80)
+        assert len(cluster.executor.starts) == 2
+        assert cluster.runs[0].state is RunState.SUCCEEDED
+
+
+async def test_an_editor_that_dies_between_its_move_and_the_run_of_what_it_jumped_over_loses_no_instant() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        await cluster.elapse(35)
+        await cluster.service.pause("tick")
+        await cluster.elapse(30)
+        stall = cluster.backends.faults.stall("runs.insert")
+        editor = asyncio.create_task(cluster.service.resume("tick"))
+        await stall.reached.wait()
+        editor.cancel()
+        await asyncio.wait({editor})
+        cluster.backends.faults.heal()
+        known = len(cluster.runs)
+        # The leader plans on in the term in which it has planned the fires before: what it remembers of them is no
+        # reason not to look whether the run of this pend exists.
+        await cluster.elapse(60)
+        assert len(cluster.runs) > known
+        fires = sum((run.covers.count or 0) if run.covers else 1 for run in cluster.runs)
+        first, last = cluster.runs[0].fire_at, cluster.runs[-1].fire_at
+        assert fires == (last - first) / timedelta(seconds=10) + 1
+        assert [run.reason for run in cluster.runs if run.state is RunState.SKIPPED] == ["paused"]
+        assert cluster.backends.plans.notes == {}  # type: ignore[attr-defined]
+
+
+def step_mongodb(cluster: Cluster, step: timedelta) -> None:
+    """Set the clock by which `check_at` is written and read."""
+    cluster.backends.runs._clock = Skewed(cluster.clock, step)  # type: ignore[attr-defined]
+    cluster.backends.timepieces["MongoDB"].skew = step  # type: ignore[attr-defined]

@@ -1,0 +1,45 @@
+"""An editor in a process of its own that stops in the midst of an edit, to be killed there.
+
+`python -m tests.processes.editing REDIS MONGO NAMESPACE JOB` resumes the job. Its cursor has moved and the run of what
+it jumps over has not been inserted when it prints `moved` and waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cronflow.backends.clock import SystemClock
+from cronflow.domain.run import Run
+from cronflow.ports import RunStore
+from cronflow.service import Service
+from cronflow.wiring import open_backends
+
+
+class Stops:
+    """A run store that stops before it inserts anything."""
+
+    def __init__(self, runs: RunStore) -> None:
+        self._runs = runs
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._runs, name)
+
+    async def insert(self, runs: Sequence[Run]) -> set[str]:
+        """Say so, and wait."""
+        print("moved", flush=True)
+        await asyncio.get_running_loop().create_future()
+        return set()
+
+
+async def main(redis_url: str, mongo_url: str, namespace: str, job: str) -> None:
+    """Resume the job, up to the insert."""
+    async with open_backends(redis_url, mongo_url, namespace) as backends:
+        stopping = replace(backends, runs=Stops(backends.runs))  # type: ignore[arg-type]
+        await Service(stopping, SystemClock()).resume(job)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

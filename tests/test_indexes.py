@@ -1,0 +1,159 @@
+"""Lists of runs on a real MongoDB: each filter uses an index, and what is read does not grow with what is stored.
+
+Some thousand runs stand for a million: a query that read them all would read ten times more than the bounds here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.domain.run import Kind, Outcome, Run, RunState
+from cronflow.ports import RunQuery
+from tests.contracts.builders import T0, a_run
+from tests.servers import fresh_namespace
+
+STORED = 6000
+LIMIT = 20
+ODD = {60: RunState.FAILED, 61: RunState.SKIPPED, 62: RunState.LOST}
+
+
+def stored(n: int) -> Run:
+    """The n-th run before T0: one in a hundred did not go well, the newest twenty are open, node `old` is long gone."""
+    fire = T0 - timedelta(seconds=n)
+    state = ODD.get(n % 100, RunState.SUCCEEDED if n >= 20 else RunState.RUNNING)
+    node = "old#1" if n >= STORED - 50 else f"n{n % 3}#{'ab'[n // 3000]}"
+    run = a_run(f"job-{n % 40}", fire, kind=Kind.CRON, state=state, node=node, created_at=fire)
+    if state is RunState.RUNNING:
+        return run
+    return replace(run, check_at=None, ended_at=fire, outcome=Outcome.OK)
+
+
+@pytest.fixture(scope="module")
+def filled(mongo_url: str) -> str:
+    """A namespace with six thousand runs, of forty jobs on four nodes."""
+    namespace = fresh_namespace()
+
+    async def fill() -> None:
+        async with MongoDatabase(mongo_url, namespace) as database:
+            for first in range(0, STORED, 1000):
+                await MongoRunStore(database).insert([stored(n) for n in range(first, first + 1000)])
+
+    asyncio.run(fill())
+    return namespace
+
+
+@pytest.fixture
+async def store(mongo_url: str, filled: str) -> AsyncIterator[MongoRunStore]:
+    """The store over them."""
+    async with MongoDatabase(mongo_url, filled) as database:
+        yield MongoRunStore(database)
+
+
+def shown(value: object) -> str:
+    """What differs from an empty query."""
+    if not isinstance(value, RunQuery):
+        return ""
+    fields = ((name, getattr(value, name)) for name in RunQuery.__dataclass_fields__ if name != "limit")
+    return " ".join(f"{name}={_plain(given)}" for name, given in fields if given) or "all"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple | datetime):
+        return ""
+    return "+".join(sorted(value)) if isinstance(value, set) else str(value)
+
+
+DAY = timedelta(days=1)
+DEEP = T0 - timedelta(seconds=4000)
+
+
+@pytest.mark.parametrize(
+    ("query", "indexes", "most"),
+    [
+        (RunQuery(), {"newest"}, LIMIT),
+        (RunQuery(before=(DEEP, "job-0@x")), {"newest"}, LIMIT + 1),
+        (RunQuery(since=DEEP, until=DEEP + timedelta(seconds=10)), {"newest"}, LIMIT),
+        (RunQuery(until=DEEP), {"newest"}, LIMIT),
+        (RunQuery(job="job-3"), {"history"}, LIMIT),
+        (RunQuery(job="job-3", before=(DEEP, "x")), {"history"}, LIMIT + 1),
+        (RunQuery(job="job-3", since=DEEP, until=DEEP + DAY), {"history"}, LIMIT),
+        (RunQuery(states={RunState.SUCCEEDED}), {"newest"}, 3 * LIMIT),
+        (RunQuery(states={RunState.FAILED}), {"unusual"}, LIMIT),
+        (RunQuery(states={RunState.FAILED}, until=DEEP), {"unusual"}, LIMIT),
+        (RunQuery(states={RunState.FAILED}, before=(DEEP, "x")), {"unusual"}, LIMIT + 1),
+        (RunQuery(states={RunState.FAILED, RunState.LOST, RunState.SKIPPED}), {"unusual"}, 3 * LIMIT),
+        (RunQuery(states={RunState.CANCELLED}), {"unusual"}, 0),
+        (RunQuery(states={RunState.RUNNING}), {"open"}, LIMIT),
+        (RunQuery(states={RunState.RETRYING}), {"open"}, LIMIT),
+        (RunQuery(states={RunState.RUNNING}, job="job-3"), {"open"}, 1),
+        (RunQuery(states={RunState.RUNNING, RunState.LOST}), {"open", "unusual"}, 2 * LIMIT),
+        (RunQuery(states={RunState.FAILED}, job="job-20"), {"unusual", "history"}, 4 * LIMIT),
+        (RunQuery(states={RunState.FAILED}, job="job-3"), {"unusual", "history"}, 2 * LIMIT),
+        (RunQuery(node="n1"), {"node"}, LIMIT * 2),
+        (RunQuery(node="old"), {"node"}, LIMIT),
+        (RunQuery(node="old#1", until=DEEP), {"node"}, LIMIT),
+        (RunQuery(node="gone"), {"node", None}, 0),
+        (RunQuery(node="n1", before=(DEEP, "x")), {"node"}, LIMIT * 2),
+        (RunQuery(dead=True), {"dead"}, LIMIT),
+    ],
+    ids=shown,
+)
+async def test_a_filter_uses_an_index_and_reads_little_more_than_it_answers(
+    store: MongoRunStore, query: RunQuery, indexes: set[str | None], most: int
+) -> None:
+    query = replace(query, limit=LIMIT)
+    looked = 0
+    for cursor in await store.cursors(query):
+        told = await cursor.explain()
+        assert set(used(told["queryPlanner"]["winningPlan"])) <= indexes, told["queryPlanner"]["winningPlan"]
+        assert "COLLSCAN" not in str(told["queryPlanner"]["winningPlan"])
+        looked += told["executionStats"]["totalDocsExamined"]
+    assert looked <= most, looked
+    assert len(await store.find(query)) == len([run for run in ALL if matches(run, query)][:LIMIT])
+
+
+async def test_a_filter_without_an_index_would_be_noticed(store: MongoRunStore) -> None:
+    cursor = store._runs.find({"reason": "overlap"}).limit(LIMIT)
+    told = await cursor.explain()
+    assert told["executionStats"]["totalDocsExamined"] == STORED
+    assert set(used(told["queryPlanner"]["winningPlan"])) == set()
+
+
+async def test_a_run_that_succeeds_is_in_no_index_of_those_that_did_not(store: MongoRunStore) -> None:
+    found = await store._runs.find({}, {"_id": 1}).hint("unusual").to_list(None)
+    assert len(found) == sum(run.state in ODD.values() for run in ALL)
+
+
+ALL = sorted((stored(n) for n in range(STORED)), key=lambda run: (run.fire_at, run.id), reverse=True)
+
+
+def matches(run: Run, query: RunQuery) -> bool:
+    """As the memory backend does it."""
+    return (
+        (query.job is None or run.job == query.job)
+        and (not query.states or run.state in query.states)
+        and (not query.dead or run.is_dead)
+        and (query.node is None or query.node in (run.node, str(run.node).partition("#")[0]))
+        and (query.since is None or run.fire_at >= query.since)
+        and (query.until is None or run.fire_at < query.until)
+        and (query.before is None or (run.fire_at, run.id) < query.before)
+    )
+
+
+def used(plan: dict[str, Any]) -> list[str]:
+    """The indexes of a plan, of all its stages."""
+    found = [plan["indexName"]] if "indexName" in plan else []
+    for name in ("inputStage", "queryPlan"):
+        if name in plan:
+            found += used(plan[name])
+    for stage in plan.get("inputStages", []):
+        found += used(stage)
+    return found

@@ -1,0 +1,138 @@
+"""The list of mutants fits the source, leaves no condition out, and its runner tells a killed mutant from a survivor.
+
+The whole list takes its time and runs by itself: `make mutants`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lupa.lua51 import LuaRuntime
+
+from tests.mutants.catalogue import BACKENDS, MEMORY, MUTANTS, Mutant
+from tests.mutants.running import ROOT, CannotRun, copy_package, survives
+
+HOME = ROOT / BACKENDS
+WRITES = {"UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update", "delete_one", "delete_many"}
+
+
+def covered(file: str) -> set[int]:
+    """The lines of a file that some mutant changes."""
+    source = (HOME / file).read_text("utf-8")
+    return {line for mutant in MUTANTS if mutant.file == file for line in mutant.lines(source)}
+
+
+# ------------------------------------------------------------------------------------------------------------ the list
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_mutant_fits_the_source_and_can_be_loaded(mutant: Mutant) -> None:
+    mutated = mutant.apply((HOME / mutant.file).read_text("utf-8"))
+    if mutant.file.endswith(".lua"):
+        # The Lua of Redis, and of fakeredis: two of them in one process have crashed it.
+        LuaRuntime().compile(mutated)
+    else:
+        compile(mutated, mutant.file, "exec")
+
+
+def test_no_mutant_is_listed_twice_and_each_changes_something() -> None:
+    assert len({(m.file, m.text, m.replacement) for m in MUTANTS}) == len(MUTANTS)
+    assert all(m.text != m.replacement for m in MUTANTS)
+
+
+def test_a_text_that_is_not_there_exactly_once_is_an_error_with_its_place() -> None:
+    for source in ("", "x = 1; x = 1"):
+        with pytest.raises(ValueError, match=r"cronflow/backends/a\.py: 'x = 1' occurs \d times"):
+            Mutant("a.py", "x = 1", "").apply(source)
+
+
+# ---------------------------------------------------------------------------------------------------------- the runner
+
+QUICK = ("run.state in change.sources", "record.rev == rev", "present.rev != rev")
+
+
+def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_is_as_before(tmp_path: Path) -> None:
+    copy_package(tmp_path)
+    history = tmp_path / BACKENDS / "memory" / "history.py"
+    before = history.read_text("utf-8")
+    suites = [("tests/contracts/test_history.py", "-k", "memory")]
+    for words in QUICK:
+        mutant = next(m for m in MEMORY if words in m.text)
+        assert not survives(mutant, tmp_path, {}, suites), mutant
+    assert survives(
+        Mutant(
+            "memory/history.py",
+            'Compare and set, one by one."""\n        won = set()\n        for move',
+            'Compare."""\n        won = set()\n        for move',
+        ),
+        tmp_path,
+        {},
+        suites,
+    )
+    assert history.read_text("utf-8") == before
+    with pytest.raises(CannotRun):
+        survives(Mutant("memory/history.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suites)
+
+
+# ------------------------------------------------------------------------------------------------ no condition without
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in (HOME / "redis" / "lua").glob("*.lua")))
+def test_every_comparison_of_a_script_has_a_mutant(script: str) -> None:
+    file = f"redis/lua/{script}"
+    lines = (HOME / file).read_text("utf-8").splitlines()
+    code = {number: line.partition("--")[0] for number, line in enumerate(lines, 1)}
+    asks = {number for number, line in code.items() if any(word in line.split() for word in ("if", "elseif"))}
+    assert asks - covered(file) == set()
+
+
+@pytest.mark.parametrize("module", sorted(path.name for path in (HOME / "mongo").glob("*.py")))
+def test_every_condition_of_a_write_to_mongodb_has_a_mutant(module: str) -> None:
+    file = f"mongo/{module}"
+    tree = ast.parse((HOME / file).read_text("utf-8"))
+    conditions = {line: key for line, key in filter_keys(tree) if key != "_id"}
+    missing = {f"{file}:{line} {key}" for line, key in conditions.items() if line not in covered(file)}
+    assert missing == set()
+
+
+def filter_keys(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, field) of the filters that writes are given: literally, or under a name that its function has filled."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for call in ast.walk(function):
+            if isinstance(call, ast.Call) and call.args and _called(call) in WRITES:
+                yield from _keys(call.args[0], function)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _keys(node: ast.expr, function: ast.AST) -> Iterator[tuple[int, str]]:
+    match node:
+        case ast.Dict():
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant):
+                    yield key.lineno, str(key.value)
+                else:
+                    yield from _keys(value, function)
+        case ast.IfExp():
+            yield from _keys(node.body, function)
+            yield from _keys(node.orelse, function)
+        case ast.Name():
+            for found in ast.walk(function):
+                yield from _filled(found, node.id, function)
+
+
+def _filled(found: ast.AST, name: str, function: ast.AST) -> Iterator[tuple[int, str]]:
+    match found:
+        case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+            yield from _keys(value, function)
+        case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if target == name:
+            yield from _keys(value, function)
+        case ast.Subscript(value=ast.Name(id=target), slice=ast.Constant(value=key), ctx=ast.Store()) if target == name:
+            yield found.lineno, str(key)
