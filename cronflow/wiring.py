@@ -360,12 +360,13 @@ async def _api_server(
 
 
 async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub) -> ASGIApp:
-    """The API behind its guards. Raises InvalidInput without an admin or a JWT_SECRET."""
+    """The API and the page behind their guards. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
     from cronflow.api.app import create_api
     from cronflow.api.gate import TokenGate
     from cronflow.api.guards import guarded
     from cronflow.api.inputs import Deployment
+    from cronflow.api.page import Page, WithPage
     from cronflow.api.stream import Stream
 
     given = credentials(settings)
@@ -380,7 +381,7 @@ async def api_application(settings: Settings, service: Service, backends: Backen
     )
     stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
     api = create_api(service, gate, deployment, logins, stream)
-    return guarded(api, origins=settings.allow_origins, proxies=settings.trusted_proxies)
+    return guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
 
 
 def serve_api(settings: Settings, host: str, port: int) -> None:

@@ -3,7 +3,8 @@
 A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`, for which `Viewer`, `Operator` and `Admin` are
 short; the gate that the application was made with finds out who asks. No route decides about access in any other way.
 An API key that is for certain jobs reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: whatever is about
-several jobs, or none, is refused here, so that a new route is closed to such keys until it is about one.
+several jobs, or none, is refused here, so that a new route is closed to such keys until it is about one. Only who they
+are themselves they may ask.
 """
 
 from __future__ import annotations
@@ -43,15 +44,17 @@ class ClosedGate:
         raise NotAuthenticated
 
 
-def needs(role: Role) -> Any:
-    """A dependency that gives the principal. Raises NotAuthenticated, NotAllowed."""
+def needs(role: Role, *, whatever_for: bool = False) -> Any:
+    """A dependency that gives the principal; `whatever_for`: also one that is for certain jobs. Raises
+    NotAuthenticated, NotAllowed.
+    """
 
     async def principal(request: Request) -> Principal:
         gate: Gate = request.app.state.gate
         found = await gate.admit(request)
         if not found.role.covers(role):
             raise NotAllowed(role, found)
-        if not found.may_touch(job_of(request)):
+        if not whatever_for and not found.may_touch(job_of(request)):
             raise NotAllowed(role, found, f"{found.name} is for jobs such as {found.jobs[0]}, one at a time")
         return found
 
@@ -80,6 +83,8 @@ def needed_by(dependant: Dependant) -> Role | None:
     return None
 
 
+Anybody = Annotated[Principal, needs(Role.VIEWER, whatever_for=True)]
+"""For what is about nothing but whoever asks."""
 Viewer = Annotated[Principal, needs(Role.VIEWER)]
 Operator = Annotated[Principal, needs(Role.OPERATOR)]
 Admin = Annotated[Principal, needs(Role.ADMIN)]

@@ -1,4 +1,4 @@
-"""`/auth`: logging in, refreshing, logging out, and tickets for the stream."""
+"""`/auth`: logging in, refreshing, logging out, who one is, and tickets for the stream."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from cronflow.api.access import NotAuthenticated, Viewer
+from cronflow.api.access import Anybody, NotAuthenticated, Viewer
 from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Body, at_most, fields_of, takes
 from cronflow.auth.logins import TICKET_S, Logins, Tokens
 from cronflow.domain.access import LONGEST_PASSWORD
-from cronflow.shapes.access import TicketShape, TokensShape
+from cronflow.shapes.access import PrincipalShape, TicketShape, TokensShape, principal_shape
 from cronflow.shapes.plain import Shape
 
 router = new_router("auth")
@@ -79,6 +79,12 @@ async def log_out(logins: UsesLogins, body: Body) -> None:
 async def ws_ticket(logins: UsesLogins, principal: Viewer) -> TicketShape:
     """A ticket for the stream, because an address is no place for a token."""
     return {"ticket": await logins.ticket(principal), "expires_in": TICKET_S}
+
+
+@router.get("/auth/me")
+async def me(principal: Anybody) -> PrincipalShape:
+    """Who asks, and what they may do."""
+    return principal_shape(principal)
 
 
 def _answer(given: Tokens | None, refusal: str) -> TokensShape:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cronflow.domain.access import ApiKey, AuditEntry, Role, Secret, User
+from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, User
 from cronflow.shapes.plain import Shape, iso, optional_iso
 
 
@@ -30,6 +30,17 @@ class TicketShape(Shape):
     """For one entrance."""
     expires_in: float
     """For how long, in seconds."""
+
+
+class PrincipalShape(Shape):
+    """Somebody who is logged in."""
+
+    name: str
+    """The name of the user or the key."""
+    role: Role
+    """What they may do."""
+    jobs: list[str]
+    """Patterns of the names of the jobs that the role is for; empty: everything."""
 
 
 class UserShape(Shape):
@@ -110,6 +121,11 @@ class AuditShape(Shape):
     """What it became; null: it does not exist any more."""
     address: str | None
     """From where; null: by the command line."""
+
+
+def principal_shape(principal: Principal) -> PrincipalShape:
+    """Who is logged in."""
+    return {"name": principal.name, "role": principal.role, "jobs": list(principal.jobs)}
 
 
 def user_shape(user: User) -> UserShape:
