@@ -6,6 +6,7 @@ a server; whatever changes something rings the doorbell that lets the leader act
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.preview import Preview, preview
+from cronflow.domain.rollup import Span, Tally, over
 from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule import Schedule, next_after
 from cronflow.domain.sweep import SweepReport
@@ -259,6 +261,14 @@ class Service:
         """The newest fire first."""
         return await self._backends.runs.find(query)
 
+    async def recent(self, names: Collection[str], limit: int) -> list[tuple[JobRecord, list[Run]]]:
+        """Those of these jobs that exist, each with its last runs, the newest fire first."""
+        records = [record for record in await self._backends.jobs.get(names) if record.deleted_at is None]
+        found = await asyncio.gather(
+            *(self._backends.runs.find(RunQuery(job=record.name, limit=limit)) for record in records)
+        )
+        return sorted(zip(records, found, strict=True), key=lambda pair: pair[0].name)
+
     async def run(self, run_id: str) -> Run:
         """Raises NotFound."""
         found = await self._backends.runs.get([run_id])
@@ -434,6 +444,13 @@ class Service:
                     Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")
                 )
         return await self._backends.events.find(kinds=kinds, since=since, after=after, before=before, limit=limit)
+
+    async def series(self, span: Span) -> list[tuple[datetime, Tally]]:
+        """What ended, how late it was and how long it took, over a span, the oldest point first."""
+        now = self._clock.now()
+        points = span.points(now)
+        buckets = await self._backends.rollups.read(span.resolution, points[0], now)
+        return list(zip(points, over(points, buckets), strict=True))
 
     async def stepdown(self, *, by: str = "") -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""

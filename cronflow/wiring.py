@@ -56,6 +56,7 @@ from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
 from cronflow.live.hub import Hub
+from cronflow.live.state import About
 from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
 from cronflow.node.journal import Journal
@@ -183,6 +184,10 @@ def _service(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -
     return Service(backends, clock, tell, vault=_vault(settings), admin=settings.admin_user)
 
 
+def _about(settings: Settings) -> About:
+    return About(namespace=settings.namespace, heartbeat=settings.heartbeat, lease=settings.leader_ttl)
+
+
 def _vault(settings: Settings) -> Vault | None:
     return None if settings.secrets_key is None else Vault(settings.secrets_key)
 
@@ -281,7 +286,7 @@ async def memory_cluster(
     backends = memory_backends(clock, lock_s=limits.job_lock)
     journal = Journal(backends, clock, "api")
     service = _service(settings, backends, clock, journal.tell)
-    hub = Hub(backends, clock, settings.heartbeat)
+    hub = Hub(backends, clock, _about(settings))
     server = await _api_server(settings, service, backends, clock, hub, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
@@ -397,7 +402,7 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
             open_backends(redis_url, mongo_url, settings.namespace) as backends,
             told(Journal(backends, clock, "api"), clock) as tell,
         ):
-            hub = Hub(backends, clock, settings.heartbeat)
+            hub = Hub(backends, clock, _about(settings))
             service = _service(settings, backends, clock, tell)
             server = await _api_server(settings, service, backends, clock, hub, host, port)
             # uvicorn would raise the signal again at its end, before the connections are closed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,13 +29,24 @@ Part = dict[str, Any]
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the settings say of the cluster: its name, how often nodes report, and how long a lead lasts unless it is
+    renewed.
+    """
+
+    namespace: str = "default"
+    heartbeat: timedelta = timedelta(seconds=5)
+    lease: timedelta = timedelta(seconds=30)
+
+
 class State:
     """What a builder reads each second, and what it remembers from one second to the next."""
 
-    def __init__(self, backends: Backends, clock: Clock, heartbeat: timedelta) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: About) -> None:
         self._backends = backends
         self._clock = clock
-        self._heartbeat = heartbeat
+        self._about = about
         self._seen: dict[datetime, Mapping[str, int]] | None = None
         self._seen_at = 0.0
         self._counts: Part = {"jobs": None, "open": None, "dead_letters": None, "next": []}
@@ -57,7 +69,9 @@ class State:
         counts = dict(self._counts)
         return {
             "at": iso(self._clock.now()),
+            "namespace": self._about.namespace,
             "leader": leader,
+            "lease_s": self._about.lease.total_seconds(),
             "lease_left_s": None if held is None else round(held[1], 1),
             **self._leader,
             "nodes": [self._node(member, leader) for member in members[:MOST_NODES]],
@@ -81,7 +95,7 @@ class State:
             "name": report.name,
             "id": report.id,
             "leads": report.name == leader,
-            "state": node_state(member, self._heartbeat),
+            "state": node_state(member, self._about.heartbeat),
             "cpu": report.cpu,
             "memory": report.memory,
             "lag_s": report.lag_s,
@@ -173,14 +187,18 @@ def _ms(seconds: float) -> float:
 def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What the series keep of a tick: of the cluster, and of each node by its name."""
     queue, latency, rates = doc["queue"], doc["latency"], doc["rates"]
+    quantiles = {
+        f"{name.removesuffix('_ms')}_{word}_ms": latency.get(name, {}).get(word)
+        for name in ("lateness_ms", "duration_ms")
+        for word in QUANTILES
+    }
     cluster = {
         "at": doc["at"],
         "ended": rates.get("ended", 0.0),
         "failed": rates.get("failed", 0.0),
         "queued": queue["queued"],
         "in_flight": queue["in_flight"],
-        "lateness_p99_ms": latency.get("lateness_ms", {}).get("p99"),
-        "duration_p99_ms": latency.get("duration_ms", {}).get("p99"),
+        **quantiles,
     }
     fields = ("cpu", "memory", "lag_s", "in_flight")
     nodes = {node["name"]: {field: node[field] for field in fields} for node in doc["nodes"]}

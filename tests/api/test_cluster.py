@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import time
+from collections import Counter
+from datetime import time, timedelta
 
 import pytest
 
+from cronflow.domain.rollup import Tally
 from cronflow.domain.system import SWEEP, system_jobs
 from cronflow.editing import Editor
 from tests.api.conftest import Client, client_of
-from tests.cli.scene import Scene
+from tests.cli.scene import NOON, Scene
 
 
 async def test_the_nodes_are_shown_with_their_load(client: Client) -> None:
@@ -41,6 +43,23 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -
     assert (shown["namespace"], shown["leader"], shown["term"]) == ("blue", "node-a", 1)
     assert shown["queue"]["slots"] == 36
     assert len(shown["nodes"]) == 3
+
+
+async def test_what_ended_is_shown_over_time(scene: Scene, client: Client) -> None:
+    early, late = Tally(Counter(succeeded=3, failed=1)), Tally(Counter(lost=2), Counter(), Counter({20: 2}))
+    await scene.backends.rollups.add({NOON - timedelta(minutes=50): early, NOON - timedelta(minutes=1): late})
+    hour = await client.get("/series", who="viewer")
+    assert (hour["span"], hour["step_s"], len(hour["at"])) == ("1h", 60, 60)
+    assert hour["at"][-1] == "2026-11-21T12:00:00Z"
+    columns = {"ended": [4, 2], "succeeded": [3, 0], "failed": [1, 0], "lost": [0, 2]}
+    assert {name: [hour[name][9], hour[name][58]] for name in columns} == columns
+    assert all(sum(hour[name]) == sum(values) for name, values in columns.items())
+    assert 700 < hour["lateness_ms"]["p50"][58] < hour["lateness_ms"]["p99"][58] <= 1024
+    assert hour["lateness_ms"]["p50"][9] is hour["duration_ms"]["p95"][58] is None
+    day, week = [await client.get("/series", params={"span": span}) for span in ("24h", "7d")]
+    assert (len(day["at"]), day["step_s"], day["ended"][-6], day["ended"][-2]) == (144, 600, 4, 2)
+    assert (len(week["at"]), week["step_s"], week["ended"][-2:]) == (168, 3600, [6, 0])
+    await client.get("/series", 422, params={"span": "1y"})
 
 
 async def test_the_leader_is_asked_to_step_down(scene: Scene, client: Client) -> None:
