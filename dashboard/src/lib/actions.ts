@@ -89,7 +89,7 @@ export async function replay(ids: string[]): Promise<boolean> {
   return true;
 }
 
-export async function editAndReplay(id: string, args: { [key: string]: Json } | null): Promise<boolean> {
+export async function editAndReplay(id: string, args: { [key: string]: unknown } | null): Promise<boolean> {
   const answer = await ui.ask({
     title: 'Edit and replay', confirm: 'Replay', body: 'The new run gets these arguments.',
     edit: { label: 'Arguments (JSON)', value: JSON.stringify(args ?? {}, null, 2) },

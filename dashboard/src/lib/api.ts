@@ -1,7 +1,7 @@
 // REST, typed. Holds the login, renews it before it ends, and turns every problem document into one kind of error.
-import type { ClusterEvent } from './stream';
 import type {
-  Job, Json, LogLine, Page, Preview, Problem, Report, Role, Run, RunDetail, Schedule, Tokens, Version, Why,
+  Asked, ClusterEvent, Job, Json, LogLine, Me, Page, Preview, Problem, Recent, Replay, Report, Run, RunDetail,
+  Schedule, Series, Span, Tokens, Version, Why,
 } from './types';
 
 export class ApiError extends Error {
@@ -20,17 +20,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Who is logged in. `jobs` are the patterns of names that the role is for; none means all jobs, and all else too. */
-export interface Me {
-  name: string;
-  role: Role;
-  jobs: string[] | null;
-}
-
 export interface Readiness {
   status: 'ok' | 'unavailable';
   redis: { ms?: number; error?: string };
-  mongo: { ms?: number; error?: string };
+  mongodb: { ms?: number; error?: string };
 }
 
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
@@ -139,11 +132,15 @@ export class Api {
     return this.get(`/jobs/${enc(name)}/runs`, query);
   }
 
+  recent(jobs: string[], limit: number): Promise<Page<Recent>> {
+    return this.get('/runs/recent', { job: jobs, limit });
+  }
+
   why(name: string, at: string | null): Promise<Why> {
     return this.get(`/jobs/${enc(name)}/why`, { at });
   }
 
-  runJob(name: string, args: { [key: string]: Json } | null, key: string): Promise<{ id: string }> {
+  runJob(name: string, args: { [key: string]: Json } | null, key: string): Promise<Asked> {
     return this.send('POST', `/jobs/${enc(name)}/run`, {
       body: args === null ? {} : { args },
       headers: { 'Idempotency-Key': key },
@@ -180,7 +177,7 @@ export class Api {
     return this.send('POST', `/runs/${enc(id)}/cancel`, { body: { reason } });
   }
 
-  retry(id: string, args: { [key: string]: Json } | null): Promise<{ id: string; replay_of: string }> {
+  retry(id: string, args: { [key: string]: Json } | null): Promise<Replay> {
     return this.send('POST', `/runs/${enc(id)}/retry`, { body: args === null ? {} : { args } });
   }
 
@@ -196,6 +193,10 @@ export class Api {
 
   events(query: Query = {}): Promise<Page<ClusterEvent>> {
     return this.get('/events', query);
+  }
+
+  series(span: Span): Promise<Series> {
+    return this.get('/series', { span });
   }
 
   /** Whether Redis and MongoDB answer; needs no login. */

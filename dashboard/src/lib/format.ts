@@ -87,6 +87,16 @@ export function clock(at: string | number | null, zone?: string): string {
   return format({ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', ...zoned(zone) }).format(new Date(at));
 }
 
+/** 10:42. */
+export function shortTime(at: number): string {
+  return clock(at).slice(0, 5);
+}
+
+/** Sat 21. */
+export function shortDay(at: number): string {
+  return format({ weekday: 'short', day: 'numeric' }).format(new Date(at)).replace(',', '');
+}
+
 /** 10:42:07.318. */
 export function clockMs(at: string | null): string {
   if (at === null) return '–';

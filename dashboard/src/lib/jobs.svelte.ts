@@ -2,7 +2,7 @@
 // was created, changed, paused, resumed or deleted, never by the clock.
 import { Pages } from './resource.svelte';
 import { store } from './store.svelte';
-import type { Job } from './types';
+import type { Job, Recent } from './types';
 
 const MOST = 20_000;
 
@@ -31,6 +31,19 @@ class Jobs {
   /** What the server answered to a change. */
   put(job: Job): void {
     this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
+  }
+
+  /** What was told of some of them beside a list. */
+  told(news: readonly Recent[]): void {
+    const found = new Map(news.map((one) => [one.job, one]));
+    let changed = false;
+    const next = this.pages.rows.map((job) => {
+      const one = found.get(job.name);
+      if (one === undefined || (one.next_fire === job.next_fire && one.state === job.state)) return job;
+      changed = true;
+      return { ...job, next_fire: one.next_fire, state: one.state };
+    });
+    if (changed) this.pages.replace(next);
   }
 
   async reload(name: string): Promise<void> {

@@ -5,8 +5,8 @@ import { store } from './store.svelte';
 
 const APART_MS = 2000;
 
-/** An effect that calls `work` when a tick tells of runs that began or ended. */
-export function pulse(work: () => unknown): () => void {
+/** An effect that calls `work` when a tick tells of runs that began or ended, `apart` milliseconds apart or more. */
+export function pulse(work: () => unknown, apart = APART_MS): () => void {
   let last = 0;
   let moving = true;
   return () => {
@@ -16,7 +16,7 @@ export function pulse(work: () => unknown): () => void {
       const now = Date.parse(values.at);
       const moves = (values.rates.ended ?? 0) > 0 || values.queue.in_flight > 0 || values.queue.queued > 0;
       // Once more after the last movement, for what ended with it.
-      if ((!moves && !moving) || now - last < APART_MS) return;
+      if ((!moves && !moving) || now - last < apart) return;
       moving = moves;
       last = now;
       work();

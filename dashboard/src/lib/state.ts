@@ -137,6 +137,15 @@ export function withHistory(state: State, topic: string, lines: readonly LogLine
   return { ...state, tails: { ...state.tails, [topic]: [...older, ...has].slice(-LINES_KEPT) } };
 }
 
+/** A tail with what the server found before it; what the server found within it is in the tail already. */
+export function withFound(entries: readonly TailEntry[], found: readonly LogLine[]): readonly TailEntry[] {
+  const first = entries.find((entry) => !isGap(entry));
+  const begins = first === undefined ? Infinity : Date.parse(first.at);
+  const known = keysOf(entries);
+  const older = found.filter((line) => Date.parse(line.at) <= begins && !known.has(lineKey(line)));
+  return older.length === 0 ? entries : [...older, ...entries];
+}
+
 export function withoutTail(state: State, topic: string): State {
   const { [topic]: _, ...tails } = state.tails;
   return { ...state, tails };
@@ -160,14 +169,13 @@ function byId(a: ClusterEvent, b: ClusterEvent): number {
 
 const seconds = (at: string): number => Math.floor(Date.parse(at) / 1000);
 
-/** The snapshot has of each quantile the p99 alone; the others grow from now on. */
 function seriesOf(sent: SentSeries): Series {
   const { cluster, nodes } = sent;
-  const none = new Array<null>(cluster.at.length).fill(null);
   return {
     at: cluster.at.map(seconds), ended: cluster.ended, failed: cluster.failed, queued: cluster.queued,
-    in_flight: cluster.in_flight, late_p50: none, late_p95: none, late_p99: cluster.lateness_p99_ms, run_p50: none,
-    run_p95: none, run_p99: cluster.duration_p99_ms, node_at: nodes.at.map(seconds), nodes: nodes.by_name,
+    in_flight: cluster.in_flight, late_p50: cluster.lateness_p50_ms, late_p95: cluster.lateness_p95_ms,
+    late_p99: cluster.lateness_p99_ms, run_p50: cluster.duration_p50_ms, run_p95: cluster.duration_p95_ms,
+    run_p99: cluster.duration_p99_ms, node_at: nodes.at.map(seconds), nodes: nodes.by_name,
   };
 }
 
@@ -222,13 +230,23 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
   return next;
 }
 
+/** When the old leader was lost: a lease that ran out was last renewed a whole lease before; one that was given back
+ *  was held until then.
+ */
+function lostAt(before: Values, ts: string): string {
+  const left = before.lease_left_s;
+  const read = Date.parse(before.at);
+  if (left === null || read + left * 1000 > Date.parse(ts)) return ts;
+  return new Date(read - (before.lease_s - left) * 1000).toISOString();
+}
+
 /** A failover is seen in the values: the leader's place falls empty or changes hands under a higher term. */
 function withLeader(known: readonly Failover[], before: Values, now: Values, ts: string): readonly Failover[] {
   const open = known[0]?.to === null ? known[0] : undefined;
   if (now.leader === before.leader) return known;
   if (now.leader === null) {
     const lost: Failover = {
-      id: `${before.term}-${ts}`, from: before.leader, to: null, term: now.term, lost_at: ts, elected_at: null,
+      id: `${before.term}-${ts}`, from: before.leader, to: null, term: now.term, lost_at: lostAt(before, ts), elected_at: null,
       took_ms: null, runs_lost: 0, reassigned: 0,
     };
     return [lost, ...known].slice(0, 20);
@@ -240,9 +258,11 @@ function withLeader(known: readonly Failover[], before: Values, now: Values, ts:
   }
   if (before.leader === null) return known; // the first leader that this page sees
   // It changed hands between two ticks: no page can say better than a second.
-  const took = Math.max(0, Date.parse(elected) - Date.parse(before.at));
+  const lost = lostAt(before, ts);
+  const lost_at = lost === ts ? before.at : lost;
+  const took = Math.max(0, Date.parse(elected) - Date.parse(lost_at));
   const swap: Failover = {
-    id: `${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at: before.at, elected_at: elected,
+    id: `${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at, elected_at: elected,
     took_ms: took, runs_lost: 0, reassigned: 0,
   };
   return [swap, ...known].slice(0, 20);

@@ -1,9 +1,9 @@
 // The runes between the one writer and the views: what came down the socket, who is logged in, what time it is. Views
 // read from here and never fetch.
-import { Api, type Me } from './api';
+import { Api } from './api';
 import { Live, type Link } from './live';
 import { apply, empty, resumed, withHistory, withoutTail, withPast, type State } from './state';
-import type { LogLine, Role } from './types';
+import type { LogLine, Me, Role } from './types';
 
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 const AMBER_MS = 3000;
@@ -90,7 +90,7 @@ class Store {
   may(role: Role, job: string | null = null): boolean {
     if (this.me === null || ROLES.indexOf(this.me.role) < ROLES.indexOf(role)) return false;
     const { jobs } = this.me;
-    return jobs === null || jobs.length === 0 || (job !== null && jobs.some((pattern) => matches(pattern, job)));
+    return jobs.length === 0 || (job !== null && jobs.some((pattern) => matches(pattern, job)));
   }
 
   /** Stand still, or go on from where the cluster is by now. */
@@ -132,7 +132,7 @@ class Store {
 
   private async probe(): Promise<void> {
     const found = await this.api.ready().catch(() => null);
-    this.probed = { redis: found?.redis.error ?? null, mongo: found?.mongo.error ?? null };
+    this.probed = { redis: found?.redis.error ?? null, mongo: found?.mongodb.error ?? null };
   }
 
   private take(message: Parameters<typeof apply>[1]): void {

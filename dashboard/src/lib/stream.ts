@@ -1,6 +1,8 @@
 // What comes down the one socket, named as in `cronflow/live`: a bounded snapshot, then a tick a second. Values in a
 // patch are absolute, so a tick that was dropped on the way does no harm; only log lines are never dropped without a word.
-import type { Instant, LogLine, NodeState } from './types';
+import type { ClusterEvent, Instant, LogLine, NodeState } from './types';
+
+export type { ClusterEvent };
 
 export interface Node {
   name: string;
@@ -29,8 +31,11 @@ export type Server = { ms: number } | { error: string };
 
 export interface Values {
   at: Instant;
+  namespace: string;
   leader: string | null;
   lease_left_s: number | null;
+  /** How long a lease lasts when it is renewed. */
+  lease_s: number;
   term: number;
   elected_at: Instant | null;
   /** At most two hundred; `nodes_more` counts the others. */
@@ -58,20 +63,14 @@ export interface SentSeries {
     failed: Column;
     queued: Column;
     in_flight: Column;
+    lateness_p50_ms: Column;
+    lateness_p95_ms: Column;
     lateness_p99_ms: Column;
+    duration_p50_ms: Column;
+    duration_p95_ms: Column;
     duration_p99_ms: Column;
   };
   nodes: { at: Instant[]; by_name: Record<string, { cpu: Column; memory: Column; lag_s: Column; in_flight: Column }> };
-}
-
-export interface ClusterEvent {
-  id: string;
-  at: Instant;
-  kind: string;
-  gravity: 'info' | 'warn' | 'error';
-  source: string;
-  text: string;
-  fields: Record<string, unknown>;
 }
 
 export interface SnapMessage {

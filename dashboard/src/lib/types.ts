@@ -1,19 +1,19 @@
-// The shapes that the API answers, named as in `cronflow/shapes`. A field is there for every object of its kind and is
-// null where there is no value; instants are ISO 8601 in UTC, lengths say their unit in their name.
+// What the API answers, by the page's own short names. The shapes are made from the API's description (`npm run types`);
+// nothing here is typed again by hand.
+import type { components } from './openapi';
 
+type Shapes = components['schemas'];
+
+/** ISO 8601 in UTC. */
 export type Instant = string;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-export type RunState =
-  | 'dispatched' | 'running' | 'retrying'
-  | 'succeeded' | 'failed' | 'cancelled' | 'skipped' | 'lost';
-export type RunKind = 'cron' | 'interval' | 'once' | 'manual' | 'after' | 'backfill' | 'replay';
-export type Outcome =
-  | 'ok' | 'error' | 'permanent' | 'timeout' | 'cancelled' | 'skipped'
-  | 'interrupted' | 'lost' | 'poison' | 'deferred' | 'declined' | 'drained';
-export type JobState = 'active' | 'paused' | 'disabled' | 'done' | 'by_hand';
-export type NodeState = 'up' | 'draining' | 'stale';
-export type Role = 'viewer' | 'operator' | 'admin';
+export type RunState = Shapes['RunState'];
+export type RunKind = Shapes['Kind'];
+export type Outcome = Shapes['Outcome'];
+export type JobState = Shapes['JobShape']['state'];
+export type NodeState = Shapes['NodeShape']['state'];
+export type Role = Shapes['Role'];
 export type Level = 'debug' | 'info' | 'success' | 'warn' | 'error';
 
 export interface Page<T> {
@@ -21,188 +21,25 @@ export interface Page<T> {
   next_cursor: string | null;
 }
 
-export interface Schedule {
-  cron?: string;
-  every?: string | number;
-  at?: Instant;
-  tz?: string;
-  anchor?: Instant | null;
-  time?: string | null;
-  start?: Instant | null;
-  end?: Instant | null;
-}
-
-export interface JobDocument {
-  name: string;
-  description: string;
-  schedule: Schedule | null;
-  run: { [key: string]: Json };
-  retry: { [key: string]: Json };
-  timeout: string | number;
-  overlap: 'forbid' | 'queue' | 'allow' | 'replace';
-  misfire: { policy: string; late_after: string | number; grace: string | number | null; max_catch_up: number };
-  delivery: 'at_least_once' | 'at_most_once';
-  start_guard: 'redis' | 'mongo';
-  priority: number;
-  require: Record<string, string>;
-  labels: Record<string, string>;
-  enabled: boolean;
-}
-
-export interface Covers {
-  first: Instant;
-  last: Instant;
-  count: number;
-}
-
-export interface Job extends JobDocument {
-  state: JobState;
-  paused: boolean;
-  next_fire: Instant | null;
-  due_at: Instant | null;
-  version: number;
-  revision: number;
-  term: number;
-  created_at: Instant;
-  updated_at: Instant;
-}
-
-export interface Version {
-  version: number;
-  at: Instant;
-  by: string | null;
-  state: 'active' | 'paused' | 'disabled' | 'deleted';
-  since: Instant | null;
-  job: JobDocument;
-}
-
-export interface Attempt {
-  n: number;
-  fence: number;
-  node: string | null;
-  started_at: Instant | null;
-  ended_at: Instant;
-  duration_ms: number | null;
-  outcome: Outcome;
-  error: string | null;
-}
-
-export interface Placement {
-  node: string;
-  rank: number | null;
-  others: { node: string; reason?: string; rank?: number }[];
-  more: number;
-}
-
-export interface Resolution {
-  how: string;
-  at: Instant;
-  by: string | null;
-  note: string | null;
-  run: string | null;
-}
-
-export interface Run {
-  id: string;
-  job: string;
-  fire_at: Instant;
-  kind: RunKind;
-  state: RunState;
-  attempt: number;
-  max_attempts: number;
-  fence: number;
-  term: number;
-  node: string | null;
-  created_at: Instant;
-  dispatched_at: Instant | null;
-  started_at: Instant | null;
-  ended_at: Instant | null;
-  check_at: Instant | null;
-  lateness_ms: number | null;
-  duration_ms: number | null;
-  outcome: Outcome | null;
-  reason: string | null;
-  cancel_requested: boolean;
-  cancel_reason: string | null;
-  cancel_by: string | null;
-  result: Json;
-  error: string | null;
-  args: { [key: string]: Json } | null;
-  attempts: Attempt[];
-  covers: Covers | null;
-  placement: Placement | null;
-  blocked_by: string | null;
-  replay_of: string | null;
-  dead: boolean;
-  resolution: Resolution | null;
-}
-
-/** An outcome that came too late: its attempt had been fenced out. */
-export interface Late {
-  at: Instant;
-  node: string;
-  fence: number;
-  outcome: Outcome;
-  result: Json;
-  error: string | null;
-}
-
-export interface RunDetail extends Run {
-  late: Late[];
-}
-
-export interface LogLine {
-  run: string;
-  job: string;
-  attempt: number;
-  fence: number;
-  n: number;
-  at: Instant;
-  level: Level;
-  text: string;
-}
-
-export interface Failure {
-  reason: string;
-  count: number;
-  open: number;
-  first: Instant;
-  last: Instant;
-  jobs: Record<string, number>;
-  example: string;
-}
-
-export interface Report {
-  since: Instant;
-  job: string | null;
-  dead: number;
-  failures: Failure[];
-  more: boolean;
-}
-
-export interface Why {
-  job: string;
-  at: Instant;
-  run: string | null;
-  chain: ({ step: string } & { [key: string]: Json })[];
-}
-
-export interface Preview {
-  words: string;
-  fires: Instant[];
-  notes: string[];
-}
-
-export interface Problem {
-  type?: string;
-  title: string;
-  status: number;
-  detail?: string;
-  errors?: { field?: string; where?: string; problem?: string; what?: string; remedy?: string | null }[];
-}
-
-export interface Tokens {
-  access_token: string;
-  refresh_token: string;
-  expires_in: number;
-}
+/** One of its three kinds: a cron expression, an interval, or an instant. */
+export type Schedule = Partial<Shapes['CronForm'] & Shapes['EveryForm'] & Shapes['OnceForm']>;
+export type Job = Omit<Shapes['JobShape'], 'schedule'> & { schedule: Schedule | null };
+export type Version = Shapes['VersionShape'];
+export type Recent = Shapes['RecentShape'];
+export type Mark = Shapes['MarkShape'];
+export type Attempt = Shapes['AttemptShape'];
+export type Run = Shapes['RunShape'];
+export type RunDetail = Shapes['RunDetailShape'];
+export type Asked = Shapes['AskedShape'];
+export type Replay = Shapes['ReplayShape'];
+export type LogLine = Omit<Shapes['LogShape'], 'level'> & { level: Level };
+export type Report = Shapes['ReportShape'];
+export type Why = Omit<Shapes['WhyShape'], 'chain'> & { chain: ({ step: string } & { [key: string]: Json })[] };
+export type Preview = Shapes['PreviewShape'];
+export type Series = Shapes['SeriesShape'];
+export type Span = Shapes['Span'];
+export type ClusterEvent = Shapes['EventShape'];
+export type Problem = Pick<Shapes['ProblemShape'], 'title' | 'status'> & Partial<Shapes['ProblemShape']>;
+export type Tokens = Shapes['TokensShape'];
+/** Who is logged in. `jobs` are the patterns of names that the role is for; none means all jobs, and all else too. */
+export type Me = Shapes['PrincipalShape'];

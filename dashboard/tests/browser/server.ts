@@ -7,7 +7,8 @@ import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClusterEvent } from '../../src/lib/stream';
-import { World } from './world';
+import type { Span } from '../../src/lib/types';
+import { WORDS, World } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json' };
@@ -130,7 +131,7 @@ export class Stage {
     const url = new URL(request.url ?? '/', 'http://here');
     if (url.pathname === '/readyz') {
       response.writeHead(this.redisAway ? 503 : 200, { 'Content-Type': 'application/json' });
-      response.end(JSON.stringify({ status: this.redisAway ? 'unavailable' : 'ok', redis: this.redisAway ? { error: 'connection refused' } : { ms: 0.6 }, mongo: { ms: 2.1 } }));
+      response.end(JSON.stringify({ status: this.redisAway ? 'unavailable' : 'ok', redis: this.redisAway ? { error: 'connection refused' } : { ms: 0.6 }, mongodb: { ms: 2.1 } }));
       return;
     }
     if (!url.pathname.startsWith('/api/')) {
@@ -153,7 +154,7 @@ export class Stage {
     if (path === '/auth/refresh') return [200, tokens];
     if (path === '/auth/logout') return [204, null];
     if (path === '/auth/ws-ticket') return [200, { ticket: 't', expires_in: 30 }];
-    if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: null }];
+    if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: [] }];
     if (this.refuse !== null) return [this.refuse, { title: 'Service Unavailable', status: this.refuse, detail: 'Redis does not answer' }];
     const limit = Number(query.get('limit') ?? 50);
     const page = <T>(all: T[]): [number, unknown] => {
@@ -205,6 +206,12 @@ export class Stage {
       }
       return [200, { items: world.bare ? [] : items, next_cursor: i < world.total && !world.bare ? String(newest - i) : null }];
     }
+    if (path === '/runs/recent') {
+      const asked = query.getAll('job');
+      const items = world.jobs().filter((job) => asked.includes(job.name)).map((job) => ({ job: job.name, state: job.state, next_fire: job.next_fire, runs: Array.from({ length: limit }, (_, i) => world.run(i * 3 + 2)).map(({ id, fire_at, state, duration_ms }) => ({ id, fire_at, state, duration_ms })) }));
+      return [200, { items, next_cursor: null }];
+    }
+    if (path === '/series') return [200, world.past_series(query.get('span') as Span)];
     if (path === '/runs/report') return [200, { since: '2026-11-14T00:00:00Z', job: null, dead: world.dead().length, failures: [{ reason: 'x', count: 212, open: 64, first: '', last: '', jobs: {}, example: '' }], more: false }];
     match = /^\/runs\/([^/]+)(?:\/(\w+))?$/.exec(path);
     if (match !== null) {
@@ -241,11 +248,7 @@ export class Stage {
 function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
   const { cron, every, at, tz } = body.schedule;
   if (cron !== undefined && !/^(@\w+|(\S+\s+){4,5}\S+)$/.test(cron)) return [422, { title: 'Unprocessable Content', status: 422, detail: `schedule.cron: ${cron} has ${cron.split(/\s+/).length} fields; write five or six` }];
-  const said: Record<string, string> = {
-    '0 2 * * *': 'every day at 02:00', '0 9 * * MON-FRI': 'at 09:00 from Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'every hour at 5 past', '30 3 * * *': 'every day at 03:30', '15 1 * * *': 'every day at 01:15',
-    '*/10 * * * * *': 'every 10 seconds', '* * * * *': 'every minute', '0 */6 * * *': 'every 6 hours', '30 23 L * *': 'at 23:30 on the last day of the month', '*/5 * * * *': 'every 5 minutes', '*/2 * * * *': 'every 2 minutes', '0 7 * * *': 'every day at 07:00',
-  };
-  const words = cron !== undefined ? (said[cron] ?? `every hour at ${cron.split(' ')[0]} past`) : every !== undefined ? `every ${every}` : `once at ${at}`;
+  const words = cron !== undefined ? (WORDS[cron] ?? `every hour at ${cron.split(' ')[0]} past`) : every !== undefined ? `every ${every}` : `once at ${at}`;
   const start = Math.ceil(Date.now() / 60_000) * 60_000;
   const notes = tz === 'Europe/Berlin' && cron === '0 2 * * *' ? ['On 28 March 2027 the clocks go from 02:00 to 03:00: it runs at 03:00 on that day.'] : [];
   return [200, { expression: cron ?? null, tz: tz ?? 'UTC', words, fires: Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString()), notes }];

@@ -1,7 +1,7 @@
 // A cluster that is made up, for the tests of the page: twelve nodes, forty jobs, any number of runs. Everything follows
 // from numbers, so the same second shows the same cluster; time is what the server says it is.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Job, LogLine, Run, RunState, Schedule } from '../../src/lib/types';
+import type { Attempt, Job, LogLine, Run, RunState, Schedule, Series as SeriesOf, Span } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -53,6 +53,11 @@ export function noise(n: number): number {
 }
 
 const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
+
+export const WORDS: Record<string, string> = {
+  '0 2 * * *': 'every day at 02:00', '0 9 * * MON-FRI': 'at 09:00 from Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'every hour at 5 past', '30 3 * * *': 'every day at 03:30', '15 1 * * *': 'every day at 01:15',
+  '*/10 * * * * *': 'every 10 seconds', '* * * * *': 'every minute', '0 */6 * * *': 'every 6 hours', '30 23 L * *': 'at 23:30 on the last day of the month', '*/5 * * * *': 'every 5 minutes', '*/2 * * * *': 'every 2 minutes', '0 7 * * *': 'every day at 07:00',
+};
 
 export class World {
   term = 41;
@@ -111,7 +116,7 @@ export class World {
     const wave = 38 + 14 * Math.sin(second / 31) + 6 * noise(second);
     const p99 = 190 + 120 * noise(second * 5) + (second % 300 < 20 ? 2400 : 0);
     return {
-      at: iso(at), term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
+      at: iso(at), namespace: 'default', lease_s: 30, term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
       elected_at: this.leader === null ? null : iso(this.electedAt), nodes, nodes_more: 0,
       queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, room: Math.max(0, slots - inFlight), open: inFlight + 7 },
       rates: { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
@@ -124,7 +129,7 @@ export class World {
   }
 
   series(): SentSeries {
-    const columns: SentSeries = { cluster: { at: [], ended: [], failed: [], queued: [], in_flight: [], lateness_p99_ms: [], duration_p99_ms: [] }, nodes: { at: [], by_name: {} } };
+    const columns: SentSeries = { cluster: { at: [], ended: [], failed: [], queued: [], in_flight: [], lateness_p50_ms: [], lateness_p95_ms: [], lateness_p99_ms: [], duration_p50_ms: [], duration_p95_ms: [], duration_p99_ms: [] }, nodes: { at: [], by_name: {} } };
     const now = Math.floor(this.now() / 1000);
     for (let second = now - 600; second < now; second++) {
       const { at, rates, latency, queue, nodes } = this.values(second * 1000);
@@ -132,8 +137,10 @@ export class World {
       cluster.at.push(at);
       cluster.ended.push(rates.ended ?? null);
       cluster.failed.push(rates.failed ?? null);
-      cluster.lateness_p99_ms.push(latency.lateness_ms?.p99 ?? null);
-      cluster.duration_p99_ms.push(latency.duration_ms?.p99 ?? null);
+      for (const word of ['p50', 'p95', 'p99'] as const) {
+        cluster[`lateness_${word}_ms`].push(latency.lateness_ms?.[word] ?? null);
+        cluster[`duration_${word}_ms`].push(latency.duration_ms?.[word] ?? null);
+      }
       cluster.queued.push(queue.queued);
       cluster.in_flight.push(queue.in_flight);
       if (second % 5 !== 0) continue;
@@ -147,6 +154,20 @@ export class World {
       }
     }
     return columns;
+  }
+
+  past_series(span: Span): SeriesOf {
+    const [count, step_s] = span === '1h' ? [60, 60] : span === '24h' ? [144, 600] : [168, 3600];
+    const last = Math.floor(this.now() / 1000 / step_s);
+    const ended = Array.from({ length: count }, (_, i) => Math.round(step_s * (24 + 14 * Math.sin(i / 9) + 6 * noise(i))));
+    const column = (ms: number) => ended.map((_, i) => ms * (1 + 0.4 * noise(i * ms)));
+    const quantiles = (ms: number) => ({ p50: column(ms), p95: column(ms * 4), p99: column(ms * 9) });
+    const failed = ended.map((n, i) => Math.round(n * 0.03 * noise(i * 3)));
+    const lost = ended.map((_, i) => (i % 37 === 0 ? 2 : 0));
+    return {
+      span, step_s, at: ended.map((_, i) => iso((last - count + 1 + i) * step_s * 1000)), ended, failed, lost,
+      succeeded: ended.map((n, i) => n - (failed[i] ?? 0) - (lost[i] ?? 0)), lateness_ms: quantiles(14), duration_ms: quantiles(420),
+    };
   }
 
   past(): ClusterEvent[] {
@@ -209,7 +230,7 @@ export class World {
       ended_at: done ? (last?.ended_at ?? iso(due + 6)) : null, check_at: state === 'retrying' ? iso(at) : null, lateness_ms: state === 'skipped' ? null : late,
       duration_ms: done && last ? (last.duration_ms ?? null) : null, outcome: done ? (last?.outcome ?? 'skipped') : null, reason: state === 'skipped' ? 'overlap' : null,
       cancel_requested: state === 'cancelled', cancel_reason: state === 'cancelled' ? 'wrong data' : null, cancel_by: state === 'cancelled' ? 'ada' : null,
-      result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
+      result_size: null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
       error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
       placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'it drains' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
       blocked_by: null, replay_of: null, dead: (state === 'failed' || state === 'lost') && !settled,
@@ -250,11 +271,11 @@ export class World {
     const paused = this.paused.has(name);
     const disabled = name === 'data-task-14';
     return {
-      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' } },
+      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
       retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false }, timeout: '10m', overlap: 'forbid',
       misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {},
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
-      state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
+      words: schedule === null ? null : (WORDS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pend: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
       due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
     };
@@ -283,7 +304,7 @@ export class World {
     ];
     return Array.from({ length: n }, (_, i) => {
       const [level, text] = texts[Math.floor(noise(from + i + run.fence) ** 1.3 * texts.length)] as [LogLine['level'], string];
-      return { run: run.id, job: run.job, attempt: 1, fence: run.fence, n: from + i, at: new Date(this.now() - (n - i) * 230).toISOString(), level, text };
+      return { run: run.id, job: run.job, attempt: 1, fence: run.fence, n: from + i, at: new Date(this.now() - (n - i) * 230).toISOString(), level, text, node: 'eu-central-1' };
     });
   }
 }

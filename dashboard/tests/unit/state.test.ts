@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { apply, empty, follows, isGap, LINES_KEPT, lineKey, NODE_ROWS, resumed, SERIES_ROWS, withHistory, withPast, type State } from '../../src/lib/state';
+import { apply, empty, follows, isGap, LINES_KEPT, lineKey, NODE_ROWS, resumed, SERIES_ROWS, withFound, withHistory, withPast, type State } from '../../src/lib/state';
 import type { ClusterEvent, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
 import type { LogLine } from '../../src/lib/types';
 
@@ -8,14 +8,14 @@ const at = (second: number) => new Date(T0 + second * 1000).toISOString();
 
 function values(changes: Partial<Values> = {}): Values {
   return {
-    at: at(0), leader: 'a', lease_left_s: 30, term: 7, elected_at: at(-60), nodes: [], nodes_more: 0,
+    at: at(0), namespace: 'default', leader: 'a', lease_left_s: 30, lease_s: 30, term: 7, elected_at: at(-60), nodes: [], nodes_more: 0,
     queue: { queued: 0, in_flight: 0, slots: 16, room: 16, open: 0 }, rates: { ended: 1, failed: 0 }, latency: {}, jobs: null,
     dead_letters: 0, next: [], breakers: [], servers: { redis: { ms: 1 }, mongodb: { ms: 2 } }, ...changes,
   };
 }
 
 function snap(changes: Partial<Values> = {}, seq = '1000-0'): SnapMessage {
-  const series = { cluster: { at: [at(-1)], ended: [3], failed: [1], queued: [0], in_flight: [2], lateness_p99_ms: [80], duration_p99_ms: [900] }, nodes: { at: [], by_name: {} } };
+  const series = { cluster: { at: [at(-1)], ended: [3], failed: [1], queued: [0], in_flight: [2], lateness_p50_ms: [8], lateness_p95_ms: [40], lateness_p99_ms: [80], duration_p50_ms: [90], duration_p95_ms: [500], duration_p99_ms: [900] }, nodes: { at: [], by_name: {} } };
   return { t: 'snap', seq, doc: { ...values(changes), series } };
 }
 
@@ -28,7 +28,7 @@ function event(id: string, kind: string, second: number, fields: Record<string, 
 }
 
 function line(n: number, fence = 1): LogLine {
-  return { run: 'r', job: 'j', attempt: 1, fence, n, at: at(n), level: 'info', text: `line ${n}` };
+  return { run: 'r', job: 'j', attempt: 1, fence, n, at: at(n), level: 'info', text: `line ${n}`, node: 'a' };
 }
 
 const play = (...messages: (SnapMessage | TickMessage)[]): State => messages.reduce(apply, empty());
@@ -83,7 +83,7 @@ describe('series', () => {
     const { series } = play(snap(), tick(1, { rates: { ended: 5, failed: 2 }, latency: { lateness_ms: { p50: 1, p95: 2, p99: 3 } } }));
     expect(series.ended).toEqual([3, 5]);
     expect(series.late_p99).toEqual([80, 3]);
-    expect(series.late_p50).toEqual([null, 1]);
+    expect(series.late_p50).toEqual([8, 1]);
   });
 
   it('have an end, and all columns are of one length', () => {
@@ -124,6 +124,13 @@ describe('tails', () => {
     expect(lineKey(line(1, 1))).not.toBe(lineKey(line(1, 2)));
   });
 
+  it('are preceded by what the server found before them, each line once', () => {
+    const tail = play(snap(), tick(1, {}, logs([line(5), line(6)]))).tails['run:r']!;
+    expect(withFound(tail, [line(1), line(3), line(5), line(6)])).toEqual([line(1), line(3), line(5), line(6)]);
+    expect(withFound(tail, [line(6)])).toBe(tail);
+    expect(withFound([], [line(1)])).toEqual([line(1)]);
+  });
+
   it('have an end', () => {
     const many = Array.from({ length: LINES_KEPT + 10 }, (_, n) => line(n));
     expect(play(snap(), tick(1, {}, logs(many))).tails['run:r']?.length).toBe(LINES_KEPT);
@@ -137,6 +144,13 @@ describe('failovers', () => {
       tick(4, {}, { events: [event('1', 'runs_reassigned', 4, { count: 3 }), event('2', 'runs_lost', 4, { count: 1 })] }),
     );
     expect(state.failovers).toMatchObject([{ from: 'a', to: 'b', term: 8, took_ms: 1800, reassigned: 3, runs_lost: 1 }]);
+  });
+
+  it('began with the last sign of life where the lease ran out, and with its release where it did not', () => {
+    const killed = play(snap(), tick(1, { lease_s: 3, lease_left_s: 0.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    expect(killed.failovers).toMatchObject([{ lost_at: at(-1.5), took_ms: 4300 }]);
+    const asked = play(snap(), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    expect(asked.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
   });
 
   it('are seen when it changed hands between two ticks, or while the page was away', () => {
