@@ -3,8 +3,10 @@ import { defineConfig } from '@playwright/test';
 // The system's own browser: nothing is downloaded.
 export default defineConfig({
   testDir: 'tests/browser',
-  testMatch: '*.spec.ts',
-  workers: 1,
+  // The story on the real cluster is the longest: it begins first, and the others run beside it.
+  projects: [{ name: 'real cluster', testMatch: 'real/*.spec.ts' }, { name: 'made-up cluster', testMatch: 'page.spec.ts' }],
+  workers: 2,
+  fullyParallel: true,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: 'list',

@@ -230,14 +230,13 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
   return next;
 }
 
-/** When the old leader was lost: a lease that ran out was last renewed a whole lease before; one that was given back
- *  was held until then.
+/** When the old leader was lost. One that lives renews its lease long before half of it is over, so one that let it run
+ *  down was last alive when it renewed it; one that gave it back led until then.
  */
 function lostAt(before: Values, ts: string): string {
   const left = before.lease_left_s;
-  const read = Date.parse(before.at);
-  if (left === null || read + left * 1000 > Date.parse(ts)) return ts;
-  return new Date(read - (before.lease_s - left) * 1000).toISOString();
+  if (left === null || left > before.lease_s / 2) return ts;
+  return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
 }
 
 /** A failover is seen in the values: the leader's place falls empty or changes hands under a higher term. */
