@@ -38,6 +38,11 @@ WORTH_PACKING = 1024
 TYPES = {".js": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2", ".json": "application/json"}
 
 
+def is_built() -> bool:
+    """Whether the package has a page."""
+    return (BUILT / "index.html").is_file()
+
+
 @dataclass(frozen=True, slots=True)
 class Asset:
     """A file of the page. `packed`: with gzip, where that is smaller."""

@@ -1,4 +1,4 @@
-"""`python -m tests.dashboard.fill <MongoDB's address> <number>`: so many runs that ended long ago, for a page to scroll."""
+"""`python -m tests.dashboard.fill <address of MongoDB> <number>`: runs that ended long ago, for a page to scroll."""
 
 from __future__ import annotations
 
