@@ -26,7 +26,7 @@ OLDEST_NODE = (20, 19)
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 
-LATER = re.compile(r"[\w.]+-[\w-]{8}\.(?:js|css|woff2)(?=[`\"')])")
+LATER = re.compile(r"[\w.-]+-[\w-]{8}\.(?:js|css|woff2)(?=[`\"')])")
 """Names of files as scripts and styles have them; the eight characters are made of the content."""
 
 

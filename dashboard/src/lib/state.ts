@@ -94,7 +94,8 @@ export function follows(seq: string, before: string): boolean {
 function begin(state: State, seq: string, values: Values, sent: SentSeries): State {
   const tails: Record<string, readonly TailEntry[]> = {};
   for (const [topic, lines] of Object.entries(state.tails)) {
-    tails[topic] = lines.length > 0 ? [...lines, { gap: null, at: values.at }] : lines;
+    // Before the first snapshot there was no tail to be cut: what stands there came from REST.
+    tails[topic] = lines.length > 0 && state.ready ? [...lines, { gap: null, at: values.at }] : lines;
   }
   const failovers = state.values === null ? state.failovers : withLeader(state.failovers, state.values, values, values.at);
   return { ...state, ready: true, seq, ts: values.at, values, series: seriesOf(sent), tails, failovers, caughtUp: null };

@@ -131,6 +131,12 @@ describe('tails', () => {
     expect(withFound([], [line(1)])).toEqual([line(1)]);
   });
 
+  it('have no gap where history came before the first snapshot, and one after each later snapshot', () => {
+    const early = apply(withHistory(empty(), 'run:r', [line(1)]), snap());
+    expect(early.tails['run:r']).toEqual([line(1)]);
+    expect(apply(early, snap({}, '9000-0')).tails['run:r']?.map(isGap)).toEqual([false, true]);
+  });
+
   it('have an end', () => {
     const many = Array.from({ length: LINES_KEPT + 10 }, (_, n) => line(n));
     expect(play(snap(), tick(1, {}, logs(many))).tails['run:r']?.length).toBe(LINES_KEPT);

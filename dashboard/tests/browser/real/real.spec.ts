@@ -188,7 +188,7 @@ test('a viewer sees everything and no button that would be refused', async ({ br
   await login(viewer, VIEWER);
   const [failed] = (await cluster.runs('job=delivery&state=failed&limit=1')).items;
   await cluster.run('talker');
-  for (const view of ['/', '/jobs', '/jobs/talker', '/runs', '/nodes', '/dead-letters', '/logs', `/runs/${encodeURIComponent(failed?.id ?? '')}`]) {
+  for (const view of ['/', '/jobs', '/jobs/talker', '/runs', '/nodes', '/dead-letters', `/runs/${encodeURIComponent(failed?.id ?? '')}`]) {
     await viewer.goto(cluster.url + view);
     await live(viewer);
     await expect(viewer.getByRole('button', { name: /^(Run now|Run .* now|Pause\b|Resume|Replay|Edit and replay|Acknowledge|Cancel\b|Drain|Undrain|Step down)/ }), view).toHaveCount(0);

@@ -1,9 +1,9 @@
 // Pictures of every view at three widths in both themes, after failures, retries and a failover. ONLY=jobs,run takes
-// some of them.
+// some of them. SHOTS says where they go.
 import { test, type Page } from '@playwright/test';
 import { ADMIN, Cluster, eventually } from './cluster';
 
-const OUT = process.env.SHOTS ?? 'test-results/shots';
+const OUT = process.env.SHOTS ?? '';
 const ONLY = process.env.ONLY?.split(',');
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
 /** So long it runs before the pictures, that they show something. */
@@ -33,6 +33,9 @@ test('pictures', async ({ browser }) => {
     await page.getByRole('button', { name: 'Log in' }).click();
     await settled(page);
     await cluster.killLeader();
+    await page.getByText('Failover took').waitFor();
+    await page.waitForTimeout(1500);
+    await page.screenshot({ path: `${OUT}/failover.png` });
     for (const [width, height] of SIZES) {
       await page.setViewportSize({ width, height });
       for (const theme of ['dark', 'light'] as const) {
