@@ -237,6 +237,9 @@ async def test_how_jobs_do_is_told_for_several_at_once(client: Client) -> None:
         assert (one["state"], one["next_fire"]) == (job["state"], job["next_fire"])
         runs = await client.get(f"/jobs/{one['job']}/runs", params={"limit": 2})
         assert one["runs"] == [{key: run[key] for key in one["runs"][0]} for run in runs["items"]]
+    await client.ask("DELETE", "/jobs/sync-tokens")
+    found = await client.get("/runs/recent", params={"job": names})
+    assert [one["job"] for one in found["items"]] == ["nightly-report"], "what is deleted does nothing more"
     await client.get("/runs/recent", 422)
     await client.get("/runs/recent", 422, params={"job": [f"job-{n}" for n in range(51)]})
 
