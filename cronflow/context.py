@@ -17,12 +17,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cronflow.domain.errors import PermanentError
+from cronflow.domain.lines import PROGRESS as PROGRESS
 
 if TYPE_CHECKING:
     from cronflow.ports import LineSink
-
-PROGRESS = "progress"
-"""The level of a line that says how far a handler is: `12/40`, or `12` where the total is not known."""
 
 _BETWEEN_LINES_S = 0.5
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from cronflow.alerting import Alerts
 from cronflow.auditing import Auditor, Changed
 from cronflow.auth.accounts import Keys, Users
 from cronflow.auth.passwords import Passwords
@@ -21,7 +22,7 @@ from cronflow.cancelling import Canceller
 from cronflow.comparing import Comparison, compare
 from cronflow.documents import job_document, nearest
 from cronflow.domain.access import AuditEntry
-from cronflow.domain.cluster import LeaderRecord, Member, node_name
+from cronflow.domain.cluster import ClusterStatus, Member, node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import (
     KINDS,
@@ -58,6 +59,7 @@ from cronflow.ports import (
     LateResult,
     LineQuery,
     LogLine,
+    Postman,
     RunQuery,
     Tell,
     nobody,
@@ -66,25 +68,22 @@ from cronflow.replaying import Replayer
 from cronflow.searching import JobFilter, Searcher
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The cluster at a glance. `leader` is a node's name, `lease_left_s` how long the key still lasts, in seconds."""
-
-    leader: str | None
-    term: int
-    lease_left_s: float | None
-    record: LeaderRecord | None
-    members: Sequence[Member]
-    sweep: SweepReport | None = None
-
-
 class Service:
-    """The use-cases. `users`, `keys` and `secrets` are those of the people who manage them; `vault` is for secrets, and
-    `admin` the name of the settings' admin. `tell` hears of what is done to jobs, runs and the cluster.
+    """The use-cases. `users`, `keys`, `secrets` and `alerts` are those of the people who manage them; `vault` is for
+    secrets, `postman` for trying out alerts, and `admin` the name of the settings' admin. `tell` hears of what is done
+    to jobs, runs and the cluster.
     """
 
     def __init__(
-        self, backends: Backends, clock: Clock, tell: Tell = nobody, *, vault: Vault | None = None, admin: str = "admin"
+        self,
+        backends: Backends,
+        clock: Clock,
+        tell: Tell = nobody,
+        *,
+        vault: Vault | None = None,
+        admin: str = "admin",
+        postman: Postman | None = None,
+        namespace: str = "default",
     ) -> None:
         self._backends = backends
         self._clock = clock
@@ -98,13 +97,16 @@ class Service:
         self.users = Users(backends, clock, self.passwords, reserved=admin)
         self.keys = Keys(backends, clock)
         self.secrets = Secrets(backends, clock, vault)
+        self.alerts = Alerts(backends, clock, postman, namespace)
         self._searcher = Searcher(backends)
 
     # ------------------------------------------------------------------------------------------------------- jobs
 
-    async def apply(self, jobs: Sequence[Job], *, by: str = "") -> list[tuple[str, Result]]:
+    async def apply(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[tuple[str, Result]]:
         """Create or change jobs. Returns for each its name and what was done. `by` is kept with the version that this
-        makes, here and in the other edits.
+        makes, here and in the other edits. `each` is called after each job.
 
         Raises InvalidInput, before anything is changed, when two have one name or a name is reserved; Conflict when
         others keep changing a job meanwhile: those before it stand, and applying again is harmless.
@@ -115,13 +117,25 @@ class Service:
         results: list[tuple[str, Result]] = []
         try:
             for job in jobs:
-                results.append((job.name, await self._editor.define(job, by=by)))  # noqa: PERF401  those before an error
+                results.append((job.name, await self._editor.define(job, by=by)))
+                each()
         finally:
             made = zip(results, jobs, strict=False)
             done = [(result, job) for (_, result), job in made if result != "unchanged"]
             await self._account(by, *(_defined(result, before.get(job.name), job, by) for result, job in done))
         await self._ring()
         return results
+
+    async def applied(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[Comparison]:
+        """The same; returns each job as it then is, and what was done. Raises as `apply` does."""
+        results = await self.apply(jobs, by=by, each=each)
+        names = [name for name, _ in results]
+        records = {record.name: record for record in await self._backends.jobs.get(names)}
+        if gone := set(names) - records.keys():
+            raise NotFound("job", min(gone))
+        return [Comparison(records[name], result) for name, result in results]
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> tuple[JobRecord, Result]:
         """Create or change one job, if its version is the `expected` one (`editing.ABSENT`: if it does not exist).
@@ -411,7 +425,7 @@ class Service:
             leader=None if held is None else node_name(held[0]),
             term=0 if record is None else record.term,
             lease_left_s=None if held is None else held[1],
-            record=record,
+            elected_at=None if held is None or record is None else record.elected_at,
             members=await self.members(),
             sweep=await self.last_sweep(),
         )

@@ -25,6 +25,7 @@ from cronflow.backends.mongo.access import (
     MongoSessionStore,
     MongoUserStore,
 )
+from cronflow.backends.mongo.alerts import MongoAlertStore, MongoOutbox, MongoSigns
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoTimepiece
 from cronflow.backends.mongo.database import MongoDatabase, mongo_circuit
@@ -55,6 +56,7 @@ from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
+from cronflow.executors.webhook import WebhookPostman
 from cronflow.live.hub import Hub
 from cronflow.live.state import About
 from cronflow.node.arrival import patiently
@@ -127,6 +129,9 @@ def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35
         keys=MongoKeyStore(mongo),
         secrets=MongoSecretStore(mongo),
         audit=MongoAuditStore(mongo),
+        alerts=MongoAlertStore(mongo),
+        outbox=MongoOutbox(mongo),
+        signs=MongoSigns(mongo),
         limiter=RedisRateLimiter(redis),
         tickets=RedisTicketStore(redis),
         feed=RedisFeed(redis),
@@ -167,6 +172,24 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
 
 
 @asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+    """The use-cases, and the live stream as an API replica has it, in this process."""
+    redis_url, mongo_url = _urls(settings)
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        told(Journal(backends, clock, "api"), clock) as tell,
+        asyncio.TaskGroup() as group,
+    ):
+        hub = Hub(backends, clock, _about(settings))
+        streaming = group.create_task(hub.run(), name="live stream")
+        try:
+            yield _service(settings, backends, clock, tell), hub
+        finally:
+            streaming.cancel()
+
+
+@asynccontextmanager
 async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
     """Write what is told meanwhile, and the rest at the end."""
     telling = asyncio.create_task(repeat(journal.role, clock, Outages()), name="events")
@@ -181,7 +204,19 @@ async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
 
 
 def _service(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -> Service:
-    return Service(backends, clock, tell, vault=_vault(settings), admin=settings.admin_user)
+    return Service(
+        backends,
+        clock,
+        tell,
+        vault=_vault(settings),
+        admin=settings.admin_user,
+        postman=_postman(settings, backends, clock),
+        namespace=settings.namespace,
+    )
+
+
+def _postman(settings: Settings, backends: Backends, clock: Clock) -> WebhookPostman:
+    return WebhookPostman(backends.secrets, _vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
 
 
 def _about(settings: Settings) -> About:
@@ -270,6 +305,8 @@ async def run_node(
             spool=spool,
             breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
             journal=journal,
+            namespace=settings.namespace,
+            postman=_postman(settings, backends, clock),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -314,6 +351,8 @@ async def memory_cluster(
                 log_retention=settings.log_retention,
                 breakers=breakers.states,
                 lines_per_run=settings.log_lines_per_run,
+                namespace=settings.namespace,
+                postman=_postman(settings, backends, clock),
             )
             for k in range(1, nodes + 1)
         ]

@@ -33,9 +33,15 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # More than once: one that had come already may be taken meanwhile.
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def turn(self, port: int) -> None:
+        """New connections go to another port."""
+        self._port = port
 
     def mute(self) -> None:
         """Keep back the answers on the connections that stand."""
@@ -52,9 +58,16 @@ class Proxy:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Also of one that is ended before it has reached the server.
+        task.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, questions = await asyncio.open_connection(self._host, self._port)
+        try:
+            answers, questions = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            # The server is away; so the client sees an end.
+            writer.close()
+            return
         gate = asyncio.Event()
         gate.set()
         self._open.add(gate)
@@ -67,8 +80,7 @@ class Proxy:
         finally:
             self._open.discard(gate)
             # Before anything is awaited: the proxy may be leaving, and would cancel that.
-            for end in (writer, questions):
-                end.close()
+            questions.close()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)

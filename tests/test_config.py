@@ -42,6 +42,10 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
     assert rows == {
         "REDIS_URL": "unset",
         "MONGO_URL": "unset",
+        "API_URL": "unset",
+        "API_KEY": "unset",
+        "API_KEY_FILE": "unset",
+        "API_INSECURE": "false",
         "NAMESPACE": "default",
         "LEADER_TTL": "30s",
         "LEADER_RENEW": "15s",

@@ -210,9 +210,7 @@ def test_a_folder_is_refused(folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_large_file_is_refused_before_it_is_parsed() -> None:
     not_even_yaml = b"\xff" * 5_000_000
-    assert problems_of(not_even_yaml) == [
-        "a.yaml: is larger than 1 MiB, the limit of a job file (split it into several)"
-    ]
+    assert problems_of(not_even_yaml) == ["a.yaml: is larger than 1 MiB, the limit of a file (split it into several)"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -302,7 +300,7 @@ def test_nesting_is_counted_from_the_outermost_bracket() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_tag_is_refused() -> None:
     assert problems_of("name: a\nrun: !!python/object/apply:os.system [x]\n") == [
-        "a.yaml:2: YAML tags are not used in job files (remove the word that begins with !)"
+        "a.yaml:2: YAML tags are not used here (remove the word that begins with !)"
     ]
 
 
@@ -433,3 +431,11 @@ def test_targets_are_found_next_to_the_file_and_leave_no_trace(
 def test_targets_are_not_imported_when_nobody_asks() -> None:
     Path("a.yaml").write_text(target("jobfiles_nope:f"))
     assert len(read_job_files(["a.yaml"], check_python=False)) == 1
+
+
+def test_a_word_for_true_is_text_as_a_key() -> None:
+    found = problems_of("name: a\nrun: {shell: 'true'}\non: x\nYes: y")
+    assert [problem.partition(" (")[0] for problem in found] == [
+        "a.yaml:3: on: unknown key",
+        "a.yaml:4: Yes: unknown key",
+    ]

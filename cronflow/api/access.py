@@ -44,9 +44,9 @@ class ClosedGate:
         raise NotAuthenticated
 
 
-def needs(role: Role, *, whatever_for: bool = False) -> Any:
-    """A dependency that gives the principal; `whatever_for`: also one that is for certain jobs. Raises
-    NotAuthenticated, NotAllowed.
+def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
+    """A dependency that gives the principal. `also_of_jobs` lets in keys that are for certain jobs, wherever that is.
+    Raises NotAuthenticated, NotAllowed.
     """
 
     async def principal(request: Request) -> Principal:
@@ -54,7 +54,7 @@ def needs(role: Role, *, whatever_for: bool = False) -> Any:
         found = await gate.admit(request)
         if not found.role.covers(role):
             raise NotAllowed(role, found)
-        if not whatever_for and not found.may_touch(job_of(request)):
+        if not (also_of_jobs or found.may_touch(job_of(request))):
             raise NotAllowed(role, found, f"{found.name} is for jobs such as {found.jobs[0]}, one at a time")
         return found
 
@@ -83,8 +83,8 @@ def needed_by(dependant: Dependant) -> Role | None:
     return None
 
 
-Anybody = Annotated[Principal, needs(Role.VIEWER, whatever_for=True)]
-"""For what is about nothing but whoever asks."""
+Anybody = Annotated[Principal, needs(Role.VIEWER, also_of_jobs=True)]
+"""Whoever is known, for what is about himself alone."""
 Viewer = Annotated[Principal, needs(Role.VIEWER)]
 Operator = Annotated[Principal, needs(Role.OPERATOR)]
 Admin = Annotated[Principal, needs(Role.ADMIN)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from fastapi.routing import iter_route_contexts
 
-from cronflow.api import cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
+from cronflow.api import alerts, cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
 from cronflow.api.access import Gate
 from cronflow.api.inputs import Deployment, Uses
 from cronflow.api.openapi import describe
@@ -40,7 +40,7 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would take theirs.
-    for group in (jobs, logs, runs, schedules, nodes, cluster, events):
+    for group in (jobs, logs, runs, schedules, nodes, cluster, events, alerts):
         api.include_router(group.router)
     for router in (management.users, management.keys, management.secrets, management.audit):
         api.include_router(router)

@@ -11,7 +11,8 @@ from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Deployed, Uses
 from cronflow.domain.errors import NotFound
 from cronflow.domain.rollup import Span
-from cronflow.shapes.cluster import ClusterShape, StepdownShape, cluster_shape
+from cronflow.shapes.cluster import ClusterShape, SettingsShape, StepdownShape, cluster_shape
+from cronflow.shapes.plain import milliseconds
 from cronflow.shapes.runs import AskedShape, asked_shape
 from cronflow.shapes.series import SeriesShape, series_shape
 
@@ -32,6 +33,19 @@ async def series(
     minutes over a day, an hour over a week. Nothing is decided by these counts: after a failure some may be missing.
     """
     return series_shape(span, await service.series(span))
+
+
+@router.get("/cluster/settings")
+async def show_settings(_: Viewer, deployed: Deployed) -> SettingsShape:
+    """What of the settings of the cluster its clients go by."""
+    return {
+        "namespace": deployed.namespace,
+        "heartbeat_ms": milliseconds(deployed.heartbeat),
+        "retry_max": deployed.retry.max,
+        "retry_initial_ms": milliseconds(deployed.retry.initial),
+        "retry_multiplier": deployed.retry.multiplier,
+        "version": deployed.version,
+    }
 
 
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))

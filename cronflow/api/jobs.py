@@ -10,7 +10,7 @@ from fastapi import Header, Query, Response
 
 from cronflow.api.access import Admin, Operator, Viewer
 from cronflow.api.answers import PREFIX, may, new_router
-from cronflow.api.inputs import At, Body, Deployed, Expected, JobName, Uses, etag_of, fields_of, takes
+from cronflow.api.inputs import At, Body, Deployed, Deployment, Expected, JobName, Uses, etag_of, fields_of, takes
 from cronflow.api.pages import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.runs import RunPage, run_page
 from cronflow.documents import job_document, parse_job
@@ -76,6 +76,13 @@ class PlanShape(Shape):
     """In the order in which they were given."""
 
 
+class AppliedPage(Shape):
+    """What became of the jobs."""
+
+    jobs: list[AppliedShape]
+    """In the order in which they were given."""
+
+
 class RunInput(Shape):
     """How to run a job now."""
 
@@ -120,16 +127,18 @@ async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, body: Body) ->
     """What would change if these jobs were applied, with the next fire of each as it would then be. Nothing is
     written; jobs that are not named stay as they are.
     """
-    jobs: list[Job] = []
-    problems: list[Problem] = []
-    for n, document in enumerate(fields_of(body, {"jobs": _list}, ["jobs"])["jobs"]):
-        try:
-            jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
-        except InvalidInput as error:
-            problems += error.problems
-    if problems:
-        raise InvalidInput(problems)
+    jobs = _jobs(body, deployed)
     return {"jobs": [comparison_shape(comparison) for comparison in await service.compare(jobs)]}
+
+
+@router.post("/jobs/apply", responses=may(409), openapi_extra=takes("PlanInput", {"jobs": [EXAMPLE]}))
+async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, body: Body) -> AppliedPage:
+    """Create or replace several jobs; those that are not named stay as they are. Nothing is written unless all can be
+    accepted. 409 when somebody else keeps changing one of them meanwhile: those before it stand, and applying all of
+    them again is harmless.
+    """
+    jobs = _jobs(body, deployed)
+    return {"jobs": [comparison_shape(comparison) for comparison in await service.applied(jobs, by=by.name)]}
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
@@ -235,18 +244,26 @@ async def next_fires(
     service: Uses,
     _: Viewer,
     name: JobName,
-    n: Annotated[int, Query(ge=1, le=500, description="How many.")] = 10,
+    n: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 10,
 ) -> FiresShape:
     """The next instants at which a job falls due."""
     return fires_shape(await service.job(name), await service.next_fires(name, n))
 
 
 @router.get("/jobs/{name}/why", responses=may(404))
-async def why(service: Uses, _: Viewer, name: JobName, at: At = None) -> WhyShape:
+async def why(
+    service: Uses,
+    _: Viewer,
+    name: JobName,
+    at: At = None,
+    exact: Annotated[
+        bool, Query(description="Whether that very instant is meant, or the last that fell due until then.")
+    ] = True,
+) -> WhyShape:
     """Why an instant of a job ran, did not run, or waits: what was decided, from the schedule to the outcome. Deleted
     jobs are explained too, as long as they are remembered.
     """
-    return why_shape(await service.why(name, at))
+    return why_shape(await service.why(name, at, exact=exact))
 
 
 @router.get("/jobs/{name}/runs", responses=may(404))
@@ -270,11 +287,25 @@ def _check_same(job: Job, name: str) -> None:
         raise InvalidInput(Problem("name", what, "a job cannot be renamed; leave the name out"))
 
 
+def _jobs(body: object, deployed: Deployment) -> list[Job]:
+    """Raises InvalidInput with what is wrong with any of them."""
+    jobs: list[Job] = []
+    problems: list[Problem] = []
+    for n, document in enumerate(fields_of(body, {"jobs": _list}, ["jobs"])["jobs"]):
+        try:
+            jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return jobs
+
+
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise InvalidInput(f"expected a list of jobs, got {got(value)}")
     if len(value) > MOST_PLANNED:
-        raise InvalidInput(f"has {len(value):,} jobs; at most {MOST_PLANNED:,} are compared at once")
+        raise InvalidInput(f"has {len(value):,} jobs; at most {MOST_PLANNED:,} are taken at once")
     return value
 
 

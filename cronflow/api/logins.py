@@ -82,8 +82,8 @@ async def ws_ticket(logins: UsesLogins, principal: Viewer) -> TicketShape:
 
 
 @router.get("/auth/me")
-async def me(principal: Anybody) -> PrincipalShape:
-    """Who asks, and what they may do."""
+async def who_am_i(principal: Anybody) -> PrincipalShape:
+    """Who asks, and as what."""
     return principal_shape(principal)
 
 

@@ -46,7 +46,9 @@ async def search_logs(
     q: Text = "",
     level: Annotated[
         str | None,
-        Query(max_length=20, description="Of this level or a graver one: debug, info, success, warn, error."),
+        Query(
+            max_length=20, description="Of this level or a graver one: debug, info, success, warn, error; or progress."
+        ),
     ] = None,
     node: Annotated[str | None, Query(max_length=300, description="Only what was written on this node.")] = None,
     job: Annotated[str | None, Query(max_length=300, description="Only of runs of this job.")] = None,
@@ -80,7 +82,10 @@ async def run_logs(
     q: Text = "",
     after: Annotated[
         str | None,
-        Query(max_length=1000, description="`next_cursor` of the answer before; without it, the first line."),
+        Query(
+            max_length=1000,
+            description="`next_cursor` of the answer before, or `<fence>:<n>` of a line; without it, the first line.",
+        ),
     ] = None,
     limit: Limit = 200,
 ) -> LogPage:

@@ -22,6 +22,7 @@ from cronflow.api.answers import PREFIX
 from cronflow.api.jobs import MOST_PLANNED, RunInput
 from cronflow.api.problems import MEDIA_TYPE, ProblemShape, title
 from cronflow.documents import JobForm
+from cronflow.documents.alerts import AlertForm
 from cronflow.shapes.plain import Shape
 
 Document = dict[str, Any]
@@ -32,7 +33,7 @@ Cron for a cluster. Instants are ISO 8601 in UTC; lengths of time say their unit
 
 Lists are `{items, next_cursor}`: give `next_cursor` back as `cursor` until it is null. Every error is a problem
 document (RFC 9457), `errors` has everything that is wrong with an input. Roles: a viewer reads; an operator runs,
-pauses, retries, cancels and drains; an admin changes jobs, users, keys and secrets.
+pauses, retries, cancels and drains; an admin changes jobs, users, keys, secrets and alerts.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",
@@ -42,6 +43,7 @@ TAGS = {
     "nodes": "Who is up.",
     "cluster": "Who leads, and how full the cluster is.",
     "events": "What happened in the cluster.",
+    "alerts": "Who is told when something goes wrong.",
     "auth": "Logging in and out.",
     "users": "Who may log in.",
     "api-keys": "What scripts log in with.",
@@ -79,12 +81,15 @@ WRITTEN: Mapping[str, list[str]] = {
     "BackoffForm": [],
     "DelaysForm": ["delays"],
     "MisfireForm": [],
+    "AlertForm": ["name", "on", "webhook"],
+    "WebhookForm": ["url"],
 }
 
 
 # A field that a shape inherits is described where it was written.
 INHERITED = {
     "JobShape": "JobForm",
+    "AlertShape": "AlertForm",
     "RunDetailShape": "RunShape",
     "NodeDetailShape": "NodeShape",
     "NewKeyShape": "KeyShape",
@@ -95,9 +100,10 @@ INHERITED = {
 
 
 class _Written(Shape):
-    """Where the forms of a job come from."""
+    """Where the forms of a job and of an alert come from."""
 
     job: JobForm
+    alert: AlertForm
 
 
 def describe(api: FastAPI) -> Document:
@@ -162,6 +168,11 @@ def _components(made: Document) -> None:
     schemas["PreviewInput"] = _inputs(schemas["PreviewInput"])
     schemas["JobInput"]["description"] = "What to run and when. Whatever is left out has its default."
     schemas["JobReplacement"] = {**schemas["JobInput"], "title": "JobReplacement", "required": ["run"]}
+    schemas["AlertReplacement"] = {
+        **schemas["AlertInput"],
+        "title": "AlertReplacement",
+        "required": ["on", "webhook"],
+    }
     schemas["JobPatch"] = {
         "type": "object",
         "title": "JobPatch",
@@ -171,7 +182,7 @@ def _components(made: Document) -> None:
     schemas["PlanInput"] = {
         "type": "object",
         "title": "PlanInput",
-        "description": "Jobs to compare with those that are stored.",
+        "description": "Jobs, to compare with those that are stored or to put in their place.",
         "properties": {
             "jobs": {
                 "type": "array",

@@ -6,6 +6,7 @@ A cursor is opaque to clients and nothing secret; it is checked as strictly as a
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -27,6 +28,7 @@ Cursor = Annotated[
     str | None, Query(max_length=1000, description="`next_cursor` of the page before; without it, the first page.")
 ]
 
+LINE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
@@ -60,9 +62,11 @@ def time_key(cursor: str | None) -> tuple[datetime, str] | None:
 
 
 def line_key(cursor: str | None) -> tuple[int, int]:
-    """Behind which (fence, number) to go on. Raises InvalidInput."""
+    """Behind which (fence, number) to go on: a cursor, or the two of a line as `<fence>:<n>`. Raises InvalidInput."""
     if cursor is None:
         return (0, -1)
+    if (plain := LINE.fullmatch(cursor)) is not None:
+        return int(plain[1]), int(plain[2])
     fence, number = _parts(cursor, whole, whole, place="after")
     assert isinstance(fence, int)
     assert isinstance(number, int)

@@ -50,6 +50,10 @@ class ProblemShape(Shape):
     """What happened, for people."""
     errors: NotRequired[list[ErrorShape]]
     """Everything that is wrong with the input, in order."""
+    kind: NotRequired[str]
+    """Of what is not there: job, run, node, user, key, secret or leader."""
+    name: NotRequired[str]
+    """Of what is not there: its name."""
 
 
 class Unreadable(Exception):
@@ -57,12 +61,18 @@ class Unreadable(Exception):
 
 
 def problem(
-    status: int, detail: str, errors: Sequence[Problem] = (), headers: Mapping[str, str] | None = None
+    status: int,
+    detail: str,
+    errors: Sequence[Problem] = (),
+    headers: Mapping[str, str] | None = None,
+    missing: NotFound | None = None,
 ) -> Response:
     """The answer."""
     document: ProblemShape = {"type": BLANK, "title": title(status), "status": status, "detail": detail}
     if errors:
         document["errors"] = [{"place": one.place, "what": one.what, "remedy": one.remedy} for one in errors]
+    if missing is not None:
+        document["kind"], document["name"] = missing.kind, missing.name
     return Response(orjson.dumps(document), status, headers, MEDIA_TYPE)
 
 
@@ -87,7 +97,8 @@ async def _not_allowed(_: Request, error: Exception) -> Response:
 
 
 async def _not_found(_: Request, error: Exception) -> Response:
-    return problem(404, str(error))
+    assert isinstance(error, NotFound)
+    return problem(404, str(error), missing=error)
 
 
 async def _conflict(_: Request, error: Exception) -> Response:

@@ -14,7 +14,7 @@ from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Body, RunId, Since, Until, Uses, fields_of, takes
 from cronflow.api.pages import MOST, Cursor, Limit, cursor_of, time_key
 from cronflow.documents.mappings import read_fields
-from cronflow.documents.values import choice, got, instant, json_mapping, list_of, text, whole
+from cronflow.documents.values import choice, flag, got, instant, json_mapping, list_of, text, whole
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, Run, RunState
 from cronflow.ports import RunQuery
@@ -70,6 +70,8 @@ class RetryInput(Shape):
 
     args: NotRequired[dict[str, object]]
     """Arguments instead of the original's, of a Python job."""
+    only_dead: NotRequired[bool]
+    """Only if it is a dead letter that nobody has settled."""
     note: NotRequired[str]
     """It is kept with the original."""
 
@@ -284,9 +286,17 @@ async def acknowledge_runs(service: Uses, by: Operator, body: Body) -> Acknowled
 
 
 @router.get("/runs/{id}", responses=may(404))
-async def show_run(service: Uses, _: Viewer, id: RunId) -> RunDetailShape:  # noqa: A002  the public name
+async def show_run(
+    service: Uses,
+    _: Viewer,
+    id: RunId,  # noqa: A002  the public name
+    whole: Annotated[
+        bool, Query(description="With its result also where that is so large that it is kept apart.")
+    ] = False,
+) -> RunDetailShape:
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
-    return run_detail_shape(await service.run(id), await service.late(id))
+    run = await service.run(id)
+    return run_detail_shape(await service.whole(run) if whole else run, await service.late(id))
 
 
 @router.post(
@@ -310,10 +320,12 @@ async def cancel_run(service: Uses, by: Operator, id: RunId, body: Body) -> RunS
 )
 async def retry_run(service: Uses, by: Operator, id: RunId, body: Body) -> ReplayShape:  # noqa: A002  the public name
     """Replay a run that has ended: a new run for the same instant, under the job as it is now. 409 while it is open."""
-    asked = fields_of(body, {"args": json_mapping, "note": _note})
+    asked = fields_of(body, {"args": json_mapping, "only_dead": flag, "note": _note})
     run = await service.run(id)
     await _check_args(service, run.job, asked.get("args"))
-    replay = await service.replay(id, asked.get("args"), by=by.name, note=asked.get("note", ""))
+    replay = await service.replay(
+        id, asked.get("args"), by=by.name, note=asked.get("note", ""), only_dead=asked.get("only_dead", False)
+    )
     return {"id": replay, "replay_of": id}
 
 

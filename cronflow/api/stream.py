@@ -24,6 +24,7 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, P
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
 from cronflow.live.topics import Topic, topic_of
+from cronflow.shapes.stream import RefusedShape
 
 PATH = "/api/v1/stream"
 CLUSTER = "cluster"
@@ -41,11 +42,14 @@ CheckTicket = Callable[[str], Awaitable[Principal | None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
     """`login_s`: how long a ticket is good for, then the client says `auth` with a fresh one. `slow_s`: how long one
-    message may take to be sent.
+    message may take to be sent. `messages_s`: so many of a client's messages are obeyed a second, once it has used up
+    its `burst`; the others wait in its own connection.
     """
 
     sockets: int = 500
     sockets_each: int = 20
+    messages_s: float = 10.0
+    burst: int = 40
     login_s: float = 900.0
     slow_s: float = 10.0
 
@@ -158,14 +162,16 @@ class Stream:
             for topic in (topics if isinstance(topics, list) else ())
             if topic != CLUSTER
         )
+        pace = Pace(self._limits.messages_s, self._limits.burst)
         while True:
             message = wanted.popleft() if wanted else await _receive(socket)
+            await pace.wait()
             try:
                 await self._obey(message, session, login)
             except (InvalidInput, Conflict) as error:
-                session.say({"t": "error", "op": message.get("op"), "detail": str(error)})
+                session.say(_refused(message, str(error), again=False))
             except BackendUnavailable as error:
-                session.say({"t": "error", "op": message.get("op"), "detail": f"{error.service} is away"})
+                session.say(_refused(message, f"{error.service} is away", again=True))
 
     async def _obey(self, message: dict[str, Any], session: Session, login: Login) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)
@@ -179,6 +185,21 @@ class Stream:
                 login.renew(await self._admit(message))
             case _:
                 raise InvalidInput("write sub or unsub with a topic, or auth with a ticket")
+
+
+class Pace:
+    """So many a second, and `burst` at once (a token bucket)."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._gap_s = 1 / per_s
+        self._burst_s = burst / per_s
+        self._next = asyncio.get_running_loop().time() - self._burst_s
+
+    async def wait(self) -> None:
+        """Until the next one may go."""
+        now = asyncio.get_running_loop().time()
+        self._next = max(self._next, now - self._burst_s) + self._gap_s
+        await asyncio.sleep(self._next - now)
 
 
 class Login:
@@ -216,6 +237,10 @@ def add_stream(api: FastAPI, stream: Stream) -> None:
         await stream(socket)
 
     api.add_api_websocket_route(PATH, endpoint)
+
+
+def _refused(message: dict[str, Any], detail: str, *, again: bool) -> RefusedShape:
+    return {"t": "error", "op": message.get("op"), "detail": detail, "again": again}
 
 
 async def _receive(socket: WebSocket) -> dict[str, Any]:

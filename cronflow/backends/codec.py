@@ -16,6 +16,8 @@ from typing import Any
 import orjson
 
 from cronflow.documents import job_document, parse_job
+from cronflow.documents.alerts import alert_document, parse_alert
+from cronflow.domain.alerts import AlertKind, AlertRecord, Notice, NoticeState
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.events import Happened, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, Pend
@@ -235,7 +237,7 @@ def run_document(run: Run) -> Document:
             document[name] = plain(getattr(run, name))
     # As `open` is for those that somebody will look at: what is dead has an index of its own.
     if run.is_dead:
-        document["dead"] = True
+        document["dead"] = document["untold"] = True
     return document
 
 
@@ -363,6 +365,42 @@ def event(document: Mapping[str, Any]) -> Happened | None:
     """The event in a document; None when this version does not know its kind."""
     found = event_of(document["kind"], document["fields"])
     return None if found is None else Happened(document["_id"], document["at"], document["source"], found)
+
+
+# ------------------------------------------------------------------------------------------------------------- alerts
+
+
+def alert_record_document(record: AlertRecord) -> Document:
+    """An alert's document, which has its definition as its own plain document."""
+    return {
+        "_id": record.name,
+        "alert": alert_document(record.alert),
+        "rev": record.rev,
+        "since": record.since,
+        "judged": record.judged,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+        "updated_by": record.updated_by,
+    }
+
+
+def alert_record(document: Mapping[str, Any]) -> AlertRecord:
+    """The alert in a document."""
+    fields = {name: value for name, value in document.items() if name not in ("_id", "alert")}
+    return AlertRecord(alert=parse_alert(document["alert"]), **fields)
+
+
+def notice_document(notice: Notice) -> Document:
+    """A notice's document. `waiting` is there because the index of those who send is partial on it."""
+    document = {name: plain(getattr(notice, name)) for name in Notice.__dataclass_fields__ if name != "id"}
+    return {"_id": notice.id, **document, "waiting": True, "due_at": notice.created_at}
+
+
+def notice(document: Mapping[str, Any]) -> Notice:
+    """The notice in a document."""
+    fields = {name: document[name] for name in Notice.__dataclass_fields__ if name in document}
+    kind, state = AlertKind(document["kind"]), NoticeState(document["state"])
+    return Notice(**{**fields, "id": document["_id"], "kind": kind, "state": state})
 
 
 # ----------------------------------------------------------------------------------------------- what travels in Redis

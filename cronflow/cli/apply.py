@@ -16,16 +16,17 @@ from rich.text import Text
 
 from cronflow.app import load_app
 from cronflow.cli import connect, jobview, times, words
+from cronflow.cli.bars import counted
 from cronflow.cli.bulk import who
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import Column, table
-from cronflow.comparing import Comparison
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.shapes.jobs import comparison_shape
 
 if TYPE_CHECKING:
-    from cronflow.service import Service
+    from cronflow.comparing import Comparison
+    from cronflow.remote.usecases import UseCases
 
 
 def apply(
@@ -58,13 +59,13 @@ def apply(
 
 
 def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> list[Job]:
-    """The jobs, without a server. Raises InvalidInput with the problems of all files and apps."""
+    """The jobs, as the files and apps have them. Raises InvalidInput with the problems of all."""
     from cronflow.jobfiles import read_job_files
 
     if not files and not apps:
         what = "neither files nor an app are given"
         raise InvalidInput(Problem("", what, "cronflow jobs apply -f jobs.yaml, or --app package.module:app"))
-    retry = connect.settings().retry
+    retry = connect.retry()
     problems: list[Problem] = []
     wanted: list[Job] = []
     paths = [Path("/dev/stdin") if str(path) == "-" else path for path in files]
@@ -90,13 +91,13 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     return wanted
 
 
-async def _apply(service: Service, wanted: Sequence[Job]) -> list[Comparison]:
-    try:
-        results = await service.apply(wanted, by=who())
-    except Conflict as error:
-        error.add_note("the jobs before it are applied; applying all of them again is harmless")
-        raise
-    return [Comparison(await service.job(name), result) for name, result in results]
+async def _apply(service: UseCases, wanted: Sequence[Job]) -> list[Comparison]:
+    with counted(len(wanted), "applying") as done:
+        try:
+            return await service.applied(wanted, by=who(), each=lambda: done(1))
+        except Conflict as error:
+            error.add_note("the jobs before it are applied; applying all of them again is harmless")
+            raise
 
 
 def _view(applied: Sequence[Comparison], now: datetime, *, dry_run: bool) -> None:

@@ -22,7 +22,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.run import Run, RunState
 
 if TYPE_CHECKING:
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 OfJob = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Those of this job.", show_default=False)]
 Since = Annotated[
@@ -55,7 +55,7 @@ def chosen(
 
 
 async def find(
-    service: Service, job: str | None, states: Collection[RunState], since: datetime | None, *, dead: bool = False
+    service: UseCases, job: str | None, states: Collection[RunState], since: datetime | None, *, dead: bool = False
 ) -> list[Run]:
     """All runs of the choice, the newest first. Raises NotFound for a job that does not exist and has no runs."""
     from cronflow.ports import RunQuery

@@ -6,11 +6,13 @@ that runs is asked to end, and `--wait` tells how it did.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cronflow.cli import runview, times, words
+from cronflow.cli.bars import counted
 from cronflow.cli.bulk import who
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.errors import FAILED
@@ -22,9 +24,10 @@ from cronflow.shapes.runs import run_shape
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LOOK_EVERY_S = 0.5
+CHUNK = 100
 
 
 def cancel(
@@ -59,14 +62,14 @@ def cancel(
     from_instant = None if since is None else times.instant_or_ago(since, "--since")
     by = who()
 
-    async def act(service: Service) -> list[Run]:
+    async def act(service: UseCases) -> list[Run]:
         if run_id is not None:
             runs = [await service.cancel(run_id, reason, by=by)]
         else:
             found = await _open_runs(service, job, state or (), from_instant)
             if not found or not _agreed(len(found), yes):
                 return []
-            runs = await service.cancel_all([run.id for run in found], reason, by=by)
+            runs = await _cancel_all(service, [run.id for run in found], reason, by)
         while wait and any(run.is_open for run in runs):
             await times.sleep(LOOK_EVERY_S)
             runs = [await service.run(run.id) for run in runs]
@@ -90,8 +93,18 @@ def cancel(
         raise typer.Exit(FAILED)
 
 
+async def _cancel_all(service: UseCases, ids: Sequence[str], reason: str, by: str) -> list[Run]:
+    cancelled: list[Run] = []
+    with counted(len(ids), "cancelling") as done:
+        for at in range(0, len(ids), CHUNK):
+            chunk = ids[at : at + CHUNK]
+            cancelled += await service.cancel_all(chunk, reason, by=by)
+            done(len(chunk))
+    return cancelled
+
+
 async def _open_runs(
-    service: Service, job: str | None, states: list[RunState] | tuple[()], since: datetime | None
+    service: UseCases, job: str | None, states: list[RunState] | tuple[()], since: datetime | None
 ) -> list[Run]:
     from cronflow.ports import RunQuery
 

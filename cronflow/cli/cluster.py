@@ -10,7 +10,8 @@ from rich.text import Text
 
 from cronflow.cli import times, words
 from cronflow.cli.bulk import who
-from cronflow.cli.connect import call, settings
+from cronflow.cli.clusterwatch import watch
+from cronflow.cli.connect import call, deployed
 from cronflow.cli.events import events
 from cronflow.cli.lazy import new_group
 from cronflow.cli.nodes import drain, show_node, undrain
@@ -20,8 +21,8 @@ from cronflow.cli.tables import Column, facts, table
 from cronflow.shapes.cluster import StepdownShape, cluster_shape, node_shape, node_state, queue_shape
 
 if TYPE_CHECKING:
-    from cronflow.domain.cluster import Member
-    from cronflow.service import ClusterStatus, Service
+    from cronflow.domain.cluster import ClusterStatus, Member
+    from cronflow.remote.usecases import Deployed, UseCases
 
 NOBODY = "No node is up. Start one: cronflow node"
 
@@ -33,8 +34,8 @@ cluster.command()(sweep)
 @nodes.command("list")
 def list_nodes(output: Output = Format.TABLE) -> None:
     """The nodes that are up, by name, with their load."""
-    status = call(lambda service: service.status())
-    heartbeat = settings().heartbeat
+    status, known = call(_status)
+    heartbeat = known.heartbeat
 
     def view() -> None:
         if status.members:
@@ -54,13 +55,12 @@ nodes.command()(undrain)
 @cluster.command("status")
 def cluster_status(output: Output = Format.TABLE) -> None:
     """The leader and its lease, the nodes, and what waits in their lists."""
-    read = settings()
-    status = call(lambda service: service.status())
+    status, known = call(_status)
     show(
         output,
-        cluster_shape(read.namespace, status, read.heartbeat),
+        cluster_shape(known.namespace, status, known.heartbeat),
         [member.report.name for member in status.members],
-        lambda: _cluster_page(read.namespace, status, read.heartbeat, times.now()),
+        lambda: _cluster_page(known.namespace, status, known.heartbeat, times.now()),
     )
 
 
@@ -68,7 +68,7 @@ def cluster_status(output: Output = Format.TABLE) -> None:
 def stepdown(output: Output = Format.TABLE) -> None:
     """Ask the leader to give its lead to another node; what runs goes on."""
 
-    async def ask(service: Service) -> tuple[str, int]:
+    async def ask(service: UseCases) -> tuple[str, int]:
         return await service.stepdown(by=who()), (await service.status()).term
 
     leader, term = call(ask)
@@ -81,13 +81,18 @@ def stepdown(output: Output = Format.TABLE) -> None:
 
 
 cluster.command()(events)
+cluster.command()(watch)
+
+
+async def _status(service: UseCases) -> tuple[ClusterStatus, Deployed]:
+    return await service.status(), await deployed(service)
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:
     queue = queue_shape(status)
     since = ""
-    if status.record is not None:
-        since = f"  since {times.absolute(status.record.elected_at)}, {times.relative(status.record.elected_at, now)}"
+    if status.elected_at is not None:
+        since = f"  since {times.absolute(status.elected_at)}, {times.relative(status.elected_at, now)}"
     leader = Text.assemble(("none", words.RED), "  fires wait, and are planned as soon as a node leads")
     if status.leader is not None:
         leader = Text.assemble((f"♛ {words.clean(status.leader)}", "bold"), (since, ""))

@@ -1,7 +1,9 @@
-"""The way from a command to the service: settings, servers, one event loop, and the names that were perhaps meant.
+"""The way from a command to the use-cases: through the API or to the servers, one event loop, and the names that were
+perhaps meant.
 
 The rule: files and flags are checked before this is called, so whoever is told of a server that is away knows that the
-rest was right. `open_service` is the only door to the servers; a test puts another one in its place.
+rest was right. `client` is the only door to the API and `open_service` the only one to the servers; a test puts others
+in their place.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from cronflow.domain.errors import CronFlowError, NotFound
 
 if TYPE_CHECKING:
+    from cronflow.client import AsyncClient
     from cronflow.config import Settings
-    from cronflow.domain.job import JobRecord
+    from cronflow.domain.job import JobRecord, Retry
+    from cronflow.live.hub import Hub
+    from cronflow.remote.login import Login, LoginFile
+    from cronflow.remote.usecases import Deployed, UseCases
     from cronflow.service import Service
 
 PAGE = 500
@@ -38,16 +44,31 @@ Record = TypeVar("Record", bound=Named)
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
+    from cronflow import wiring
+
+    _log_to_stderr()
+    async with wiring.open_service(settings) as service:
+        yield service
+
+
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+    """The same with the live stream, as an API replica has it."""
+    from cronflow import wiring
+
+    _log_to_stderr()
+    async with wiring.open_live(settings) as both:
+        yield both
+
+
+def _log_to_stderr() -> None:
+    """What the log has to say of a server belongs there; stdout carries the answer."""
     import structlog
 
-    from cronflow import wiring
     from cronflow.cli.logs import LogFormat, configure
 
     if not structlog.is_configured():
-        # What the log has to say of a server belongs on stderr; stdout carries the answer.
         configure("warn", LogFormat.TEXT)
-    async with wiring.open_service(settings) as service:
-        yield service
 
 
 def settings(overrides: Mapping[str, object] | None = None) -> Settings:
@@ -57,22 +78,89 @@ def settings(overrides: Mapping[str, object] | None = None) -> Settings:
     return load_settings(overrides or {})
 
 
-def call(use: Callable[[Service], Awaitable[Answer]]) -> Answer:
+def client() -> AsyncClient | None:
+    """The client of whoever is logged in; None: commands go to the servers. Raises InvalidInput for a login that is
+    none. Its errors are those of the service.
+    """
+    found = current_login()
+    if found is None:
+        return None
+    from cronflow.remote.client import RemoteClient
+
+    return RemoteClient(*found)
+
+
+def current_login() -> tuple[Login, LoginFile | None] | None:
+    """The login that counts, and the file that it is kept in; None: commands go to the servers. Raises InvalidInput."""
+    from cronflow.cli.credentials import login_of
+
+    return login_of(settings())
+
+
+@asynccontextmanager
+async def open_cluster() -> AsyncIterator[UseCases]:
+    """The use-cases, through the API when somebody is logged in, else on the servers of the settings."""
+    found = client()
+    if found is None:
+        async with open_service(settings()) as service:
+            yield service
+        return
+    from cronflow.remote.service import RemoteService
+
+    async with found:
+        yield RemoteService(found)
+
+
+async def deployed(service: UseCases) -> Deployed:
+    """What commands go by of the settings: as the API says, or those of this process for who asks the servers."""
+    from cronflow.remote.usecases import Deployed, Remote
+
+    if isinstance(service, Remote):
+        return await service.deployed()
+    read = settings()
+    return Deployed(namespace=read.namespace, heartbeat=read.heartbeat, retry=read.retry)
+
+
+def retry() -> Retry:
+    """What stands in for the retry that a job leaves out, before the cluster is asked anything else.
+
+    Where the API does not say, it is that of the settings here: what is read with it can be checked all the same, and
+    whatever is asked next will tell what is wrong with the API.
+    """
+    import asyncio
+
+    async def ask() -> Retry:
+        try:
+            async with open_cluster() as service:
+                return (await deployed(service)).retry
+        except CronFlowError:
+            return settings().retry
+
+    return settings().retry if current_login() is None else asyncio.run(ask())
+
+
+def call(use: Callable[[UseCases], Awaitable[Answer]]) -> Answer:
     """Connect, do it, disconnect."""
     import asyncio
 
     async def run() -> Answer:
-        async with open_service(settings()) as service:
-            try:
-                return await use(service)
-            except NotFound as error:
-                await _suggest(service, error)
-                raise
+        async with open_cluster() as service, suggesting(service):
+            return await use(service)
 
     return asyncio.run(run())
 
 
-async def all_jobs(service: Service) -> list[JobRecord]:
+@asynccontextmanager
+async def suggesting(service: UseCases) -> AsyncIterator[None]:
+    """Add the nearest names to what is not found."""
+    try:
+        yield
+    except NotFound as error:
+        await _suggest(service, error)
+        raise
+
+
+async def all_jobs(service: UseCases) -> list[JobRecord]:
     """Every job, by name."""
     return await every(service.jobs)
 
@@ -87,7 +175,7 @@ async def every(find: Callable[..., Awaitable[list[Record]]]) -> list[Record]:
             return found
 
 
-async def _suggest(service: Service, error: NotFound) -> None:
+async def _suggest(service: UseCases, error: NotFound) -> None:
     """Add the nearest names to the error."""
     from cronflow.ports import RunQuery
 

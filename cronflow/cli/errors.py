@@ -22,6 +22,7 @@ _NEXT_STEP = {
     "node": "cronflow nodes list shows who is up",
     "user": "cronflow users list shows who there is",
     "key": "cronflow keys list shows what there is",
+    "alert": "cronflow alerts list shows what there is",
     "secret": "cronflow secrets list shows what there is",
     "leader": "cronflow nodes list shows who is up; cronflow node starts one",
 }
@@ -56,6 +57,8 @@ def _told(error: CronFlowError) -> tuple[int, Sequence[str], Sequence[str]]:
         case NotFound():
             return NOT_FOUND, [str(error)], [_NEXT_STEP[error.kind]] if error.kind in _NEXT_STEP else []
         case BackendUnavailable():
+            if error.service not in ("Redis", "MongoDB"):
+                return UNREACHABLE, [str(error)], ["see whether the address is right, and the API is up: cronflow api"]
             setting = "CRONFLOW_REDIS_URL" if error.service == "Redis" else "CRONFLOW_MONGO_URL"
             return UNREACHABLE, [str(error)], [f"start it, or set {setting}; cronflow doctor checks both"]
     return FAILED, [str(error) or type(error).__name__], []

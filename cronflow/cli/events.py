@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +16,9 @@ from cronflow.cli.output import console, note, write_json, yaml_text
 from cronflow.shapes.events import event_shape
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from cronflow.domain.events import Happened
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
+    from cronflow.shapes.events import EventShape
 
 LOOK_EVERY_S = 1.0
 LOOK_BACK = timedelta(seconds=30)
@@ -52,21 +51,25 @@ def events(
     begin = times.instant_or_ago(since, "--since")
     shown: set[str] = set()
 
-    async def read(service: Service) -> None:
+    async def read(service: UseCases) -> None:
         found = await service.events(kinds=kind or (), since=begin, limit=limit)
         _write(found[::-1], output, shown)
         while follow:
             await times.sleep(LOOK_EVERY_S)
             _write(await _fresh(service, kind or (), times.now() - LOOK_BACK), output, shown)
 
-    call(read)
+    try:
+        call(read)
+    except KeyboardInterrupt:
+        # How following ends.
+        return
     if not shown:
         if output is EventFormat.YAML:
             typer.echo("[]")
         note(f"nothing happened since {times.absolute(begin)}")
 
 
-async def _fresh(service: Service, kinds: Sequence[str], since: datetime) -> list[Happened]:
+async def _fresh(service: UseCases, kinds: Sequence[str], since: datetime) -> list[Happened]:
     found = await service.events(kinds=kinds, since=since, limit=PAGE)
     return found[::-1]
 
@@ -82,12 +85,15 @@ def _write(found: Sequence[Happened], form: EventFormat, shown: set[str]) -> Non
         if form is EventFormat.JSON:
             write_json(event_shape(happened), lines=True)
             continue
-        gravity = happened.event.gravity.value
-        console().print(
-            Text.assemble(
-                (f"{times.absolute(happened.at)} ", "dim"),
-                (f"{gravity.upper():<5} ", _COLOURS[gravity]),
-                words.one_line(happened.event.text),
-                (f"  {words.clean(happened.source)}", "dim"),
-            )
-        )
+        console().print(event_text(event_shape(happened)))
+
+
+def event_text(event: EventShape, *, within_day: bool = False) -> Text:
+    """An event for people; its instant with the date, or within the day."""
+    at, gravity = datetime.fromisoformat(event["at"]), event["gravity"]
+    return Text.assemble(
+        (f"{f'{at:%H:%M:%SZ}' if within_day else times.absolute(at)} ", "dim"),
+        (f"{gravity.upper():<5} ", _COLOURS[gravity]),
+        words.one_line(event["text"]),
+        (f"  {words.clean(event['source'])}", "dim"),
+    )

@@ -28,7 +28,7 @@ from cronflow.shapes.plain import iso
 if TYPE_CHECKING:
     from cronflow.domain.job import JobRecord
     from cronflow.domain.run import Run
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 jobs = new_group("Define jobs, look at them, run, pause and delete them.")
 jobs.command()(apply)
@@ -59,7 +59,7 @@ def show_job(name: Name, output: Output = Format.TABLE) -> None:
     """A job: its state, its latest runs, and its document with every default."""
     from cronflow.ports import RunQuery
 
-    async def read(service: Service) -> tuple[JobRecord, list[Run]]:
+    async def read(service: UseCases) -> tuple[JobRecord, list[Run]]:
         return await service.job(name), await service.runs(RunQuery(job=name, limit=5))
 
     record, latest = call(read)
@@ -77,7 +77,7 @@ def next_fires(
 ) -> None:
     """The next instants at which a job falls due."""
 
-    async def read(service: Service) -> tuple[JobRecord, list[datetime]]:
+    async def read(service: UseCases) -> tuple[JobRecord, list[datetime]]:
         return await service.job(name), await service.next_fires(name, count)
 
     record, fires = call(read)
@@ -129,13 +129,13 @@ def delete(names: Names, output: Output = Format.TABLE) -> None:
     )
 
 
-Change = Callable[["Service", str], Coroutine[Any, Any, "JobRecord"]]
+Change = Callable[["UseCases", str], Coroutine[Any, Any, "JobRecord"]]
 
 
 def _all(names: Sequence[str], change: Change) -> list[JobRecord]:
     """Each of the jobs changed; before the first is, all of them must exist."""
 
-    async def run_all(service: Service) -> list[JobRecord]:
+    async def run_all(service: UseCases) -> list[JobRecord]:
         for name in names:
             await service.job(name)
         return [await change(service, name) for name in dict.fromkeys(names)]

@@ -23,7 +23,7 @@ from cronflow.shapes.access import key_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.access import ApiKey
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 keys = new_group("API keys: what scripts log in with.")
 
@@ -34,7 +34,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The key.", show_defau
 def list_keys(output: Output = Format.TABLE) -> None:
     """All keys, by name."""
 
-    async def read(service: Service) -> list[ApiKey]:
+    async def read(service: UseCases) -> list[ApiKey]:
         return await every(service.keys.find)
 
     found = call(read)

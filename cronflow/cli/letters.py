@@ -13,6 +13,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import bulk, times, words
+from cronflow.cli.bars import counted
 from cronflow.cli.connect import call
 from cronflow.cli.output import Format, Output, console, note, show, warn
 from cronflow.cli.tables import Column, table
@@ -23,9 +24,9 @@ from cronflow.shapes.runs import report_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.failures import Failure
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
-CHUNK = 500
+CHUNK = 100
 
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID…]", help="The runs, as runs list shows them.", show_default=False)
@@ -45,7 +46,7 @@ def report(
     """What failed, by reason: how often, when, which jobs, and a run to look at."""
     begin = times.instant_or_ago(since, "--since")
 
-    async def read(service: Service) -> tuple[Sequence[Failure], bool, int]:
+    async def read(service: UseCases) -> tuple[Sequence[Failure], bool, int]:
         failures, more = await service.report(begin, job)
         if not failures and job is not None:
             await service.job(job)
@@ -116,7 +117,7 @@ def retry(
     args = read_args(arg or ()) if arg else None
     _check_states(state)
 
-    async def act(service: Service) -> list[tuple[str, str]]:
+    async def act(service: UseCases) -> list[tuple[str, str]]:
         if run_ids:
             runs = [await service.run(run) for run in dict.fromkeys(run_ids)]
         else:
@@ -140,22 +141,25 @@ def retry(
 
 
 async def _replay(
-    service: Service, runs: Sequence[Run], args: dict[str, object] | None, text: str, *, only_dead: bool
+    service: UseCases, runs: Sequence[Run], args: dict[str, object] | None, text: str, *, only_dead: bool
 ) -> list[tuple[str, str]]:
     replayed: list[tuple[str, str]] = []
-    for run in runs:
-        try:
-            replay = await service.replay(run.id, args, by=bulk.who(), note=text, only_dead=only_dead)
-        except Conflict as error:
-            if not only_dead:
-                raise
-            warn(str(error))
-            continue
-        replayed.append((run.id, replay))
+    with counted(len(runs), "replaying") as done:
+        for run in runs:
+            try:
+                replay = await service.replay(run.id, args, by=bulk.who(), note=text, only_dead=only_dead)
+            except Conflict as error:
+                if not only_dead:
+                    raise
+                warn(str(error))
+                continue
+            finally:
+                done(1)
+            replayed.append((run.id, replay))
     return replayed
 
 
-async def _takes_args(service: Service, jobs: set[str]) -> None:
+async def _takes_args(service: UseCases, jobs: set[str]) -> None:
     for name in sorted(jobs):
         if not (await service.job(name)).job.takes_args:
             what = f"{name} is not a Python job, so arguments would have no effect"
@@ -178,7 +182,7 @@ def ack(
     begin = bulk.chosen(run_ids, job, state, since)
     _check_states(state)
 
-    async def act(service: Service) -> list[str]:
+    async def act(service: UseCases) -> list[str]:
         if run_ids:
             runs = [await service.run(run) for run in dict.fromkeys(run_ids)]
             for run in runs:
@@ -189,9 +193,11 @@ def ack(
             if runs:
                 bulk.confirm(len(runs), "acknowledge", yes=yes)
         done: set[str] = set()
-        for at in range(0, len(runs), CHUNK):
-            ids = [run.id for run in runs[at : at + CHUNK]]
-            done |= await service.acknowledge(ids, by=bulk.who(), note=text)
+        with counted(len(runs), "acknowledging") as more:
+            for at in range(0, len(runs), CHUNK):
+                ids = [run.id for run in runs[at : at + CHUNK]]
+                done |= await service.acknowledge(ids, by=bulk.who(), note=text)
+                more(len(ids))
         return [run.id for run in runs if run.id in done]
 
     done = call(act)

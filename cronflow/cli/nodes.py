@@ -6,7 +6,7 @@ has said itself that it knows, and neither runs nor keeps anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,15 +14,17 @@ from rich.text import Text
 
 from cronflow.cli import times, words
 from cronflow.cli.bulk import who
-from cronflow.cli.connect import call, settings
+from cronflow.cli.connect import call, deployed
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.tables import facts
 from cronflow.domain.errors import NotFound
 from cronflow.shapes.cluster import drain_shape, node_detail_shape, node_state, undrain_shape
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from cronflow.domain.cluster import Backlog, Member
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 LOOK_EVERY_S = 0.5
 
@@ -32,11 +34,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The node.", show_defa
 def show_node(name: Name, output: Output = Format.TABLE) -> None:
     """A node: its state, its load, its labels, and what it runs."""
 
-    async def read(service: Service) -> tuple[Member, Mapping[str, int], str | None]:
-        return *await service.node(name), (await service.status()).leader
+    async def read(service: UseCases) -> tuple[Member, Collection[str], str | None, timedelta]:
+        return *await service.node(name), (await service.status()).leader, (await deployed(service)).heartbeat
 
-    member, holds, leader = call(read)
-    heartbeat = settings().heartbeat
+    member, holds, leader, heartbeat = call(read)
     shape = node_detail_shape(member, holds, leader, heartbeat)
     show(output, shape, [name], lambda: _page(member, sorted(holds), leader, node_state(member, heartbeat)))
 
@@ -48,7 +49,7 @@ def drain(
 ) -> None:
     """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
 
-    async def act(service: Service) -> Member | None:
+    async def act(service: UseCases) -> Member | None:
         member: Member | None = await service.drain(name, by=who())
         while wait and member is not None and not member.drained:
             await times.sleep(LOOK_EVERY_S)

@@ -46,6 +46,13 @@ def console() -> Console:
     return _console(stderr=False)
 
 
+def screen() -> Console:
+    """Stdout for a view that is drawn again and again: it is cut to the terminal."""
+    made = console()
+    made.soft_wrap = False
+    return made
+
+
 def diagnostics() -> Console:
     """Stderr, as it is at this moment."""
     return _console(stderr=True)

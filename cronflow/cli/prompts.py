@@ -16,7 +16,15 @@ def hidden_value(what: str, *, confirmed: bool = False, whole: bool = False) -> 
     """
     if interactive():
         return str(typer.prompt(what, hide_input=True, confirmation_prompt=confirmed, err=True))
-    text = sys.stdin.read() if whole else sys.stdin.readline()
+    return _given(what, sys.stdin.read() if whole else sys.stdin.readline())
+
+
+def first_line(what: str) -> str:
+    """Of stdin, whatever stands at its other end. Raises InvalidInput when there is nothing."""
+    return _given(what, sys.stdin.readline())
+
+
+def _given(what: str, text: str) -> str:
     value = text.removesuffix("\n").removesuffix("\r")
     if not value:
         raise InvalidInput(Problem("stdin", f"is empty, and holds no {what.lower()}", "pipe it in, or use a terminal"))

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
-from cronflow.cli import runview, times, words
+from cronflow.cli import runview, times
 from cronflow.cli.cancel import cancel
 from cronflow.cli.connect import PAGE, call
 from cronflow.cli.lazy import new_group
 from cronflow.cli.letters import ack, report, retry
-from cronflow.cli.output import Format, Output, console, note, show, write_json, yaml_text
+from cronflow.cli.lines import LineFormat, LinePrinter
+from cronflow.cli.output import Format, Output, console, note, show
+from cronflow.cli.runwatch import watch
 from cronflow.domain.run import Run, RunState
 from cronflow.shapes.runs import log_shape, run_detail_shape, run_shape
 
 if TYPE_CHECKING:
-    from cronflow.ports import LateResult, LogLine
-    from cronflow.service import Service
+    from cronflow.ports import LateResult
+    from cronflow.remote.usecases import UseCases
 
 LINES = 1000
-LOOK_EVERY_S = 1.0
+WROTE_NOTHING = "it wrote nothing, or its lines are older than they are kept"
 
 runs = new_group("What ran, what runs, and what it wrote.")
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run, as runs list shows it.", show_default=False)]
@@ -69,7 +69,7 @@ def list_runs(
 
 
 async def _find(
-    service: Service,
+    service: UseCases,
     job: str | None,
     states: Sequence[RunState],
     since: datetime | None,
@@ -98,7 +98,7 @@ async def _find(
 def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
 
-    async def read(service: Service) -> tuple[Run, list[LateResult]]:
+    async def read(service: UseCases) -> tuple[Run, list[LateResult]]:
         found = await service.run(run_id)
         return await service.whole(found) if output.has_all else found, await service.late(run_id)
 
@@ -112,14 +112,7 @@ runs.command()(ack)
 
 
 runs.command()(cancel)
-
-
-class LogFormat(StrEnum):
-    """The forms of a log."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
+runs.command()(watch)
 
 
 @runs.command()
@@ -127,71 +120,44 @@ def logs(
     run_id: RunId,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Wait for more, until the run has ended.")] = False,
     output: Annotated[
-        LogFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object a line, or a YAML list.")
-    ] = LogFormat.TABLE,
+        LineFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object a line, or a YAML list.")
+    ] = LineFormat.TABLE,
 ) -> None:
     """What a run wrote, of all its attempts."""
-    printer = _Printer(output)
+    if follow:
+        _follow(run_id, output)
+        return
+    printer = LinePrinter(output)
 
-    async def read(service: Service) -> Run:
+    async def read(service: UseCases) -> Run:
         after = (0, -1)
-        while True:
-            # Read the state first: what the run wrote before it ended is then among the lines.
-            run = await service.run(run_id)
-            while lines := await service.logs(run_id, after=after, limit=LINES):
-                printer.write(lines)
-                after = (lines[-1].fence, lines[-1].n)
-            if not follow or not run.is_open:
-                return run
-            await times.sleep(LOOK_EVERY_S)
+        # Read the state first: what the run wrote before it ended is then among the lines.
+        run = await service.run(run_id)
+        while lines := await service.logs(run_id, after=after, limit=LINES):
+            printer.write(map(log_shape, lines))
+            after = (lines[-1].fence, lines[-1].n)
+        return run
 
     run = call(read)
     if not printer.written:
-        if output is LogFormat.YAML:
+        if output is LineFormat.YAML:
             typer.echo("[]")
         if run.is_open:
             note(f"it has written nothing yet and is {run.state.value}; wait for lines with -f")
         else:
-            note("it wrote nothing, or its lines are older than they are kept")
-    if follow:
-        note(f"{run.id} {run.state.value}")
+            note(WROTE_NOTHING)
 
 
-class _Printer:
-    """Writes lines as they come; a heading where an attempt begins."""
+def _follow(run_id: str, output: LineFormat) -> None:
+    from cronflow.cli.follow import follow_run
+    from cronflow.cli.source import following
 
-    def __init__(self, form: LogFormat) -> None:
-        self._form = form
-        self._fence: int | None = None
-        self.written = 0
-
-    def write(self, lines: Sequence[LogLine]) -> None:
-        self.written += len(lines)
-        if self._form is LogFormat.YAML:
-            typer.echo(yaml_text([log_shape(line) for line in lines]), nl=False)
-            return
-        out = console()
-        for line in lines:
-            if self._form is LogFormat.JSON:
-                write_json(log_shape(line), lines=True)
-                continue
-            if self._fence is not None and line.fence != self._fence:
-                out.print(Text(f"── attempt {line.attempt}, fence {line.fence} ──", style="dim"))
-            self._fence = line.fence
-            out.print(
-                Text.assemble(
-                    (f"{line.at:%Y-%m-%d %H:%M:%S}.{line.at.microsecond // 1000:03d}Z ", "dim"),
-                    (f"{line.level.upper():<8} ", _LEVELS.get(line.level, "")),
-                    words.clean(line.text),
-                )
-            )
-
-
-_LEVELS = {
-    "debug": words.GRAY,
-    "info": words.BLUE,
-    "success": words.GREEN,
-    "warn": words.ORANGE,
-    "error": words.RED,
-    "progress": words.PURPLE,
-}
+    found = following(lambda source: follow_run(source, run_id, output, tell=False))
+    if found is None:
+        return
+    run, written = found
+    if not written:
+        if output is LineFormat.YAML:
+            typer.echo("[]")
+        note(WROTE_NOTHING)
+    note(f"{run_id} {run['state']}")

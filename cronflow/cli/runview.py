@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -18,6 +18,7 @@ from cronflow.shapes.runs import attempt_length
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult
+    from cronflow.shapes.runs import RunDetailShape
 
 
 def run_table(runs: Sequence[Run], now: datetime, *, of_one_job: bool = False) -> None:
@@ -94,6 +95,21 @@ def run_page(run: Run, now: datetime, late: Sequence[LateResult] = ()) -> None:
     if run.kind in SCHEDULED:
         out.print(Text(f"how it came about: cronflow jobs why {run.job} {iso(run.fire_at)}", style="dim"))
     out.print(Text(f"its log: cronflow runs logs {run.id}{' -f' if run.is_open else ''}", style="dim"))
+
+
+def end_of_run(run: RunDetailShape) -> None:
+    """How a run ended that was followed."""
+    out = console()
+    line = Text.assemble(words.run_state(RunState(run["state"])), "  ", (run["id"], "bold"))
+    if run["duration_ms"] is not None:
+        line.append(f"  took {times.span(timedelta(milliseconds=run['duration_ms']))}")
+    if run["attempt"] > 1:
+        line.append(f", attempt {run['attempt']} of at most {run['max_attempts']}")
+    out.print(line)
+    result = None if run["result"] is None else _document(run["result"])
+    why = None if not run["reason"] else words.clean(run["reason"])
+    error = None if not run["error"] else Text(words.clean(run["error"]), style=words.RED)
+    facts([("why", why), ("result", result), ("error", error)])
 
 
 def _attempts(run: Run, now: datetime) -> None:

@@ -22,7 +22,7 @@ from cronflow.shapes.access import secret_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.access import Secret
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 secrets = new_group("Values that jobs name and nobody reads.")
 
@@ -33,7 +33,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret.", show_de
 def list_secrets(output: Output = Format.TABLE) -> None:
     """The names of all secrets."""
 
-    async def read(service: Service) -> list[Secret]:
+    async def read(service: UseCases) -> list[Secret]:
         return await every(service.secrets.find)
 
     found = call(read)

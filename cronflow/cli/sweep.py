@@ -23,7 +23,7 @@ from cronflow.shapes.cluster import sweep_shape
 if TYPE_CHECKING:
     from cronflow.domain.run import Run
     from cronflow.domain.sweep import SweepReport
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 
 def sweep(output: Output = Format.TABLE) -> None:
@@ -39,7 +39,7 @@ def sweep(output: Output = Format.TABLE) -> None:
         raise typer.Exit(FAILED)
 
 
-async def _sweep(service: Service) -> tuple[Run, SweepReport | None]:
+async def _sweep(service: UseCases) -> tuple[Run, SweepReport | None]:
     try:
         run = await service.run(await service.sweep(by=who()))
     except NotFound as error:

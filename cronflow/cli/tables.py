@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from cronflow.cli.output import console
@@ -36,8 +35,14 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: int = 0) -> None:
-    """Write a table. A column that may be left out is, when it has no content at all."""
+    """Write a table."""
     out = console()
+    for line in lines(columns, rows, out.width, indent=indent):
+        out.print(line)
+
+
+def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int, *, indent: int = 0) -> list[Text]:
+    """A table within this width. A column that may be left out is, when it has no content at all."""
     cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     natural = [
         max([cell_len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
@@ -47,10 +52,9 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: 
         for place, column in enumerate(columns)
         if not column.drop or any(row[place].plain.strip() for row in cells)
     ]
-    widths = fit(columns, natural, filled, out.width - indent)
-    _line(out, [Text(column.title, style="dim") for column in columns], columns, widths, indent)
-    for row in cells:
-        _line(out, row, columns, widths, indent)
+    widths = fit(columns, natural, filled, width - indent)
+    heading = [Text(column.title, style="dim") for column in columns]
+    return [_line(row, columns, widths, indent) for row in (heading, *cells)]
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
@@ -100,7 +104,7 @@ def _text(cell: Cell, column: Column) -> Text:
     return cell if isinstance(cell, Text) else Text(cell, style=column.style)
 
 
-def _line(out: Console, cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int], indent: int) -> None:
+def _line(cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int], indent: int) -> Text:
     line = Text(" " * indent)
     for n, (place, width) in enumerate(widths.items()):
         cell = cells[place].copy()
@@ -109,4 +113,4 @@ def _line(out: Console, cells: Sequence[Text], columns: Sequence[Column], widths
         line.append(" " * GAP if n else "")
         line = line + padding + cell if columns[place].align == "right" else line + cell + padding
     line.rstrip()
-    out.print(line)
+    return line

@@ -7,22 +7,26 @@ be found. Waiting is looking; it changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from cronflow.cli import connect, runview, times, words
+from cronflow.cli import connect, runview, times
 from cronflow.cli.bulk import who
 from cronflow.cli.errors import RUN_FAILED
-from cronflow.cli.output import Format, Output, console, diagnostics, note, show, warn
-from cronflow.domain.cluster import node_name
+from cronflow.cli.follow import follow_run, tell_state
+from cronflow.cli.lines import LineFormat
+from cronflow.cli.output import Format, Output, console, note, show, warn, write_json
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.shapes.runs import run_shape
 
 if TYPE_CHECKING:
-    from cronflow.service import Service
+    from cronflow.cli.source import Source
+    from cronflow.remote.usecases import UseCases
+    from cronflow.shapes.runs import RunDetailShape
 
 LOOK_EVERY_S = 0.5
 
@@ -38,10 +42,16 @@ def run(
         ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it has ended; exit code 4 when it failed.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="The same, with the lines that it writes and how far it is.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Run a job now, beside its schedule."""
     args = read_args(arg or ())
+    if follow:
+        _follow(name, args or None, output)
+        return
     run = connect.call(lambda service: _run(service, name, args, wait=wait, whole=output.has_all))
 
     def view() -> None:
@@ -55,14 +65,8 @@ def run(
         raise typer.Exit(RUN_FAILED)
 
 
-async def _run(service: Service, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
-    record = await service.job(name)
-    if args and not record.job.takes_args:
-        what = f"{name} is not a Python job, so arguments would have no effect"
-        raise InvalidInput(Problem("--arg", what, "remove it"))
-    run = await service.run(await service.trigger(name, args or None, by=who()))
-    if not await service.members():
-        warn("no node is up; the run waits until one is: cronflow node")
+async def _run(service: UseCases, name: str, args: Mapping[str, object], *, wait: bool, whole: bool) -> Run:
+    run = await service.run(await ask(service, name, args or None))
     if not wait:
         note(f"look at it: cronflow runs show {run.id}")
         return run
@@ -70,35 +74,64 @@ async def _run(service: Service, name: str, args: Mapping[str, object], *, wait:
     return await service.whole(run) if whole else run
 
 
-async def until_ended(service: Service, run: Run) -> Run:
+async def ask(service: UseCases, name: str, args: Mapping[str, object] | None) -> str:
+    """Ask for a run. Returns its id. Raises InvalidInput for arguments that would have no effect."""
+    record = await service.job(name)
+    if args and not record.job.takes_args:
+        what = f"{name} is not a Python job, so arguments would have no effect"
+        raise InvalidInput(Problem("--arg", what, "remove it"))
+    run_id = await service.trigger(name, args, by=who())
+    if not await service.members():
+        warn("no node is up; the run waits until one is: cronflow node")
+    return run_id
+
+
+def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> None:
+    """Ask for a run and write its lines until it has ended; JSON: a message a line, the last one its end."""
+    from cronflow.cli.source import following
+
+    async def use(source: Source) -> RunDetailShape:
+        run_id = await source.ask(name, args)
+        note(f"asked for {run_id}; it goes on when this stops following")
+        if output is Format.TABLE:
+            return (await follow_run(source, run_id, LineFormat.TABLE, tell=True))[0]
+        async with aclosing(source.run(run_id)) as messages:
+            async for message in messages:
+                if output is Format.JSON:
+                    write_json(message, lines=True)
+                if message["t"] == "state":
+                    run = message["run"]
+        return run
+
+    run = following(use, awaited=True)
+    assert run is not None
+    if output is not Format.JSON:
+        show(output, run, [run["id"]], lambda: runview.end_of_run(run))
+    if not went_well(run["state"], run["outcome"]):
+        raise typer.Exit(RUN_FAILED)
+
+
+async def until_ended(service: UseCases, run: Run) -> Run:
     """Wait for the end of a run that was asked for, and tell where it is meanwhile."""
     note(f"asked for {run.id}; it goes on when this stops waiting")
     told = None
     while run.is_open:
         if (run.state, run.attempt) != told:
             told = (run.state, run.attempt)
-            _tell(run)
+            tell_state(run_shape(run))
         await times.sleep(LOOK_EVERY_S)
         run = await service.run(run.id)
     return run
 
 
-def _tell(run: Run) -> None:
-    """Where it is, while somebody waits."""
-    if not run.attempt:
-        diagnostics().print(Text("◌ waiting for a node", style=words.BLUE))
-        return
-    where = f", attempt {run.attempt}" if run.attempt > 1 else ""
-    if run.state is RunState.RETRYING:
-        where += "" if run.check_at is None else f", next try {times.relative(run.check_at, times.now())}"
-    elif run.node is not None:
-        where += f", {words.clean(node_name(run.node))}"
-    diagnostics().print(Text.assemble(words.run_state(run.state), where))
-
-
 def well(run: Run) -> bool:
-    """Whether a run did not fail; a job that says itself that there was nothing to do has not."""
-    return run.state is RunState.SUCCEEDED or (run.state is RunState.SKIPPED and run.outcome is Outcome.SKIPPED)
+    """Whether a run did not fail."""
+    return went_well(run.state, run.outcome)
+
+
+def went_well(state: RunState, outcome: Outcome | None) -> bool:
+    """The same; a job that says itself that there was nothing to do has not failed."""
+    return state == RunState.SUCCEEDED or (state == RunState.SKIPPED and outcome == Outcome.SKIPPED)
 
 
 def read_args(pairs: Sequence[str]) -> dict[str, object]:

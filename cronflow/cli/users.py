@@ -24,7 +24,7 @@ from cronflow.shapes.access import user_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.access import User
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 users = new_group("Who may log in to the API, and as what.")
 
@@ -35,7 +35,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.", show_defa
 def list_users(output: Output = Format.TABLE) -> None:
     """All users, by name; the admin of the settings is none of them."""
 
-    async def read(service: Service) -> list[User]:
+    async def read(service: UseCases) -> list[User]:
         return await every(service.users.find)
 
     found = call(read)

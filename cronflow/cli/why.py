@@ -28,7 +28,7 @@ from cronflow.shapes.jobs import version_shape
 
 if TYPE_CHECKING:
     from cronflow.domain.version import Version
-    from cronflow.service import Service
+    from cronflow.remote.usecases import UseCases
 
 YES, NO, WAITS, PASSED = Look("✓", GREEN), Look("✗", RED), Look("…", ORANGE), Look("↷", GRAY)
 TITLE = 12
@@ -55,7 +55,7 @@ def why(
     """Why an instant of a job ran, did not run, or waits: from the schedule to the outcome."""
     at, exact = (None, True) if time is None else times.instant_of(time, "TIME")
 
-    async def read(service: Service) -> chain.Why:
+    async def read(service: UseCases) -> chain.Why:
         return await service.why(name, at, exact=exact)
 
     found = call(read)
@@ -68,7 +68,7 @@ def why(
 def history(name: Name, output: Output = Format.TABLE) -> None:
     """Every version of a job: when it began, who made it, and what it says."""
 
-    async def read(service: Service) -> list[Version]:
+    async def read(service: UseCases) -> list[Version]:
         return await service.versions(name)
 
     found = call(read)

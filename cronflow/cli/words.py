@@ -73,6 +73,9 @@ OTHERS = {
     "ok": Look("✓", GREEN),
     "warning": Look("!", ORANGE),
     "failed": Look("✗", RED),
+    "waiting": Look("↻", ORANGE),
+    "delivered": Look("✓", GREEN),
+    "gave up": Look("✗", RED),
     "unchecked": Look("·", GRAY),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -19,10 +19,13 @@ from cronflow.client.calls import (
     checked_url,
     get,
     given,
+    instant,
     path_of,
     pause_s,
     unreachable,
 )
+from cronflow.client.following import Events, Logs, follow, follow_run_of
+from cronflow.client.places import PATIENCE_S
 
 if TYPE_CHECKING:
     from cronflow.shapes.cluster import (
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
     from cronflow.shapes.preview import PreviewShape
     from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
+    from cronflow.shapes.stream import RunMessage, StreamMessage
     from cronflow.shapes.why import WhyShape
 
 PAGE = 200
@@ -74,6 +78,8 @@ class AsyncClient:
         self.runs = Runs(self)
         self.nodes = Nodes(self)
         self.cluster = Cluster(self)
+        self.events = Events(self)
+        self.logs = Logs(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,11 +109,23 @@ class AsyncClient:
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
     ) -> PreviewShape:
         """What a schedule means: in words, as its next fires, and with what may surprise."""
-        body = given(schedule=schedule, count=count, start=_instant(start))
+        body = given(schedule=schedule, count=count, start=instant(start))
         answer: PreviewShape = await self.send(
             Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
         )
         return answer
+
+    def follow(
+        self, *topics: str, since: str | None = None, tail: int = 0, patience_s: float | None = PATIENCE_S
+    ) -> AsyncGenerator[StreamMessage, None]:
+        """The live stream: a snapshot of the cluster, then a tick each second with what happened, and the lines of
+        these topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
+
+        `since`, the `seq` of a message, goes on behind it. A lost connection is replaced by itself; what was missed
+        comes first, and where that is not there any more a gap says so. Raises ApiError when the login is over, a
+        topic is refused, or nobody answers for `patience_s` (None: wait for ever). `aclose` it, or use `aclosing`.
+        """
+        return follow(self, topics, since, tail, patience_s)
 
     async def send(self, call: Call) -> Any:
         """Send a request, again where that is safe, and read the answer."""
@@ -148,13 +166,16 @@ class AsyncClient:
                 return failure
             await asyncio.sleep(pause)
 
+    async def renew(self, used: Tokens) -> Tokens:
+        """New tokens for these. Who keeps them for others too, does that here."""
+        call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
+        return _tokens(answer_of(await self._send(call, None)))
+
     async def _refresh(self, used: Tokens) -> None:
         async with self._refreshing:
-            if self.tokens is not used:
-                # Another request has done it meanwhile.
-                return
-            call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
-            self.tokens = _tokens(answer_of(await self._send(call, None)))
+            if self.tokens is used:
+                # Else another request has done it meanwhile.
+                self.tokens = await self.renew(used)
 
 
 class Jobs:
@@ -227,7 +248,7 @@ class Jobs:
 
     async def why(self, name: str, at: datetime | None = None) -> WhyShape:
         """Why an instant ran, did not run or waits."""
-        answer: WhyShape = await self._client.send(get(path_of("jobs", name, "why"), at=_instant(at)))
+        answer: WhyShape = await self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
         return answer
 
     def history(self, name: str) -> AsyncIterator[VersionShape]:
@@ -261,8 +282,8 @@ class Runs:
             job=job,
             state=[*state],
             node=node,
-            since=_instant(since),
-            until=_instant(until),
+            since=instant(since),
+            until=instant(until),
             dead=dead or None,
             limit=PAGE,
         )
@@ -298,6 +319,17 @@ class Runs:
                     return
                 await asyncio.sleep(POLL_S)
 
+    def follow(
+        self,
+        id: str,  # noqa: A002
+        *,
+        patience_s: float | None = PATIENCE_S,
+    ) -> AsyncGenerator[RunMessage, None]:
+        """Its states and its lines as they come, from the first line on, until it has ended: every line once, and in
+        order. The last message is its last state. As `AsyncClient.follow` otherwise.
+        """
+        return follow_run_of(self._client, id, patience_s)
+
     async def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
         """Cancel it; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
@@ -318,7 +350,7 @@ class Runs:
 
     async def report(self, since: datetime, job: str | None = None) -> ReportShape:
         """What failed since then, by reason."""
-        answer: ReportShape = await self._client.send(get(path_of("runs", "report"), since=_instant(since), job=job))
+        answer: ReportShape = await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
         return answer
 
 
@@ -379,12 +411,3 @@ def _tokens(answer: Mapping[str, Any]) -> Tokens:
 
 def _if(version: int | None) -> dict[str, str]:
     return {} if version is None else {"If-Match": f'"{version}"'}
-
-
-def _instant(at: datetime | None) -> str | None:
-    """Raises ValueError for an instant without a zone, which means another one everywhere."""
-    if at is None:
-        return None
-    if at.utcoffset() is None:
-        raise ValueError(f"{at!r} has no time zone")
-    return at.isoformat()

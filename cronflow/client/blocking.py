@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -20,10 +20,13 @@ from cronflow.client.calls import (
     checked_url,
     get,
     given,
+    instant,
     path_of,
     pause_s,
     unreachable,
 )
+from cronflow.client.following_blocking import Events, Logs, follow, follow_run_of
+from cronflow.client.places import PATIENCE_S
 
 if TYPE_CHECKING:
     from cronflow.shapes.cluster import (
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
     from cronflow.shapes.preview import PreviewShape
     from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
+    from cronflow.shapes.stream import RunMessage, StreamMessage
     from cronflow.shapes.why import WhyShape
 
 PAGE = 200
@@ -75,6 +79,8 @@ class Client:
         self.runs = Runs(self)
         self.nodes = Nodes(self)
         self.cluster = Cluster(self)
+        self.events = Events(self)
+        self.logs = Logs(self)
 
     def __enter__(self) -> Self:
         return self
@@ -104,11 +110,23 @@ class Client:
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
     ) -> PreviewShape:
         """What a schedule means: in words, as its next fires, and with what may surprise."""
-        body = given(schedule=schedule, count=count, start=_instant(start))
+        body = given(schedule=schedule, count=count, start=instant(start))
         answer: PreviewShape = self.send(
             Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
         )
         return answer
+
+    def follow(
+        self, *topics: str, since: str | None = None, tail: int = 0, patience_s: float | None = PATIENCE_S
+    ) -> Generator[StreamMessage, None]:
+        """The live stream: a snapshot of the cluster, then a tick each second with what happened, and the lines of
+        these topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
+
+        `since`, the `seq` of a message, goes on behind it. A lost connection is replaced by itself; what was missed
+        comes first, and where that is not there any more a gap says so. Raises ApiError when the login is over, a
+        topic is refused, or nobody answers for `patience_s` (None: wait for ever). `close` it, or use `closing`.
+        """
+        return follow(self, topics, since, tail, patience_s)
 
     def send(self, call: Call) -> Any:
         """Send a request, again where that is safe, and read the answer."""
@@ -149,13 +167,16 @@ class Client:
                 return failure
             time.sleep(pause)
 
+    def renew(self, used: Tokens) -> Tokens:
+        """New tokens for these. Who keeps them for others too, does that here."""
+        call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
+        return _tokens(answer_of(self._send(call, None)))
+
     def _refresh(self, used: Tokens) -> None:
         with self._refreshing:
-            if self.tokens is not used:
-                # Another request has done it meanwhile.
-                return
-            call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
-            self.tokens = _tokens(answer_of(self._send(call, None)))
+            if self.tokens is used:
+                # Else another request has done it meanwhile.
+                self.tokens = self.renew(used)
 
 
 class Jobs:
@@ -228,7 +249,7 @@ class Jobs:
 
     def why(self, name: str, at: datetime | None = None) -> WhyShape:
         """Why an instant ran, did not run or waits."""
-        answer: WhyShape = self._client.send(get(path_of("jobs", name, "why"), at=_instant(at)))
+        answer: WhyShape = self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
         return answer
 
     def history(self, name: str) -> Iterator[VersionShape]:
@@ -262,8 +283,8 @@ class Runs:
             job=job,
             state=[*state],
             node=node,
-            since=_instant(since),
-            until=_instant(until),
+            since=instant(since),
+            until=instant(until),
             dead=dead or None,
             limit=PAGE,
         )
@@ -299,6 +320,17 @@ class Runs:
                     return
                 time.sleep(POLL_S)
 
+    def follow(
+        self,
+        id: str,  # noqa: A002
+        *,
+        patience_s: float | None = PATIENCE_S,
+    ) -> Generator[RunMessage, None]:
+        """Its states and its lines as they come, from the first line on, until it has ended: every line once, and in
+        order. The last message is its last state. As `Client.follow` otherwise.
+        """
+        return follow_run_of(self._client, id, patience_s)
+
     def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
         """Cancel it; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
@@ -319,7 +351,7 @@ class Runs:
 
     def report(self, since: datetime, job: str | None = None) -> ReportShape:
         """What failed since then, by reason."""
-        answer: ReportShape = self._client.send(get(path_of("runs", "report"), since=_instant(since), job=job))
+        answer: ReportShape = self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
         return answer
 
 
@@ -380,12 +412,3 @@ def _tokens(answer: Mapping[str, Any]) -> Tokens:
 
 def _if(version: int | None) -> dict[str, str]:
     return {} if version is None else {"If-Match": f'"{version}"'}
-
-
-def _instant(at: datetime | None) -> str | None:
-    """Raises ValueError for an instant without a zone, which means another one everywhere."""
-    if at is None:
-        return None
-    if at.utcoffset() is None:
-        raise ValueError(f"{at!r} has no time zone")
-    return at.isoformat()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -24,7 +25,8 @@ Value = TypeVar("Value")
 
 class ApiError(CronFlowError):
     """The API answered with a problem, or did not answer. `status` is 0 when there was no answer; `problems` has what
-    is wrong with the input, field by field; `retry_after_s` is how long the API asks to wait.
+    is wrong with the input, field by field; `retry_after_s` is how long the API asks to wait; `missing` is of which
+    kind what there is not would have been, and its name.
     """
 
     def __init__(
@@ -33,12 +35,14 @@ class ApiError(CronFlowError):
         detail: str,
         problems: Sequence[Problem] = (),
         retry_after_s: float | None = None,
+        missing: tuple[str, str] | None = None,
     ) -> None:
         super().__init__(f"{status}: {detail}" if status else detail)
         self.status = status
         self.detail = detail
         self.problems = tuple(problems)
         self.retry_after_s = retry_after_s
+        self.missing = missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,15 @@ class Call:
 def get(path: str, **params: object) -> Call:
     """A reading one."""
     return Call("GET", path, params, repeatable=True)
+
+
+def instant(at: datetime | None) -> str | None:
+    """Raises ValueError for an instant without a zone, which means another one everywhere."""
+    if at is None:
+        return None
+    if at.utcoffset() is None:
+        raise ValueError(f"{at!r} has no time zone")
+    return at.isoformat()
 
 
 def path_of(*parts: str) -> str:
@@ -121,7 +134,9 @@ def error_of(response: httpx2.Response, content: Any) -> ApiError:
         for one in content.get("errors", ())
         if isinstance(one, Mapping)
     ]
-    return ApiError(response.status_code, detail, problems, retry_after_s(response))
+    kind, name = content.get("kind"), content.get("name")
+    missing = (kind, name) if isinstance(kind, str) and isinstance(name, str) else None
+    return ApiError(response.status_code, detail, problems, retry_after_s(response), missing)
 
 
 def unreachable(url: str, error: httpx2.TransportError) -> ApiError:

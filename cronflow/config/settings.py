@@ -63,6 +63,10 @@ class Settings:
     mongo_url: str | None = _setting(
         None, values.url("mongodb", "mongodb+srv", example="mongodb://host:27017/?replicaSet=rs0"), shown=False
     )
+    api_url: str | None = _setting(None, values.url("http", "https", example="https://cron.example.com"))
+    api_key: str | None = _hidden(values.key)
+    api_key_file: Path | None = _setting(None, values.folder)
+    api_insecure: bool = _setting(False, values.flag)
     namespace: str = _setting("default", values.name("namespace"))
     node_name: str = field(default_factory=_default_node_name, metadata={"read": values.name("node")})
     leader_ttl: timedelta = _setting("30s", values.duration("1s"))

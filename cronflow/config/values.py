@@ -147,6 +147,14 @@ def password_hash(value: object) -> str:
     return text
 
 
+def key(value: object) -> str:
+    """An API key."""
+    text = _unshown(value)
+    if not re.fullmatch(r"[\x21-\x7e]{1,500}", text):
+        raise InvalidInput(Problem("", "is no API key", "give it as cronflow keys create has shown it"))
+    return text
+
+
 def signing_secret(value: object) -> str:
     """What access tokens are signed with."""
     text = _unshown(value)

@@ -10,7 +10,7 @@ Run          One fire of a job, or a range of missed fires (`covers`). Its id is
 Attempt      One try of a run.
 Outcome      How an attempt ended.
 Node         A process of the cluster. Its incarnation is one start of it; `<node>#<incarnation>` is its node id.
-Role         What a node does: elector, planner, settler, reconciler, caretaker, heartbeat, worker.
+Role         What a node does: elector, planner, settler, reconciler, caretaker, heartbeat, worker, alarms, courier.
 Cursor       `next_fire` of a job: the first instant that nothing covers yet.
 Pend         The run that the last move of a job's cursor created.
 Plan note    The write-ahead document of a batch of cursor moves.
@@ -31,6 +31,8 @@ API key      What a script logs in with.
 Principal    Who asks: a user or an API key, with a role.
 Secret       A sealed value that jobs name and only an attempt sees.
 Audit log    Who changed what, and when: one audit entry for each change. (The sweep's audit is another thing.)
+Alert        A rule that says of what somebody is told, and where. A webhook is where.
+Notice       What an alert has to tell once, until its receiver has taken it. The outbox is where notices wait.
 Roll-up      Counts of what ended within a minute, an hour or a day. Its bucket is the document that has them.
 Tick         The state of the cluster as the live stream tells it, once a second.
 """

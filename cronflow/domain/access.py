@@ -119,9 +119,9 @@ def check_password(password: str) -> str:
     return password
 
 
-def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Patterns of job names, in which `*` stands for anything; or InvalidInput."""
+def check_patterns(patterns: tuple[str, ...], place: str = "jobs") -> tuple[str, ...]:
+    """Patterns of job names, in which `*` stands for anything; or InvalidInput with this place."""
     for pattern in patterns:
         if not re.fullmatch(r"[a-z0-9._*?-]{1,100}", pattern):
-            raise InvalidInput(Problem("jobs", f"{pattern!r} is no pattern of job names", "write such as billing-*"))
+            raise InvalidInput(Problem(place, f"{pattern!r} is no pattern of job names", "write such as billing-*"))
     return patterns

@@ -7,12 +7,16 @@ local (Kleppmann, "How to do distributed locking", 2016, for the use of tokens).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from cronflow.domain.errors import Deposed, Problem
+
+if TYPE_CHECKING:
+    from cronflow.domain.sweep import SweepReport
 
 PROTOCOL = 2
 FENCE_RANGE_US = 120_000_000
@@ -143,6 +147,20 @@ class LeaderRecord:
     holder: str
     elected_at: datetime
     renewed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The cluster at a glance. `leader` is a node's name, `elected_at` since when it leads, `lease_left_s` how long its
+    key still lasts, in seconds; without a leader `term` is the last one.
+    """
+
+    leader: str | None
+    term: int
+    lease_left_s: float | None
+    elected_at: datetime | None
+    members: Sequence[Member]
+    sweep: SweepReport | None = None
 
 
 class Fences:

@@ -396,6 +396,19 @@ class JobDeleted(Event):
 
 @_known
 @dataclass(frozen=True, slots=True)
+class AlertGaveUp(Event):
+    """A receiver has not taken a notice for a day; it is not tried again."""
+
+    alert: str
+    subject: str
+    attempts: int
+    error: str
+    gravity = Gravity.ERROR
+    says = "the alert {alert} gave up telling of {subject} after {attempts} attempts: {error}"
+
+
+@_known
+@dataclass(frozen=True, slots=True)
 class EventsDropped(Event):
     """More happened than could be told; it was counted instead."""
 

@@ -79,7 +79,7 @@ class HttpExecutor:
 
     async def __aenter__(self) -> Self:
         self._client = await httpx2.AsyncClient(
-            transport=_CheckedTransport(self._allowed_hosts),
+            transport=CheckedTransport(self._allowed_hosts),
             # Reads are bounded by the job's timeout alone.
             timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),
             headers={"User-Agent": "cronflow", "Accept-Encoding": "identity"},
@@ -110,7 +110,7 @@ class HttpExecutor:
             request = self._client.build_request(target.method, target.url, headers=headers, content=target.body)
         except (httpx2.InvalidURL, ValueError) as error:
             return Ending(Outcome.PERMANENT, error=f"the request cannot be sent: {error}")
-        what = f"{target.method} {_shown(request.url)}"
+        what = f"{target.method} {shown_url(request.url)}"
         host = request.url.netloc.decode("ascii")
         try:
             with self._breakers.of(host).calling():
@@ -153,10 +153,10 @@ class HttpExecutor:
             finally:
                 await response.aclose()
             request = _onward(onward, request, target.headers)
-        raise PermanentError(f"it was redirected more than {MAX_REDIRECTS} times, at last to {_shown(request.url)}")
+        raise PermanentError(f"it was redirected more than {MAX_REDIRECTS} times, at last to {shown_url(request.url)}")
 
 
-class _CheckedTransport(httpx2.AsyncBaseTransport):
+class CheckedTransport(httpx2.AsyncBaseTransport):
     """Resolves and checks the host of each request and connects to the address that was checked.
 
     The request that goes out has the address in its URL and the name in its Host header and in TLS, which also
@@ -171,7 +171,7 @@ class _CheckedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.raw_host.decode("ascii")
         if request.url.scheme not in ("http", "https") or not host:
-            raise PermanentError(f"{_shown(request.url)} is not an http:// or https:// address")
+            raise PermanentError(f"{shown_url(request.url)} is not an http:// or https:// address")
         failure: httpx2.TransportError | None = None
         for address in await self._resolve(host, request):
             pinned = httpx2.Request(
@@ -283,6 +283,6 @@ def _retry_after(headers: httpx2.Headers) -> timedelta | None:
     return min(max(asked, timedelta(0)), MAX_RETRY_AFTER)
 
 
-def _shown(url: httpx2.URL) -> str:
+def shown_url(url: httpx2.URL) -> str:
     """Without the user, the query and the fragment, which may hold a password or a token."""
     return str(url.copy_with(username="", password="", query=None, fragment=None))

@@ -20,10 +20,12 @@ from cronflow.live.topics import Topic, topic_of
 from cronflow.ports import Backends, Clock, LineQuery, LogLine, LogStore
 from cronflow.shapes.runs import log_shape
 
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.05
+IDLE_S = 0.25
 RECHECK_S = 5.0
 GIVE_UP_S = 10.0
 SETTLED_S = 1.5
+UNSETTLED_S = 0.1
 WANTED_S = 15.0
 MOST_TOPICS = 20
 MOST_TAIL = 1000
@@ -61,9 +63,14 @@ class Tail:
         self._place: Place | None = None
         self._since = now
         self._sent: OrderedDict[tuple[str, int, int], None] = OrderedDict()
-        self.recheck_at = monotonic + SETTLED_S
+        self.unsettled(monotonic)
         self._heard_to: Place = (0, -1)
         self._heard_at = monotonic
+
+    def unsettled(self, monotonic: float) -> None:
+        """Nodes notice within a second that somebody looks on; what they write until then is read from MongoDB."""
+        self._settled_at = monotonic + SETTLED_S
+        self.recheck_at = monotonic + UNSETTLED_S
 
     async def join(self, session: Session, tail: int) -> None:
         """Begin with that many of the last lines."""
@@ -105,7 +112,7 @@ class Tail:
     async def read(self, now: datetime, monotonic: float) -> None:
         """What MongoDB has and was not sent."""
         topic = self.topic
-        self.recheck_at = monotonic + RECHECK_S
+        self.recheck_at = monotonic + (UNSETTLED_S if monotonic < self._settled_at else RECHECK_S)
         if topic.run is not None:
             place = self._place
             if place is None:
@@ -121,7 +128,7 @@ class Tail:
                 self.recheck_at = monotonic
             elif self._place is not None and self._place < self._heard_to and monotonic - self._heard_at < GIVE_UP_S:
                 # Published, and on its way to MongoDB.
-                self.recheck_at = monotonic + LOOK_EVERY_S
+                self.recheck_at = monotonic + IDLE_S
             return
         query = LineQuery(
             levels=topic.levels, job=topic.job, node=topic.node, since=self._since - LOOK_BACK, limit=PAGE
@@ -180,8 +187,7 @@ class Following:
             await self._want(monotonic)
             self._read_to = await self._tails.newest()
         found = self._followed.setdefault(text, Tail(topic, self._logs, self._clock.now(), monotonic))
-        # The nodes notice within a second that somebody looks on: what they wrote until then is read afterwards.
-        found.recheck_at = min(found.recheck_at, monotonic + SETTLED_S)
+        found.unsettled(monotonic)
         try:
             await found.join(session, min(max(tail, 0), MOST_TAIL))
         except BaseException:
@@ -205,7 +211,7 @@ class Following:
         """Read what nodes published, and what MongoDB has where that is due."""
         if not self._followed:
             self._read_to = None
-            return LOOK_EVERY_S
+            return IDLE_S
         monotonic = self._clock.monotonic()
         if monotonic >= self._wanted_until - WANTED_S / 2:
             await self._want(monotonic)

@@ -23,7 +23,9 @@ from cronflow.live.session import Session
 from cronflow.live.state import About, point_of
 from cronflow.ports import Backends, Clock, Entry
 
-LOOK_EVERY_S = 0.25
+LOOK_EVERY_S = 0.05
+QUIET_S = 0.9
+"""Behind a tick there is nothing to look for so soon: what comes before the next one goes with it."""
 AGAIN_S = 1.0
 RING = 900
 SERIES = 600
@@ -149,6 +151,9 @@ class Hub:
             except BackendUnavailable as error:
                 log.debug("live stream interrupted", reason=str(error))
                 pause = AGAIN_S
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                # A driver may make another error of it.
+                raise asyncio.CancelledError
             await self._clock.sleep(pause)
 
     async def step(self) -> float:
@@ -159,15 +164,16 @@ class Hub:
             self._begin()
             self.generation += 1
             return 0.0
+        before = self.end
         for entry in entries:
             self._take(entry)
-        if entries:
+        if self.end > before:
             for session in self.sessions:
                 session.wake()
         if len(entries) == PAGE:
             return 0.0
         self.ready.set()
-        return LOOK_EVERY_S
+        return QUIET_S if self.end > before else LOOK_EVERY_S
 
     def _take(self, entry: Entry) -> None:
         self._read_to = entry.id

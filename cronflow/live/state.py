@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,14 +19,32 @@ from cronflow.domain.rollup import Bucket, Resolution, quantile_ms, summed
 from cronflow.ports import Backends, Clock
 from cronflow.shapes.cluster import node_state
 from cronflow.shapes.plain import iso, optional_iso
+from cronflow.shapes.stream import (
+    JobCountsShape,
+    LatencyShape,
+    LiveNodeShape,
+    LiveShape,
+    NextJobShape,
+    OpenBreakerShape,
+    QuantilesShape,
+    ServerShape,
+)
 
 MOST_NODES = 200
 MOST_OPEN = 100_000
 NEXT_JOBS = 10
 COUNTED_EVERY_S = 10.0
 LATENCY_OVER = timedelta(minutes=5)
-Part = dict[str, Any]
-QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What is counted every ten seconds."""
+
+    jobs: JobCountsShape | None = None
+    open: int | None = None
+    dead_letters: int | None = None
+    next: list[NextJobShape] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,31 +67,33 @@ class State:
         self._about = about
         self._seen: dict[datetime, Mapping[str, int]] | None = None
         self._seen_at = 0.0
-        self._counts: Part = {"jobs": None, "open": None, "dead_letters": None, "next": []}
+        self._counts = Counts()
         self._counted_at = -1e9
-        self._runs: Part = {"rates": {}, "latency": {}}
-        self._leader: Part = {"term": 0, "elected_at": None}
+        self._rated: dict[str, float] = {}
+        self._latency: LatencyShape = {}
+        self._term = 0
+        self._elected_at: str | None = None
 
-    async def read(self) -> Part:
+    async def read(self) -> LiveShape:
         """The document. Raises BackendUnavailable when Redis is away: then there is nobody to tell it to either."""
         members, held, redis_s = await asyncio.gather(
             self._backends.membership.members(), self._backends.election.holder(), self._backends.queue.ping()
         )
-        mongo: Part
+        mongo: ServerShape
         try:
             mongo = {"ms": _ms(await self._history())}
         except BackendUnavailable as error:
             mongo = {"error": error.reason}
         leader = None if held is None else node_name(held[0])
         members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
-        counts = dict(self._counts)
         return {
             "at": iso(self._clock.now()),
             "namespace": self._about.namespace,
             "leader": leader,
             "lease_s": self._about.lease.total_seconds(),
             "lease_left_s": None if held is None else round(held[1], 1),
-            **self._leader,
+            "term": self._term,
+            "elected_at": self._elected_at,
             "nodes": [self._node(member, leader) for member in members[:MOST_NODES]],
             "nodes_more": max(0, len(members) - MOST_NODES),
             "queue": {
@@ -81,15 +101,18 @@ class State:
                 "in_flight": sum(member.report.in_flight for member in members),
                 "slots": sum(member.report.slots for member in members),
                 "room": sum(max(member.room, 0) for member in members),
-                "open": counts.pop("open"),
+                "open": self._counts.open,
             },
-            **self._runs,
-            **counts,
+            "rates": self._rated,
+            "latency": self._latency,
+            "jobs": self._counts.jobs,
+            "dead_letters": self._counts.dead_letters,
+            "next": self._counts.next,
             "breakers": _breakers(members),
             "servers": {"redis": {"ms": _ms(redis_s)}, "mongodb": mongo},
         }
 
-    def _node(self, member: Member, leader: str | None) -> Part:
+    def _node(self, member: Member, leader: str | None) -> LiveNodeShape:
         report = member.report
         return {
             "name": report.name,
@@ -115,32 +138,32 @@ class State:
             self._backends.control.leader(),
             self._backends.control.ping(),
         )
-        self._runs = {"rates": self._rates(buckets), "latency": _latency(buckets)}
+        self._rated, self._latency = self._rates(buckets), _latency(buckets)
         if record is not None:
-            self._leader = {"term": record.term, "elected_at": iso(record.elected_at)}
+            self._term, self._elected_at = record.term, iso(record.elected_at)
         if self._clock.monotonic() - self._counted_at >= COUNTED_EVERY_S:
             self._counts = await self._count(now)
             self._counted_at = self._clock.monotonic()
         return ping
 
-    async def _count(self, now: datetime) -> Part:
+    async def _count(self, now: datetime) -> Counts:
         standing, open_runs, dead, due = await asyncio.gather(
             self._backends.totals.jobs(),
             self._backends.totals.open_runs(MOST_OPEN),
             self._backends.letters.count(),
             self._backends.jobs.due(now + timedelta(days=1), NEXT_JOBS),
         )
-        return {
-            "jobs": {
+        return Counts(
+            jobs={
                 "total": standing.active + standing.paused + standing.idle,
                 "active": standing.active,
                 "paused": standing.paused,
                 "idle": standing.idle,
             },
-            "open": open_runs,
-            "dead_letters": dead,
-            "next": [{"job": record.name, "at": optional_iso(record.due_at)} for record in due],
-        }
+            open=open_runs,
+            dead_letters=dead,
+            next=[{"job": record.name, "at": optional_iso(record.due_at)} for record in due],
+        )
 
     def _rates(self, buckets: list[Bucket]) -> dict[str, float]:
         """Runs that ended a second, by state, since the last look."""
@@ -158,20 +181,21 @@ class State:
         return {state: round(rate, 2) for state, rate in rates.items()}
 
 
-def _latency(buckets: list[Bucket]) -> Part:
+def _latency(buckets: list[Bucket]) -> LatencyShape:
     tally = summed(buckets)
-    parts = {"lateness_ms": tally.lateness, "duration_ms": tally.duration}
-    return {
-        name: {word: _rounded(quantile_ms(counts, share)) for word, share in QUANTILES.items()}
-        for name, counts in parts.items()
-    }
+    return {"lateness_ms": _quantiles(tally.lateness), "duration_ms": _quantiles(tally.duration)}
 
 
-def _rounded(value: float | None) -> float | None:
+def _quantiles(counts: Mapping[int, int]) -> QuantilesShape:
+    return {"p50": _at(counts, 0.5), "p95": _at(counts, 0.95), "p99": _at(counts, 0.99)}
+
+
+def _at(counts: Mapping[int, int], share: float) -> float | None:
+    value = quantile_ms(counts, share)
     return None if value is None else round(value, 1)
 
 
-def _breakers(members: list[Member]) -> list[Part]:
+def _breakers(members: list[Member]) -> list[OpenBreakerShape]:
     found: dict[str, list[str]] = {}
     for member in members:
         for service, state in member.report.breakers.items():
@@ -190,7 +214,7 @@ def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str
     quantiles = {
         f"{name.removesuffix('_ms')}_{word}_ms": latency.get(name, {}).get(word)
         for name in ("lateness_ms", "duration_ms")
-        for word in QUANTILES
+        for word in QuantilesShape.__annotations__
     }
     cluster = {
         "at": doc["at"],

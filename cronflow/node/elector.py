@@ -91,6 +91,7 @@ class Elector:
         self._free_since: float | None = None
         self._rung = False
         self._stopped = False
+        self._seen_at = clock.monotonic()
         self.willing = True
         self._exclusive = asyncio.Lock()
         self.wake = Wake()
@@ -106,6 +107,11 @@ class Elector:
     def lease_left_s(self) -> float:
         """How long this node still believes that it leads, in seconds."""
         return max(0.0, self._valid_until - self._clock.monotonic()) if self._tenure is not None else 0.0
+
+    @property
+    def unseen_s(self) -> float:
+        """How long ago this node saw that anybody leads, in seconds; 0 while it leads itself."""
+        return 0.0 if self.tenure is not None else self._clock.monotonic() - self._seen_at
 
     def ring(self) -> None:
         """The doorbell: something happened at the leader's key."""
@@ -193,6 +199,7 @@ class Elector:
         tenure, self._tenure = self._tenure, None
         if tenure is None:
             return
+        self._seen_at = self._clock.monotonic()
         log.warning("leader stepped down", term=tenure.term, reason=reason)
         self._tell(LeaderSteppedDown(node_name(self._node), tenure.term, reason))
         self._on_change()
@@ -239,13 +246,14 @@ class Elector:
         present = await self._election.holder()
         if present is None:
             return random.uniform(0, RING_JITTER_S)
+        self._seen_at = self._clock.monotonic()
         pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
         return min(pause, self._timings.failover_check)
 
     async def _others_may_lead(self) -> bool:
         """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
         if await self._election.holder() is not None:
-            self._free_since = None
+            self._seen_at, self._free_since = self._clock.monotonic(), None
             return True
         now = self._clock.monotonic()
         if self._free_since is None:

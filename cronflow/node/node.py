@@ -20,7 +20,9 @@ from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import NodeJoined, NodeLeft
 from cronflow.domain.job import Job
+from cronflow.node.alarms import Alarms
 from cronflow.node.counts import Counts
+from cronflow.node.courier import Courier
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
@@ -41,7 +43,7 @@ from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
 from cronflow.node.watch import Watch
 from cronflow.node.worker import LINES_PER_RUN, Worker
-from cronflow.ports import Backends, Bell, Clock, Executor
+from cronflow.ports import Backends, Bell, Clock, Executor, Postman
 
 STALLED_AFTER_S = 10.0
 
@@ -57,7 +59,7 @@ class Connected:
 
 
 class Node:
-    """One incarnation of a node."""
+    """One incarnation of a node. Without a `postman` it takes no part in alerts."""
 
     def __init__(
         self,
@@ -78,6 +80,8 @@ class Node:
         breakers: Callable[[], Mapping[str, str]] = dict,
         journal: Journal | None = None,
         lines_per_run: int = LINES_PER_RUN,
+        namespace: str = "default",
+        postman: Postman | None = None,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._name, self._version = name, version
@@ -152,6 +156,11 @@ class Node:
             backends, self.elector, dispatcher, clock, timings, grace, tell, self._counts.changed
         )
         self._watch = Watch(backends, self.elector, clock, timings, tell)
+        self._alerting: list[Role] = []
+        if postman is not None:
+            courier = Courier(backends, postman, clock, tell)
+            alarms = Alarms(backends, self.elector, clock, timings, namespace=namespace, posted=courier.ask)
+            self._alerting = [Role("alarms", alarms.step, alarms.wake), courier.role]
 
     @property
     def leads(self) -> bool:
@@ -213,6 +222,7 @@ class Node:
                 self._recorder.publishing,
                 self._journal.role,
                 self._counts.role,
+                *self._alerting,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
             tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))

@@ -12,7 +12,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.loop import Role, Wake
 from cronflow.ports import Clock, LogLine, Tails
 
-LINGER_S = 0.1
+LINGER_S = 0.05
 ASK_EVERY_S = 1.0
 IDLE_S = 60.0
 MOST_WAITING = 2000

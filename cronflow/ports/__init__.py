@@ -1,8 +1,8 @@
 """The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
 
 MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive, Upkeep, EventStore,
-RollupStore, Totals and the stores of `access`; Redis behind Election, Membership, Queue, Bus, Housekeeping, Feed,
-Tails, RateLimiter and TicketStore. The memory backend
+RollupStore, Totals and the stores of `access` and `alerting`; Redis behind Election, Membership, Queue, Bus,
+Housekeeping, Feed, Tails, RateLimiter and TicketStore. The memory backend
 implements all of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable;
 then it is unknown whether it took effect, and each says what repeating it means.
 Cancelling a verb never leaves a connection half used.
@@ -18,6 +18,7 @@ from cronflow.ports.access import (
     TicketStore,
     UserStore,
 )
+from cronflow.ports.alerting import AlertStore, Outbox, Postman, Signs
 from cronflow.ports.backends import Backends
 from cronflow.ports.clocks import Clock, Timepiece
 from cronflow.ports.executors import Choosy, Executor, LineSink
@@ -59,6 +60,7 @@ from cronflow.ports.motion import (
 from cronflow.ports.telling import Entry, EventStore, Feed, Lines, RollupStore, Standing, Tails, Tell, Totals, nobody
 
 __all__ = [
+    "AlertStore",
     "Archive",
     "Assignment",
     "AuditQuery",
@@ -94,7 +96,9 @@ __all__ = [
     "Membership",
     "Move",
     "OpenRun",
+    "Outbox",
     "PlanStore",
+    "Postman",
     "Queue",
     "RateLimiter",
     "ResultStore",
@@ -103,6 +107,7 @@ __all__ = [
     "RunStore",
     "SecretStore",
     "SessionStore",
+    "Signs",
     "Standing",
     "Tails",
     "Taken",

@@ -14,6 +14,7 @@ from cronflow.ports.access import (
     TicketStore,
     UserStore,
 )
+from cronflow.ports.alerting import AlertStore, Outbox, Signs
 from cronflow.ports.clocks import Timepiece
 from cronflow.ports.history import (
     Archive,
@@ -60,6 +61,9 @@ class Backends:
     keys: KeyStore
     secrets: SecretStore
     audit: AuditStore
+    alerts: AlertStore
+    outbox: Outbox
+    signs: Signs
     limiter: RateLimiter
     tickets: TicketStore
     feed: Feed

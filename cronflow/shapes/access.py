@@ -33,12 +33,12 @@ class TicketShape(Shape):
 
 
 class PrincipalShape(Shape):
-    """Somebody who is logged in."""
+    """Who asks."""
 
     name: str
-    """The name of the user or the key."""
+    """The user, or `key:` and the name of the key: the author of what is changed."""
     role: Role
-    """What they may do."""
+    """What may be done."""
     jobs: list[str]
     """Patterns of the names of the jobs that the role is for; empty: everything."""
 
@@ -124,7 +124,7 @@ class AuditShape(Shape):
 
 
 def principal_shape(principal: Principal) -> PrincipalShape:
-    """Who is logged in."""
+    """Who asks."""
     return {"name": principal.name, "role": principal.role, "jobs": list(principal.jobs)}
 
 

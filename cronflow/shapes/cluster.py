@@ -6,9 +6,8 @@ from collections.abc import Collection
 from datetime import timedelta
 from typing import Literal
 
-from cronflow.domain.cluster import Member
+from cronflow.domain.cluster import ClusterStatus, Member
 from cronflow.domain.sweep import Flaw, SweepReport
-from cronflow.service import ClusterStatus
 from cronflow.shapes.plain import Shape, iso, optional_iso
 
 NodeState = Literal["up", "draining", "stale"]
@@ -46,6 +45,10 @@ class NodeShape(Shape):
     """How many it runs."""
     queued: int
     """How many wait in its list."""
+    held: int
+    """How many it has taken and not ended."""
+    rate: float
+    """How many it ends in a second."""
     heartbeat_age_s: float
     """How old its last report is."""
     labels: dict[str, str]
@@ -64,13 +67,13 @@ class NodeShape(Shape):
     """Outcomes that wait on its disk for MongoDB."""
     zones: str
     """The version of its time zone data."""
+    drained: bool
+    """Whether it knows that it is to be drained, and has nothing left."""
 
 
 class NodeDetailShape(NodeShape):
     """A node, and what it runs."""
 
-    drained: bool
-    """Whether it knows that it is to be drained, and has nothing left."""
     runs: list[str]
     """What it holds."""
 
@@ -161,6 +164,23 @@ class ClusterShape(Shape):
     """The last sweep."""
 
 
+class SettingsShape(Shape):
+    """What of the settings of the cluster its clients go by."""
+
+    namespace: str
+    """The name of the cluster."""
+    heartbeat_ms: int
+    """How often a node reports."""
+    retry_max: int
+    """How often what fails is tried again, where a job does not say."""
+    retry_initial_ms: int
+    """How long after the first failure, where a job does not say."""
+    retry_multiplier: float
+    """How much longer after each other one, where a job does not say."""
+    version: str
+    """Of the API."""
+
+
 class StepdownShape(Shape):
     """A leader that was asked to step down."""
 
@@ -190,6 +210,8 @@ def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> Node
         "slots": report.slots,
         "in_flight": report.in_flight,
         "queued": member.queued,
+        "held": member.held,
+        "rate": report.rate,
         "heartbeat_age_s": round(member.age.total_seconds(), 3),
         "labels": dict(report.labels),
         "version": report.version,
@@ -203,6 +225,7 @@ def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> Node
             "since": optional_iso(report.spool.since),
         },
         "zones": report.zones,
+        "drained": member.drained,
     }
 
 
@@ -210,7 +233,7 @@ def node_detail_shape(
     member: Member, runs: Collection[str], leader: str | None, heartbeat: timedelta
 ) -> NodeDetailShape:
     """A node, and what it runs."""
-    return {**node_shape(member, leader, heartbeat), "drained": member.drained, "runs": sorted(runs)}
+    return {**node_shape(member, leader, heartbeat), "runs": sorted(runs)}
 
 
 def drain_shape(name: str, member: Member | None) -> DrainShape:
@@ -230,7 +253,7 @@ def cluster_shape(namespace: str, status: ClusterStatus, heartbeat: timedelta) -
         "term": status.term,
         "leader": status.leader,
         "lease_left_s": None if status.lease_left_s is None else round(status.lease_left_s, 3),
-        "elected_at": None if status.record is None or status.leader is None else iso(status.record.elected_at),
+        "elected_at": optional_iso(status.elected_at),
         "nodes": [node_shape(member, status.leader, heartbeat) for member in status.members],
         "queue": queue_shape(status),
         "sweep": None if status.sweep is None else sweep_shape(status.sweep),

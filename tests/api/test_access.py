@@ -57,7 +57,7 @@ def test_the_roles_are_those_of_the_interface() -> None:
             assert role is Role.ADMIN, path
         elif method == "GET" or path == "/auth/ws-ticket" or path in ("/jobs/plan", "/schedules/preview"):
             assert role is Role.VIEWER, path
-        elif method in ("PUT", "PATCH", "DELETE") or path == "/jobs":
+        elif method in ("PUT", "PATCH", "DELETE") or path in ("/jobs", "/jobs/apply") or path.startswith("/alerts"):
             assert role is Role.ADMIN, path
         else:
             assert role is Role.OPERATOR, path

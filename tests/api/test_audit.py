@@ -15,6 +15,7 @@ from tests.api.test_access import MATRIX
 from tests.cli.scene import FAILED, RETRYING, RUNNING, Scene
 
 JOB = {"name": "new", "run": {"python": "a:b"}}
+ALERT = {"on": ["dead_letter"], "webhook": {"url": "http://hooks"}}
 NO_CHANGE = {"/jobs/plan", "/schedules/preview", "/auth/ws-ticket"}
 
 CHANGES = [
@@ -42,6 +43,10 @@ CHANGES = [
     ("DELETE", "/api-keys/{name}", {"name": "ci"}, None, "key.delete"),
     ("POST", "/secrets", {}, {"name": "token", "value": "a long value"}, "secret.set"),
     ("DELETE", "/secrets/{name}", {"name": "pay"}, None, "secret.delete"),
+    ("POST", "/alerts", {}, {"name": "new", **ALERT}, "alert.create"),
+    ("PUT", "/alerts/{name}", {"name": "billing"}, ALERT, "alert.change"),
+    ("DELETE", "/alerts/{name}", {"name": "billing"}, None, "alert.delete"),
+    ("POST", "/alerts/{name}/test", {"name": "billing"}, None, "alert.test"),
 ]
 
 

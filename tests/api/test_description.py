@@ -14,7 +14,7 @@ from tests.api.test_access import PUBLIC
 from tests.cli.scene import FAILED
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
-LATER = ("backfill", "calendars", "alerts", "maintenance", "stream", "metrics")
+LATER = ("backfill", "calendars", "maintenance", "stream", "metrics")
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:

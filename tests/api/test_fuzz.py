@@ -34,6 +34,7 @@ KNOWN = {
     "/api/v1/jobs/{name}": {"name": "nightly-report"},
     "/api/v1/runs/{id}": {"id": FAILED},
     "/api/v1/nodes/{name}": {"name": "node-a"},
+    "/api/v1/alerts/{name}": {"name": "billing"},
 }
 
 

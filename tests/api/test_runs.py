@@ -79,6 +79,9 @@ async def test_lines_come_in_order_page_by_page_and_an_open_run_may_write_more(s
     await scene.backends.logs.append([fresh])
     page = await client.get(f"/runs/{RETRYING}/logs", params=after)
     assert [line["text"] for line in page["items"]] == ["new"]
+    # Behind a line that came over the stream.
+    page = await client.get(f"/runs/{RETRYING}/logs", params={"after": f"{FENCE + 1}:4"})
+    assert [line["text"] for line in page["items"]] == ["new"]
     assert (await client.get(f"/runs/{SUCCEEDED}/logs")) == {"items": [], "next_cursor": None}
 
 

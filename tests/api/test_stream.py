@@ -359,6 +359,19 @@ async def test_what_cannot_be_obeyed_is_an_error_and_what_cannot_be_read_the_end
 
 
 @on_memory
+async def test_who_says_too_much_is_obeyed_later_and_is_sent_ticks_meanwhile(backends: Backends) -> None:
+    async with (
+        Replica(backends, Tickets(), StreamLimits(messages_s=0.001, burst=3)) as replica,
+        a_client(replica) as client,
+    ):
+        assert (await receive(client))["t"] == "snap"
+        for n in range(5):
+            await say(client, op=f"jump {n}")
+        found = [await receive(client) for _ in range(6)]
+        assert [message["op"] for message in found if message["t"] == "error"] == ["jump 0", "jump 1", "jump 2"]
+
+
+@on_memory
 async def test_a_server_stops_with_sockets_open(backends: Backends) -> None:
     async with Replica(backends, Tickets()) as replica:
         client = await connect(replica.url, proxy=None)

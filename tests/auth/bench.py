@@ -22,7 +22,7 @@ from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.job import CommandTarget, Job
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Backends, Clock, Postman
 from cronflow.service import Service
 
 SECRET = "a secret of the tests that is long enough"
@@ -83,9 +83,10 @@ class Replica:
     admin_password: str = PASSWORD
     per_s: int = 1000
     guards: dict[str, Any] = field(default_factory=dict)
+    postman: Postman | None = None
 
     def __post_init__(self) -> None:
-        self.service = Service(self.backends, self.clock, vault=Vault([SEALING_KEY]))
+        self.service = Service(self.backends, self.clock, vault=Vault([SEALING_KEY]), postman=self.postman)
         # Its own hashes with the strength of a real one.
         self.service.users = Users(self.backends, self.clock, self.passwords, reserved="admin")
         self.tokens = AccessTokens(SECRET, "default", self.clock)

@@ -13,6 +13,7 @@ from typing import Any
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.config import Settings
+from cronflow.domain.alerts import Alert, AlertKind, Answer, Notice, NoticeState, Webhook
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.job import CommandTarget, HttpTarget, Job, Pend, PythonTarget, Retry
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
@@ -140,6 +141,27 @@ RUNS: Sequence[Run] = (
 )
 
 
+BILLING = Alert(
+    name="billing",
+    on=(AlertKind.FAILED, AlertKind.RECOVERED),
+    jobs=("billing-*", "nightly-report"),
+    webhook=Webhook("https://hooks.example.com/x", "${secret:HOOKS}"),
+)
+
+
+class Receiver:
+    """A Postman whose receiver says what the test wants."""
+
+    def __init__(self) -> None:
+        self.answer = Answer(204, None, 12)
+        self.posted: list[tuple[Webhook, str, str]] = []
+
+    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+        """Remember it."""
+        self.posted.append((webhook, notice, body))
+        return self.answer
+
+
 class Scene:
     """The service on the memory, and the memory itself."""
 
@@ -147,7 +169,8 @@ class Scene:
         self.namespace = namespace
         self.clock = FakeClock(NOON)
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.service = Service(self.backends, self.clock)
+        self.postman = Receiver()
+        self.service = Service(self.backends, self.clock, postman=self.postman)
         self.opened = 0
 
     @asynccontextmanager
@@ -172,6 +195,27 @@ class Scene:
             assert await self.backends.jobs.replace(moved, record.rev)
         await self._lines()
         await self._nodes()
+        await self._alerts()
+
+    async def _alerts(self) -> None:
+        await self.service.alerts.create(BILLING)
+        common: dict[str, Any] = {"alert": "billing", "kind": AlertKind.FAILED, "body": "{}"}
+        refused: dict[str, Any] = {
+            "attempts": 3,
+            "status": 500,
+            "error": "answered 500: oh no",
+            "tried_at": ago(minutes=2),
+        }
+        run = "billing-sums@20261121T115500Z"
+        await self.backends.outbox.put(
+            [
+                Notice(id="msg_1", subject=FAILED, job="nightly-report", created_at=ago(hours=10), **common),
+                Notice(id="msg_2", subject=run, job="billing-sums", created_at=ago(minutes=4), **common, **refused),
+            ]
+        )
+        [first] = await self.backends.outbox.claim("c", timedelta(minutes=1), 1)
+        taken = replace(first, state=NoticeState.DELIVERED, status=204, tried_at=ago(hours=10), ended_at=ago(hours=10))
+        assert await self.backends.outbox.tried(taken, None)
 
     async def _lines(self) -> None:
         texts = [

@@ -23,6 +23,9 @@ HEAVY = {
     "httpx2",
     "pydantic",
     "psutil",
+    "websockets",
+    "rich.live",
+    "rich.progress",
 }
 
 SCRIPT = """
@@ -45,6 +48,8 @@ finally:
         ["jobs", "--help"],
         ["jobs", "apply", "--help"],
         ["runs", "--help"],
+        ["logs", "--help"],
+        ["cluster", "--help"],
         ["node", "--help"],
         ["api", "--help"],
         ["version"],

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import orjson
 import pytest
 import yaml
 
-from cronflow.cli import times
-from cronflow.domain.run import RunState
-from cronflow.ports import LargeResult, LogLine
+from cronflow.ports import LargeResult
 from tests.cli.conftest import Cli, parsed, row
-from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene
+from tests.cli.scene import FAILED, FENCE, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene
 
 # fmt: off
 FIELDS = {
@@ -184,35 +181,6 @@ def test_the_log_as_json_is_an_object_a_line_over_all_pages(
     ]
     assert scene.backends.faults.calls["logs.read"] == 4
     assert [line["n"] for line in yaml.safe_load(cli("runs", "logs", RETRYING, "-o", "yaml").stdout)] == [0, 1, 2, 3, 4]
-
-
-def test_following_waits_for_lines_until_the_run_has_ended(
-    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
-    waits = []
-
-    async def wait(seconds: float) -> None:
-        waits.append(seconds)
-        line = LogLine(
-            run=RUNNING,
-            job="reindex-search",
-            fence=FENCE,
-            attempt=1,
-            n=len(waits),
-            at=NOON + timedelta(seconds=len(waits)),
-            level="info",
-            text=f"part {len(waits)}",
-        )
-        await scene.backends.logs.append([line])
-        if len(waits) == 2:
-            runs[RUNNING] = replace(runs[RUNNING], state=RunState.SUCCEEDED)
-
-    monkeypatch.setattr(times, "sleep", wait)
-    result = cli("runs", "logs", RUNNING, "-f")
-    assert [line.rpartition("  ")[2].strip() for line in result.stdout.splitlines()] == ["part 1", "part 2"]
-    assert "succeeded" in result.stderr
-    assert len(waits) == 2
 
 
 @pytest.mark.usefixtures("scene")

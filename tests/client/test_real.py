@@ -95,3 +95,32 @@ async def test_the_example_of_the_readme_runs(url: str, tmp_path: Path) -> None:
     # The node has no such function, and says so.
     assert "nightly-report@manual-" in done.stdout
     assert "not allowed on this node" in done.stdout
+
+
+async def test_the_how_to_on_following_runs(url: str, tmp_path: Path) -> None:
+    async with cronflow.AsyncClient(url) as client:
+        await client.login("admin", PASSWORD)
+        shell = "echo reading 3 rows; echo almost nothing >&2"
+        await client.jobs.put({"name": "nightly-report", "run": {"shell": shell}})
+    text = (ROOT / "docs" / "how-to" / "follow.md").read_text("utf-8")
+    said = []
+    for number, example in enumerate(re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)):
+        program = tmp_path / f"example-{number}.py"
+        program.write_text(example)
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, str(program)],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "API": url, "PASSWORD": PASSWORD},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        said.append(done.stdout.splitlines())
+    first, second = said
+    assert {"info reading 3 rows", "warn almost nothing", "found reading 3 rows"} <= set(first)
+    assert "the run is succeeded" in first
+    assert any("nightly-report was created" in one for one in first)
+    assert second[0].startswith("leader ")
+    assert "logs?level=warn ['almost nothing']" in second

@@ -92,5 +92,6 @@ async def test_a_search_looks_at_no_more_than_it_may(mongo_url: str, namespace: 
 
 def test_a_level_that_there_is_not_is_an_error() -> None:
     assert at_least("WARN") == {"warn", "error"}
+    assert at_least("progress") == {"progress"}
     with pytest.raises(InvalidInput, match="debug, info, success, warn, error"):
         at_least("loud")

@@ -10,15 +10,18 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import NodeLeft
 from cronflow.domain.rollup import Tally
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
 from cronflow.live.state import About
 from cronflow.node.journal import Journal
-from cronflow.ports import LogLine
+from cronflow.ports import Entry, LogLine
+from cronflow.shapes.stream import SnapShape, TickShape
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
 ABOUT = About(namespace="here", lease=timedelta(seconds=9))
@@ -105,7 +108,7 @@ def a_line(n: int, fence: int = 7, run: str = "r@1", level: str = "info", **fiel
 async def test_a_snapshot_comes_first_and_then_a_tick_a_second_however_many_replicas_there_are() -> None:
     async with a_bench() as bench:
         one, two = await bench.replica(), await bench.replica()
-        await bench.elapse(2)
+        await bench.elapse(2.5)
         sessions = [one.open(None), two.open(None)]
         (first,), (second,) = [await messages(session) for session in sessions]
         assert first["t"] == "snap"
@@ -178,7 +181,7 @@ async def test_what_is_not_there_any_more_means_a_fresh_snapshot() -> None:
 async def test_who_is_slow_skips_to_the_newest_and_is_told_how_many_it_missed() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
-        await bench.elapse(2)
+        await bench.elapse(2.5)
         session = hub.open(None)
         await messages(session)
         await bench.elapse(30)
@@ -380,3 +383,41 @@ async def test_nobody_is_asked_for_lines_when_nobody_follows() -> None:
         hub.close(session)
         await bench.elapse(30)
         assert not await bench.backends.tails.wanted()
+
+
+async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_error_of_that() -> None:
+    class Swallowing:
+        """A feed whose read is interrupted by the cancellation, and tells of a lost connection instead."""
+
+        async def read(self, after: str, limit: int) -> list[Entry]:
+            reading.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise BackendUnavailable("Redis", "here", "the connection was lost") from None
+            raise AssertionError
+
+    reading = asyncio.Event()
+    clock = FakeClock()
+    hub = Hub(memory_backends(clock), clock, ABOUT)
+    hub._feed = Swallowing()  # type: ignore[assignment]
+    task = asyncio.create_task(hub.run())
+    await reading.wait()
+    task.cancel()
+    await clock.settle()
+    assert task.cancelled()
+
+
+async def test_what_is_said_has_the_fields_of_its_shape_and_no_others() -> None:
+    async with a_bench() as bench:
+        await bench.backends.membership.report(a_report("n1"), 60.0)
+        await bench.backends.runs.insert([a_run()])
+        hub = await bench.replica()
+        session = hub.open(None)
+        await hub.following.subscribe(session, "run:r@1", 5)
+        await bench.write(a_line(0))
+        Journal(bench.backends, bench.clock, "n1").tell(NodeLeft("n1"))
+        snapshot, *ticks = await watch(bench, session, 5)
+        assert any(tick["logs"] for tick in ticks)
+        for message, shape in ((snapshot, SnapShape), *((tick, TickShape) for tick in ticks)):
+            assert TypeAdapter(shape).dump_python(TypeAdapter(shape).validate_python(message)) == message

@@ -51,6 +51,39 @@ MONGO: tuple[Mutant, ...] = (
         ('{"_id": session, "token_hash": old}', '{"_id": session}'),
     ),
     *_of(
+        "mongo/alerts.py",
+        # replace
+        ('{"_id": record.name, "rev": rev}', '{"_id": record.name}'),
+        ('| {"rev": rev + 1}', '| {"rev": rev}'),
+        # delete
+        ('_notices.delete_many({"alert": name})', "_notices.delete_many({})"),
+        ('_failing.delete_many({"alert": name})', "_failing.delete_many({})"),
+        # judge
+        ('{"$max": {"judged": until}}', '{"$set": {"judged": until}}'),
+        # fail and recovered
+        (', "ended_at": {"$lt": one.ended_at}}', "}"),
+        (', "run": failing.run})', "})"),
+        # claim
+        ('                        "waiting": True,\n', ""),
+        ('                        "$expr": IS_DUE,\n', ""),
+        ('                        "alert": {"$nin": list(besides)},\n', ""),
+        ('                        "claim": {"$ne": claim},\n', ""),
+        ('"claim": {"$literal": claim}, "due_at": again, "attempts"', '"claim": {"$literal": claim}, "attempts"'),
+        # tried
+        ('{"_id": notice.id, "claim": notice.claim}', '{"_id": notice.id}'),
+        ('            "claim": None,\n', ""),
+        ('            fields["due_at"] = ', "            fields['never'] = "),
+        ('{"$unset": ["waiting", "due_at"]}', '{"$unset": ["due_at"]}'),
+        # signs
+        ('{"untold": True}', "{}"),
+        ('{"_id": {"$in": list(runs)}}', "{}"),
+        ('            "$expr": {"$gt": [{"$ifNull": ["$started_at", NEVER]}, bound]},\n', ""),
+        ('{"$gt": [{"$ifNull"', '{"$gte": [{"$ifNull"'),
+        ('"active": True, "due_at"', '"due_at"'),
+        ('"due_at": {"$lte": due}, ', ""),
+        (', "next_fire": {"$lte": fire}}', "}"),
+    ),
+    *_of(
         "mongo/jobs.py",
         # move
         ('"rev": move.rev, ', ""),
@@ -98,6 +131,7 @@ MONGO: tuple[Mutant, ...] = (
         ('{"$unset": ["open", "check_at"]}', '{"$unset": ["open"]}'),
         ('{"$unset": ["open", "check_at"]}', '{"$unset": ["check_at"]}'),
         ('        fields["dead"] = True\n', "        pass\n"),
+        ('        fields["untold"] = True\n', "        pass\n"),
         ('{"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}', '"$$NOW"'),
         # what the reconciler and the planner see
         ('{"open": True, "$expr": HAS_PASSED}', '{"open": True}'),
@@ -191,6 +225,7 @@ MEMORY: tuple[Mutant, ...] = (
         ('sets["check_at"] = self._clock.now() + change.check_in', "pass"),
         ("if run.check_at and run.check_at <= now]", "if run.check_at]"),
         ("if run.is_open and run.job in jobs:", "if run.job in jobs:"),
+        ("                if change.target in DEAD:\n", "                if True:\n"),
         ("self.late.setdefault(result.finish_id, result)", "self.late[str(len(self.late))] = result"),
         # control
         ("1 if self.record is None else self.record.term + 1", "1 if self.record is None else self.record.term"),
@@ -286,6 +321,20 @@ MEMORY: tuple[Mutant, ...] = (
         ("present is not None and present[0].fence == hold.fence", "present is not None"),
         ("            if mine.get(hold.run) == hold.fence:\n", "            if hold.run in mine:\n"),
     ),
+    *_of(
+        "memory/alerts.py",
+        (" for notice in notices if notice.id not in self.notices}", " for notice in notices}"),
+        (" if at <= now]", "]"),
+        ("if self.notices[name].alert not in besides]", "]"),
+        ("            self.due[name] = now + lease\n", ""),
+        ("present is None or present.claim != notice.claim", "present is None"),
+        ("replace(notice, claim=None)", "notice"),
+        ("present is None or present.rev != rev", "present is None"),
+        ("replace(record, rev=rev + 1)", "replace(record, rev=rev)"),
+        ("max(record.judged, until)", "until"),
+        (" or present.ended_at < one.ended_at:", ":"),
+        ("present is not None and present.run == failing.run", "present is not None"),
+    ),
 )
 
 LUA: tuple[Mutant, ...] = (
@@ -308,6 +357,21 @@ LUA: tuple[Mutant, ...] = (
             "if true then",
         ),
         (" > 0 then redis.call('HINCRBY', KEYS[1], 'count', -1) end", " > 9 then return 0 end"),
+    ),
+    *_of(
+        "redis/lua/feed_claim.lua",
+        ("if present and present ~= ARGV[1] then return 0 end\n", ""),
+        ("present and present ~= ARGV[1]", "present ~= ARGV[1]"),
+        ("present and present ~= ARGV[1]", "present"),
+    ),
+    *_of("redis/lua/feed_release.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", "")),
+    *_of("redis/lua/feed_tick.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end\n", "")),
+    *_of("redis/lua/lines_publish.lua", ("if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end\n", "")),
+    *_of(
+        "redis/lua/stream_read.lua",
+        ("if ARGV[1] == '' then return", "if false then return"),
+        ("if #found == 0 or found[1][1] ~= ARGV[1] then return false end\n", ""),
+        ("if #found == 0 or found[1][1] ~= ARGV[1] then", "if #found == 0 then"),
     ),
     *_of(
         "redis/lua/install.lua",

@@ -27,12 +27,14 @@ PASSED, FAILED = 100, 101
 Tests = tuple[str, ...]
 """Words for pytest: files, and which of their variants."""
 
-HISTORY = ("history", "transitions", "ledger", "upkeep", "control")
+HISTORY = ("alerts", "history", "transitions", "ledger", "upkeep", "control")
 MOTION = ("motion", "upkeep")
 SWEEPS = ("tests/node/test_sweep.py", "tests/node/test_cleanup.py")
 
 NEAREST = {"history": "transitions", "runs": "transitions", "ledger": "ledger", "control": "history", "jobs": "history"}
 NEAREST |= {"database": "history", "archive": "upkeep", "upkeep": "upkeep"}
+NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "telling")
+NEAREST["alerts"] = "alerts"
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract that is asked first, by the module; of a script, and of its double in memory, that of the motion."""
 

@@ -15,7 +15,7 @@ from cronflow.domain.run import Ending, Outcome, Run
 from cronflow.node.node import Node
 from cronflow.node.spool import Spool
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, LineSink
+from cronflow.ports import Assignment, LineSink, Postman
 from cronflow.service import Service
 
 
@@ -98,6 +98,7 @@ class Cluster:
     nodes: list[Node] = field(default_factory=list)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
+    postman: Postman | None = None
 
     def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
         """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
@@ -113,6 +114,7 @@ class Cluster:
             version="test",
             resources=Steady(),
             spool=spool,
+            postman=self.postman,
         )
 
         async def live() -> None:
@@ -148,11 +150,14 @@ class Cluster:
 
 
 @asynccontextmanager
-async def a_cluster(*names: str, slots: int = 16, spools: Path | None = None) -> AsyncIterator[Cluster]:
+async def a_cluster(
+    *names: str, slots: int = 16, spools: Path | None = None, postman: Postman | None = None
+) -> AsyncIterator[Cluster]:
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
     backends = memory_backends(clock)
-    cluster = Cluster(clock, backends, Recording(clock), Service(backends, clock), spools=spools)
+    service = Service(backends, clock)
+    cluster = Cluster(clock, backends, Recording(clock), service, spools=spools, postman=postman)
     for name in names:
         cluster.start(name, slots=slots)
     try:

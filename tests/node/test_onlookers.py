@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import orjson
+import pytest
 
 from cronflow.domain.run import Ending, Outcome
 from cronflow.domain.schedule import Every
@@ -63,6 +64,44 @@ async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> No
                     found += [line["n"] for line in chunk["lines"]]
         assert found == list(range(80))
         assert cluster.backends.faults.calls["tails.publish"] > 0
+        live.cancel()
+        await asyncio.wait({live})
+
+
+@pytest.mark.parametrize("watched_s", [0.0, 30.0])
+async def test_a_line_reaches_who_looks_on_within_12_tenths_of_a_second(watched_s: float) -> None:
+    """In virtual time, in which servers answer at once: what remains is what CronFlow itself waits for."""
+    async with a_cluster("a") as cluster:
+        hub = Hub(cluster.backends, cluster.clock, About())
+        live = asyncio.create_task(hub.run())
+        written: dict[str, float] = {}
+
+        class Marked:
+            async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+                for n in range(40):
+                    written[f"line {n}"] = cluster.clock.monotonic()
+                    log("info", f"line {n}")
+                    await cluster.clock.sleep(0.37)
+                return Ending(Outcome.OK)
+
+        worker = cluster.nodes[0]._worker
+        assert worker is not None
+        worker._executor = Marked()
+        await cluster.service.apply([a_job("chatty", schedule=None)])
+        await cluster.elapse(2)
+        session = hub.open(None)
+        await hub.following.subscribe(session, "logs", 0)
+        await cluster.elapse(watched_s)
+        await cluster.service.trigger("chatty")
+        late = {}
+        for _ in range(1000):
+            await cluster.clock.advance(0.02)
+            while (text := session._ready()) is not None:
+                for chunk in orjson.loads(text).get("logs", ()):
+                    for line in chunk["lines"]:
+                        late[line["text"]] = cluster.clock.monotonic() - written[line["text"]]
+        assert len(late) == 40
+        assert max(late.values()) <= 1.2, late
         live.cancel()
         await asyncio.wait({live})
 

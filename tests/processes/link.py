@@ -51,14 +51,18 @@ class Link:
         await self._end_all()
 
     async def _end_all(self) -> None:
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        # More than once: one that had come already may be taken meanwhile.
+        while self._connections:
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = asyncio.ensure_future(self._serve(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
+        # Also of one that is ended before it has reached the server.
+        connection.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, questions = await asyncio.open_connection(self._to.hostname, self._to.port)
@@ -67,8 +71,7 @@ class Link:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             # Before anything is awaited: whoever cancels this might cancel that too.
-            for end in (writer, questions):
-                end.close()
+            questions.close()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)

@@ -13,6 +13,7 @@ from cronflow.backends.memory.access import (
     MemoryTicketStore,
     MemoryUserStore,
 )
+from cronflow.backends.memory.alerts import MemoryAlertStore, MemoryOutbox, MemorySigns
 from cronflow.backends.memory.faults import Faults
 from cronflow.backends.memory.history import (
     MemoryControl,
@@ -55,6 +56,7 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
     jobs, runs, logs = MemoryJobStore(faults), MemoryRunStore(faults, clock), MemoryLogStore(faults)
     results = MemoryResultStore(faults)
     events = MemoryEventStore(faults)
+    outbox = MemoryOutbox(faults, clock)
     return MemoryBackends(
         jobs=jobs,
         plans=MemoryPlanStore(faults, clock),
@@ -81,6 +83,9 @@ def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5
         keys=MemoryKeyStore(faults),
         secrets=MemorySecretStore(faults),
         audit=MemoryAuditStore(faults, clock),
+        alerts=MemoryAlertStore(faults, outbox),
+        outbox=outbox,
+        signs=MemorySigns(faults, jobs, runs),
         limiter=MemoryRateLimiter(faults, clock),
         tickets=MemoryTicketStore(faults, clock),
         feed=MemoryFeed(faults, memory),

@@ -12,7 +12,7 @@ from cronflow.backends.memory.faults import Faults, verb
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.lines import GRAVE, says
-from cronflow.domain.run import MAX_ATTEMPTS_KEPT, OPEN, Change, Run
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run
 from cronflow.ports import Clock, Deferral, Found, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
 
 MONGO = "MongoDB"
@@ -135,12 +135,14 @@ class MemoryRunStore:
         self.runs: dict[str, Run] = {}
         self.late: dict[str, LateResult] = {}
         self.history: list[Change] = []
+        self.untold: set[str] = set()
 
     @verb(MONGO, "runs.insert")
     def insert(self, runs: Sequence[Run]) -> set[str]:
         """Insert the new ones."""
         fresh = {run.id: run for run in runs if run.id not in self.runs}
         self.runs |= fresh
+        self.untold |= {run.id for run in fresh.values() if run.is_dead}
         return set(fresh)
 
     @verb(MONGO, "runs.apply")
@@ -155,6 +157,8 @@ class MemoryRunStore:
                 self.runs[run.id] = self._changed(run, change)
                 self.history.append(change)
                 won.add(run.id)
+                if change.target in DEAD:
+                    self.untold.add(run.id)
             elif change.proof is None:
                 if run.state == change.target and run.fence == change.fence:
                     won.add(run.id)

@@ -49,6 +49,8 @@ INDEXES = {
             name="node",
             partialFilterExpression={"node": {"$exists": True}},
         ),
+        # Alerts: what died and was not asked about.
+        IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
         # The clean-up: what ended long ago.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],
@@ -60,6 +62,14 @@ INDEXES = {
     "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],
     # People: what happened, of some kinds.
     "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
+    "notices": [
+        # Whoever sends: what is due.
+        IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"waiting": True}),
+        # People: the newest of an alert.
+        IndexModel([("alert", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
+        # MongoDB takes away what ended long ago.
+        IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
+    ],
     # Each bucket says itself when it is to go.
     "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
     "logs": [

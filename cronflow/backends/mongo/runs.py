@@ -180,6 +180,7 @@ def _update(change: Change) -> UpdateOne:
         fields["attempts"] = {"$slice": [joined, -MAX_ATTEMPTS_KEPT]}
     if change.target in DEAD:
         fields["dead"] = True
+        fields["untold"] = True
     pipeline: list[dict[str, Any]] = [{"$set": fields}]
     if change.target not in OPEN:
         pipeline.append({"$unset": ["open", "check_at"]})

@@ -1,4 +1,4 @@
-"""`make bench`: executions a second, the lateness of a lone job and of a herd, and what lists cost, on this machine.
+"""`make bench`: executions a second, the lateness of a lone job and of a herd, what lists and the live stream cost.
 
 Real servers, node processes as in production, no-op jobs: what is measured is CronFlow itself with its MongoDB and
 Redis on the same machine. Lateness is from the instant at which a run was due to the start of its attempt. Figures
@@ -22,7 +22,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cronflow.backends.clock import SystemClock
-from cronflow.domain.audit import percentile
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.schedule import Every, Once
@@ -30,9 +29,11 @@ from cronflow.embedded import MongoServer, RedisServer
 from cronflow.ports import RunQuery
 from cronflow.service import Service
 from cronflow.wiring import VERSION, open_backends
+from tests.bench import stream
+from tests.bench.words import say, spread
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-NO_OP = PythonTarget("tests.bench_jobs:nothing")
+NO_OP = PythonTarget("tests.bench.jobs:nothing")
 
 
 @asynccontextmanager
@@ -44,7 +45,7 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
         "CRONFLOW_MONGO_URL": mongo_url,
         "CRONFLOW_NAMESPACE": namespace,
         "CRONFLOW_SLOTS": str(slots),
-        "CRONFLOW_ALLOW_PYTHON": "tests.bench_jobs",
+        "CRONFLOW_ALLOW_PYTHON": "tests.bench.jobs",
         "CRONFLOW_LOG_LEVEL": "error",
         "PYTHONPATH": str(Path.cwd()),
     }
@@ -93,20 +94,8 @@ async def until_ended(service: Service, count: int, limit_s: float) -> list[Run]
 
 
 def lateness(runs: Sequence[Run]) -> str:
-    """p50, p99 and max in milliseconds."""
-    late = sorted(run.lateness for run in runs if run.lateness is not None)
-    p50, p99, most = (percentile(late, fraction) or timedelta(0) for fraction in (0.5, 0.99, 1.0))
-    return f"p50 {_ms(p50)}   p99 {_ms(p99)}   max {_ms(most)}"
-
-
-def _ms(value: timedelta) -> str:
-    return f"{value.total_seconds() * 1000:7.1f} ms"
-
-
-def say(what: str, figure: str) -> None:
-    """One line of the report."""
-    sys.stdout.write(f"{what:<46} {figure}\n")
-    sys.stdout.flush()
+    """Of those that have started."""
+    return spread(run.lateness for run in runs if run.lateness is not None)
 
 
 async def lone(service: Service, seconds: int) -> None:
@@ -197,8 +186,7 @@ async def lists(redis_url: str, mongo_url: str, count: int) -> None:
                 began = asyncio.get_running_loop().time()
                 found = await backends.runs.find(replace(query, limit=50))
                 times.append(timedelta(seconds=asyncio.get_running_loop().time() - began))
-            p50, p99 = (percentile(sorted(times), part) or timedelta(0) for part in (0.5, 0.99))
-            say(f"of {count:,} runs a page: {name}", f"p50 {_ms(p50)}   p99 {_ms(p99)}   {len(found)} rows")
+            say(f"of {count:,} runs a page: {name}", f"{spread(times)}   {len(found)} rows")
 
 
 async def main() -> None:
@@ -208,6 +196,7 @@ async def main() -> None:
     parser.add_argument("--steady", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--stored", type=int, default=1_000_000)
+    parser.add_argument("--sockets", type=int, default=200)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--slots", type=int, default=64)
     options = parser.parse_args()
@@ -226,6 +215,13 @@ async def main() -> None:
             await herd(service, options.herd)
         async with cluster(redis.url, mongo.url, "steady", options.nodes, options.slots) as service:
             await steady(service, options.steady, options.seconds)
+        await stream.ticks(redis.url, mongo.url, nodes=100)
+        async with (
+            cluster(redis.url, mongo.url, "stream", options.nodes, options.slots) as service,
+            stream.api(redis.url, mongo.url, "stream") as (url, process),
+        ):
+            await stream.lines(service, url, count=100)
+            await stream.sockets(service, url, process, count=options.sockets, seconds=options.seconds)
         await lists(redis.url, mongo.url, options.stored)
 
 

@@ -1,0 +1,210 @@
+"""Alerts, notices, and what alerts look for.
+
+The rules it protects: a notice is inserted once, under the id that is made of what it tells; whoever tries it has
+claimed it, and what an attempt came to is written only under the claim that it was made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
+
+from cronflow.backends import codec
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notice
+from cronflow.domain.job import JobRecord
+from cronflow.domain.run import Run
+
+NEVER = datetime(9999, 12, 31, tzinfo=UTC)
+IS_DUE = {"$lte": ["$due_at", "$$NOW"]}
+
+
+class MongoAlertStore:
+    """The AlertStore port. `failing` has a document for each alert and job, `<alert>/<job>`."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._alerts, self._failing, self._notices = database["alerts"], database["failing"], database["notices"]
+
+    async def create(self, record: AlertRecord) -> bool:
+        """Insert by name."""
+        return bool(await self._database.insert_new("alerts", [codec.alert_record_document(record)]))
+
+    async def get(self, name: str) -> AlertRecord | None:
+        """By name."""
+        async with self._database.translated():
+            document = await self._alerts.find_one({"_id": name})
+        return None if document is None else codec.alert_record(document)
+
+    async def find(self, *, after: str = "", limit: int = 500) -> list[AlertRecord]:
+        """By `_id`."""
+        async with self._database.translated():
+            found = await self._alerts.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
+        return [codec.alert_record(document) for document in found]
+
+    async def replace(self, record: AlertRecord, rev: int) -> bool:
+        """Compare and set on `rev`."""
+        document = codec.alert_record_document(record) | {"rev": rev + 1}
+        async with self._database.translated():
+            result = await self._alerts.replace_one({"_id": record.name, "rev": rev}, document)
+        return bool(result.matched_count)
+
+    async def delete(self, name: str) -> bool:
+        """The alert first: what is interrupted in between leaves notices that nobody sends."""
+        async with self._database.translated():
+            result = await self._alerts.delete_one({"_id": name})
+            await self._notices.delete_many({"alert": name})
+            await self._failing.delete_many({"alert": name})
+        return bool(result.deleted_count)
+
+    async def judge(self, name: str, until: datetime) -> None:
+        """$max."""
+        async with self._database.translated():
+            await self._alerts.update_one({"_id": name}, {"$max": {"judged": until}})
+
+    async def fail(self, failing: Sequence[Failing]) -> None:
+        """An upsert each, which collides where a later one is there."""
+        async with self._database.translated():
+            for one in failing:
+                document = {
+                    "alert": one.alert,
+                    "job": one.job,
+                    "run": one.run,
+                    "fire_at": one.fire_at,
+                    "ended_at": one.ended_at,
+                }
+                match = {"_id": one.place, "ended_at": {"$lt": one.ended_at}}
+                try:
+                    await self._failing.replace_one(match, document, upsert=True)
+                except DuplicateKeyError:
+                    continue
+
+    async def failing(self, *, after: Failing | None = None, limit: int = 100) -> list[Failing]:
+        """By `_id`."""
+        query = {} if after is None else {"_id": {"$gt": after.place}}
+        async with self._database.translated():
+            found = await self._failing.find(query).sort("_id", 1).limit(limit).to_list(None)
+        return [Failing(one["alert"], one["job"], one["run"], one["fire_at"], one["ended_at"]) for one in found]
+
+    async def recovered(self, failing: Failing) -> None:
+        """Compare the run."""
+        async with self._database.translated():
+            await self._failing.delete_one({"_id": failing.place, "run": failing.run})
+
+
+class MongoOutbox:
+    """The Outbox port. A TTL index takes away what ended long ago."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._notices = database["notices"]
+
+    async def put(self, notices: Sequence[Notice]) -> set[str]:
+        """Insert by id; one that is there already stays."""
+        return await self._database.insert_new("notices", [codec.notice_document(notice) for notice in notices])
+
+    async def claim(self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()) -> list[Notice]:
+        """One after another, each a compare-and-set on the time at which it is due."""
+        again = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
+        attempts = {"$add": ["$attempts", 1]}
+        update = [{"$set": {"claim": {"$literal": claim}, "due_at": again, "attempts": attempts}}]
+        claimed: list[Notice] = []
+        async with self._database.translated():
+            while len(claimed) < limit:
+                document = await self._notices.find_one_and_update(
+                    {
+                        "waiting": True,
+                        "$expr": IS_DUE,
+                        "alert": {"$nin": list(besides)},
+                        # However short the lease, each is claimed once by one call.
+                        "claim": {"$ne": claim},
+                    },
+                    update,
+                    sort=[("due_at", 1)],
+                    return_document=ReturnDocument.AFTER,
+                )
+                if document is None:
+                    break
+                claimed.append(codec.notice(document))
+        return claimed
+
+    async def tried(self, notice: Notice, again_in: timedelta | None) -> bool:
+        """Compare the claim."""
+        fields: dict[str, Any] = {
+            "state": notice.state.value,
+            "status": notice.status,
+            "error": {"$literal": notice.error},
+            "tried_at": notice.tried_at,
+            "ended_at": notice.ended_at,
+            "claim": None,
+        }
+        if again_in is not None:
+            fields["due_at"] = {"$add": ["$$NOW", round(again_in.total_seconds() * 1000)]}
+        update: list[Mapping[str, Any]] = [{"$set": fields}]
+        if notice.ended_at is not None:
+            fields["expire_at"] = notice.ended_at + KEPT
+            update.append({"$unset": ["waiting", "due_at"]})
+        async with self._database.translated():
+            result = await self._notices.update_one({"_id": notice.id, "claim": notice.claim}, update)
+        return bool(result.matched_count)
+
+    async def forget(self, notice: Notice) -> None:
+        """Delete by id."""
+        async with self._database.translated():
+            await self._notices.delete_one({"_id": notice.id})
+
+    async def of(self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100) -> list[Notice]:
+        """Through the index on (alert, created_at, _id)."""
+        match: dict[str, Any] = {"alert": alert}
+        if before is not None:
+            created_at, notice = before
+            match["created_at"] = {"$lte": created_at}
+            match["$or"] = [{"created_at": {"$lt": created_at}}, {"_id": {"$lt": notice}}]
+        async with self._database.translated():
+            cursor = self._notices.find(match).sort([("created_at", -1), ("_id", -1)]).limit(limit)
+            found = await cursor.to_list(None)
+        return [codec.notice(document) for document in found]
+
+
+class MongoSigns:
+    """The Signs port."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._runs, self._jobs = database["runs"], database["jobs"]
+
+    async def untold(self, limit: int) -> list[Run]:
+        """Through their partial index."""
+        async with self._database.translated():
+            found = await self._runs.find({"untold": True}).sort("ended_at", 1).limit(limit).to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def told(self, runs: Collection[str]) -> None:
+        """Unset."""
+        async with self._database.translated():
+            await self._runs.update_many({"_id": {"$in": list(runs)}}, {"$unset": {"untold": ""}})
+
+    async def late(self, after: tuple[datetime, str], until: datetime, by: timedelta, limit: int = 1000) -> list[Run]:
+        """A range of (fire_at, _id), of which the server sends what started late or not at all."""
+        fire_at, run = after
+        bound = {"$add": ["$fire_at", round(by.total_seconds() * 1000)]}
+        match = {
+            "fire_at": {"$gte": fire_at, "$lte": until},
+            "$or": [{"fire_at": {"$gt": fire_at}}, {"_id": {"$gt": run}}],
+            "$expr": {"$gt": [{"$ifNull": ["$started_at", NEVER]}, bound]},
+        }
+        async with self._database.translated():
+            cursor = self._runs.find(match).sort([("fire_at", 1), ("_id", 1)]).limit(limit).hint("newest")
+            found = await cursor.to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
+        """Through the planner's index on `due_at`."""
+        match = {"active": True, "due_at": {"$lte": due}, "next_fire": {"$lte": fire}}
+        async with self._database.translated():
+            found = await self._jobs.find(match).sort("due_at", 1).limit(limit).to_list(None)
+        return [codec.record(document) for document in found]

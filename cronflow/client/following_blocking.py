@@ -1,0 +1,239 @@
+"""Following over the live stream. Made from `following.py` by `tests.client.generate`; change that one.
+
+The rules it protects: a connection that is lost is replaced, on whatever replica answers, and what was missed meanwhile
+comes first; where something is missing nevertheless, a gap says so. The lines of one run are never missing: what the
+stream does not have in order is read by REST.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
+
+from websockets.sync.client import connect
+
+from cronflow.client.calls import ApiError, Call, get, given, instant, path_of
+from cronflow.client.places import (
+    CLOSE_S,
+    LARGEST_MESSAGE,
+    LOST,
+    PATIENCE_S,
+    RENEW_S,
+    SILENT_S,
+    Patience,
+    Place,
+    auth_text,
+    stream_url,
+)
+from cronflow.shapes.runs import LogShape, RunDetailShape
+from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
+
+if TYPE_CHECKING:
+    from cronflow.client.blocking import Client
+    from cronflow.shapes.events import EventShape
+
+PAGE = 500
+
+
+def follow(
+    client: Client, topics: Sequence[str], since: str | None, tail: int, patience_s: float | None
+) -> Generator[StreamMessage, None]:
+    """See `Client.follow`."""
+    place = Place(topics, since, tail)
+    patience = Patience(client.url, patience_s)
+    while True:
+        try:
+            ticket = _ticket(client)
+            with connect(
+                stream_url(client.url), compression=None, max_size=LARGEST_MESSAGE, close_timeout=CLOSE_S
+            ) as socket:
+                socket.send(place.hello(ticket))
+                renew_at = time.monotonic() + RENEW_S
+                while True:
+                    if time.monotonic() >= renew_at:
+                        socket.send(auth_text(_ticket(client)))
+                        renew_at = time.monotonic() + RENEW_S
+                    text = socket.recv(SILENT_S)
+                    patience.heard()
+                    for message in place.take(text):
+                        yield message
+        except LOST as error:
+            pause = patience.pause_s(error)
+        time.sleep(pause)
+
+
+def _ticket(client: Client) -> str:
+    answer = client.send(Call("POST", path_of("auth", "ws-ticket"), repeatable=True))
+    return str(answer["ticket"])
+
+
+class RunReader(Protocol):
+    """Reads one run."""
+
+    def run(self) -> RunDetailShape:
+        """As it is now."""
+
+    def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
+        """Some lines behind (fence, n), in order, and whether there may be more now."""
+
+
+def follow_run(
+    topic: str, messages: Iterator[StreamMessage], reader: RunReader
+) -> Generator[RunMessage, None]:
+    """The states and the lines of a run until it has ended, from its first line on. `messages` follow its topic.
+
+    Lines of the stream that do not follow on the last one by their number make it read; so every line comes once, and
+    in order. The state is read at each tick.
+    """
+    told: tuple[object, ...] | None = None
+    place = (0, -1)
+    missing = True
+    for message in messages:
+        run = reader.run()
+        over = run["ended_at"] is not None
+        if not over and told != (run["state"], run["attempt"], run["node"]):
+            told = (run["state"], run["attempt"], run["node"])
+            yield {"t": "state", "run": run}
+        for chunk in message["logs"] if message["t"] == "tick" else ():
+            missing = missing or (chunk["topic"] == topic and chunk["gap"] != 0)
+            for line in chunk["lines"] if chunk["topic"] == topic and not missing else ():
+                if (line["fence"], line["n"]) <= place:
+                    continue
+                if (line["fence"], line["n"]) != (place[0], place[1] + 1):
+                    missing = True
+                    break
+                place = (line["fence"], line["n"])
+                yield {"t": "line", "line": line}
+        # What it wrote before it ended is stored when it has ended.
+        missing = missing or over
+        while missing:
+            lines, missing = reader.lines(place)
+            for line in lines:
+                place = (line["fence"], line["n"])
+                yield {"t": "line", "line": line}
+        if over:
+            yield {"t": "state", "run": run}
+            return
+
+
+def follow_lines(topic: str, messages: Iterator[StreamMessage]) -> Generator[LineMessage, None]:
+    """The lines of a topic, and a gap where some are missing. `messages` follow it."""
+    for message in messages:
+        for chunk in message["logs"] if message["t"] == "tick" else ():
+            if chunk["topic"] != topic:
+                continue
+            if chunk["gap"] != 0:
+                yield {"t": "gap", "missed": chunk["gap"]}
+            for line in chunk["lines"]:
+                yield {"t": "line", "line": line}
+
+
+def run_topic(id: str) -> str:  # noqa: A002  the public name
+    """The lines of a run."""
+    return f"run:{id}"
+
+
+def lines_topic(level: str | None = None, job: str | None = None, node: str | None = None) -> str:
+    """The lines of all runs that match."""
+    query = urlencode(given(level=level, job=job, node=node))
+    return f"logs?{query}" if query else "logs"
+
+
+class ApiRunReader:
+    """Reads a run by REST, and waits for an API that is away."""
+
+    def __init__(self, client: Client, id: str, patience_s: float | None) -> None:  # noqa: A002
+        self._client = client
+        self._id = id
+        self._patience_s = patience_s
+
+    def run(self) -> RunDetailShape:
+        """As it is now."""
+        found: RunDetailShape = self._read(get(path_of("runs", self._id)))
+        return found
+
+    def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
+        """A page behind (fence, n)."""
+        place = None if after[1] < 0 else f"{after[0]}:{after[1]}"
+        page = self._read(get(path_of("runs", self._id, "logs"), after=place, limit=PAGE))
+        return page["items"], len(page["items"]) == PAGE
+
+    def _read(self, call: Call) -> Any:
+        patience = Patience(self._client.url, self._patience_s)
+        while True:
+            try:
+                return self._client.send(call)
+            except ApiError as error:
+                pause = patience.pause_s(error)
+            time.sleep(pause)
+
+
+def follow_run_of(
+    client: Client,
+    id: str,  # noqa: A002
+    patience_s: float | None,
+) -> Generator[RunMessage, None]:
+    """See `Runs.follow`."""
+    topic = run_topic(id)
+    # The last line before tells whether any was written between the first reading and the beginning of this.
+    with (
+        closing(follow(client, [topic], None, 1, patience_s)) as messages,
+        closing(follow_run(topic, messages, ApiRunReader(client, id, patience_s))) as found,
+    ):
+        for message in found:
+            yield message
+
+
+class Events:
+    """What happened in the cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> Iterator[EventShape]:
+        """What happened, the newest first. What happens from now on comes with `Client.follow`."""
+        return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
+
+
+class Logs:
+    """The lines of all runs."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def search(
+        self,
+        q: str = "",
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        since: datetime | None = None,
+    ) -> Iterator[LogShape]:
+        """Lines with this text, of this level or a graver one, the newest first."""
+        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
+        return self._client.pages(call)
+
+    def follow(
+        self,
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        tail: int = 0,
+        patience_s: float | None = PATIENCE_S,
+    ) -> Generator[LineMessage, None]:
+        """Lines as they are written, after the last `tail` ones (at most 1000), each once; and gaps where some are
+        missing, which `search` finds. Lines of one run come in order; among runs there is none.
+        """
+        topic = lines_topic(level, job, node)
+        with (
+            closing(follow(self._client, [topic], None, tail, patience_s)) as messages,
+            closing(follow_lines(topic, messages)) as found,
+        ):
+            for message in found:
+                yield message

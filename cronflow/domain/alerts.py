@@ -1,0 +1,238 @@
+"""Alerts: rules that say of what somebody is to be told, and the notices that tell it.
+
+The rules it protects: a notice has an id that is made of its alert, its kind and its subject alone, so whoever finds
+the same thing again finds the same notice; a run dies once, so an alert tells of its death once; and a notice that its
+receiver does not take is tried again, more and more rarely, for a day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from cronflow.domain.access import check_patterns
+from cronflow.domain.durations import format_duration
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import check_name
+from cronflow.domain.run import DEAD, SCHEDULED, Run, RunState
+from cronflow.domain.secret import refuse_references
+
+MOST_PATTERNS = 100
+LONGEST_URL = 2000
+SHORTEST_LATE, LONGEST_LATE = timedelta(seconds=1), timedelta(days=7)
+SHORTEST_LEADERLESS, LONGEST_LEADERLESS = timedelta(seconds=5), timedelta(days=1)
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=15)
+GIVE_UP_AFTER = timedelta(hours=24)
+KEPT = timedelta(days=30)
+"""How long a notice is kept that has been taken, or given up."""
+
+_SECRET = re.compile(r"\$\{secret:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\}")
+
+
+class AlertKind(StrEnum):
+    """What an alert tells of."""
+
+    FAILED = "failed"
+    RECOVERED = "recovered"
+    DEAD_LETTER = "dead_letter"
+    LATE = "late"
+    NO_LEADER = "no_leader"
+
+
+DEATHS = frozenset({AlertKind.FAILED, AlertKind.DEAD_LETTER})
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Where notices go. `secret` is a reference to the secret that signs them, `${secret:NAME}`."""
+
+    url: str
+    secret: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https?://[^/?#\s@]+([/?#]\S*)?", self.url):
+            remedy = "write https://host/path, without a user, a password or blanks"
+            raise InvalidInput(Problem("", "not an http:// or https:// address", remedy))
+        if len(self.url) > LONGEST_URL:
+            raise InvalidInput(f"an address has at most {LONGEST_URL:,} characters, this one has {len(self.url):,}")
+        refuse_references(self.url, "an address", "sign the notices with `secret` instead")
+        if self.secret is not None and not _SECRET.fullmatch(self.secret):
+            remedy = "run `cronflow secrets set NAME` and write ${secret:NAME}"
+            raise InvalidInput(Problem("", "a signing secret is given by its name", remedy))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A rule. `jobs` are patterns of names, none means all. A job is late when no attempt of a fire has started
+    `late_after` it; there is no leader when nobody has renewed the lead for `no_leader_after` longer than he should.
+    """
+
+    name: str
+    on: tuple[AlertKind, ...]
+    webhook: Webhook
+    jobs: tuple[str, ...] = ()
+    late_after: timedelta = timedelta(minutes=5)
+    no_leader_after: timedelta = timedelta(minutes=1)
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "alert")
+        if not self.on:
+            raise InvalidInput(Problem("", "on is empty", f"name at least one of {', '.join(AlertKind)}"))
+        if len(set(self.on)) < len(self.on):
+            raise InvalidInput(Problem("", "on has a word twice", "remove one of the two"))
+        if AlertKind.RECOVERED in self.on and not DEATHS & set(self.on):
+            what = "on has recovered, but nothing that a job could recover from"
+            raise InvalidInput(Problem("", what, "add failed or dead_letter"))
+        if len(self.jobs) > MOST_PATTERNS:
+            raise InvalidInput(f"jobs has {len(self.jobs)} patterns; at most {MOST_PATTERNS} are allowed")
+        check_patterns(self.jobs, "")
+        _within("late_after", self.late_after, SHORTEST_LATE, LONGEST_LATE)
+        _within("no_leader_after", self.no_leader_after, SHORTEST_LEADERLESS, LONGEST_LEADERLESS)
+
+    def wants(self, *kinds: AlertKind) -> bool:
+        """Whether it tells of one of these."""
+        return self.enabled and not set(kinds).isdisjoint(self.on)
+
+    def concerns(self, job: str) -> bool:
+        """Whether it is about this job."""
+        return not self.jobs or any(fnmatchcase(job, pattern) for pattern in self.jobs)
+
+    def death(self, run: Run) -> AlertKind | None:
+        """As what it tells of a run that failed or was lost. A failed run is a dead letter too, and told once."""
+        if run.state not in DEAD or not self.enabled or not self.concerns(run.job):
+            return None
+        if run.state is RunState.FAILED and AlertKind.FAILED in self.on:
+            return AlertKind.FAILED
+        return AlertKind.DEAD_LETTER if AlertKind.DEAD_LETTER in self.on else None
+
+
+def _within(place: str, value: timedelta, shortest: timedelta, longest: timedelta) -> None:
+    if not shortest <= value <= longest:
+        bounds = f"it must be {format_duration(shortest)} to {format_duration(longest)}"
+        raise InvalidInput(f"{place} is {format_duration(value)}; {bounds}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRecord:
+    """An alert's document. `rev` counts its edits. What happened before `since` is not told: then the alert was made,
+    was enabled, or began to be about something else. Fires up to `judged` have been looked at for lateness.
+    """
+
+    alert: Alert
+    rev: int = 0
+    since: datetime
+    judged: datetime
+    created_at: datetime
+    updated_at: datetime
+    updated_by: str = ""
+
+    @property
+    def name(self) -> str:
+        """The alert's name, which is also the record's id."""
+        return self.alert.name
+
+
+def begins_anew(before: Alert, after: Alert) -> bool:
+    """Whether an edit makes an alert tell of what it did not tell of before."""
+    return (before.on, before.jobs, before.enabled) != (after.on, after.jobs, after.enabled)
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A job whose latest failure an alert has told of, and which has not succeeded since."""
+
+    alert: str
+    job: str
+    run: str
+    fire_at: datetime
+    ended_at: datetime
+
+    @property
+    def place(self) -> str:
+        """What there is one of: an alert and a job. No name has a `/`."""
+        return f"{self.alert}/{self.job}"
+
+    def recovered_by(self, runs: Sequence[Run]) -> Run | None:
+        """The first of these runs that ended well after the failure."""
+        good = [
+            (run.ended_at, run.id, run)
+            for run in runs
+            if run.state is RunState.SUCCEEDED and run.ended_at is not None and run.ended_at > self.ended_at
+        ]
+        return min(good, key=lambda row: row[:2])[2] if good else None
+
+
+class NoticeState(StrEnum):
+    """Where a notice is. A waiting one is tried again."""
+
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    GAVE_UP = "gave_up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What an alert has to tell once. `body` is the JSON that is sent, always the same; `status` and `error` are what
+    the latest of `attempts` came to, `claim` whose attempt is under way.
+    """
+
+    id: str
+    alert: str
+    kind: AlertKind
+    subject: str
+    job: str | None
+    body: str
+    created_at: datetime
+    state: NoticeState = NoticeState.WAITING
+    attempts: int = 0
+    claim: str | None = None
+    tried_at: datetime | None = None
+    ended_at: datetime | None = None
+    status: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a receiver said. `error` is why it was not reached, or the beginning of what it answered instead of a 2xx;
+    None: it has taken the notice.
+    """
+
+    status: int | None
+    error: str | None
+    ms: int
+
+    @property
+    def taken(self) -> bool:
+        """Whether the receiver has it."""
+        return self.error is None
+
+
+def notice_id(alert: str, kind: AlertKind, subject: str) -> str:
+    """The same for the same thing, whoever finds it; also the `webhook-id`, which must not contain a point."""
+    return "msg_" + hashlib.sha256(f"{alert}\n{kind}\n{subject}".encode()).hexdigest()[:32]
+
+
+def next_delay(attempts: int, created_at: datetime, now: datetime) -> timedelta | None:
+    """How long to wait after so many failed attempts; None: give up."""
+    delay = min(FIRST_DELAY * 2 ** min(attempts - 1, 10), LONGEST_DELAY)
+    return None if now + delay > created_at + GIVE_UP_AFTER else delay
+
+
+def is_late(run: Run, after: timedelta) -> bool:
+    """Whether a scheduled run that is older than `after` did not start within it. What overlapped or was cancelled was
+    not meant to start; what was skipped because it was missed was.
+    """
+    if run.kind not in SCHEDULED:
+        return False
+    starts = [attempt.started_at for attempt in run.attempts if attempt.started_at is not None]
+    first = starts[0] if starts else run.started_at
+    if first is not None:
+        return first - run.fire_at > after
+    return run.is_open or run.state in DEAD or (run.state is RunState.SKIPPED and run.reason == "misfire")

@@ -1,0 +1,136 @@
+"""Sends notices, signed as Standard Webhooks has it.
+
+The rules it protects: notices go where HTTP jobs may go and nowhere else, each address checked; a redirect is an
+answer that is no success; the secret that signs is in clear text only here, for as long as it signs. What a receiver
+cannot tell apart from somebody else's request is not sent: a webhook whose secret is missing gets nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Sequence
+from contextlib import aclosing
+from datetime import datetime
+
+import httpx2
+
+from cronflow.auth.vault import CannotOpen, Vault
+from cronflow.domain.alerts import Answer, Webhook
+from cronflow.domain.errors import PermanentError
+from cronflow.domain.secret import referenced
+from cronflow.executors.http import CheckedTransport, shown_url
+from cronflow.ports import Clock, SecretStore
+
+TIMEOUT_S = 10.0
+MOST_SHOWN = 500
+PREFIX = "whsec_"
+SHORTEST_KEY, LONGEST_KEY = 24, 64
+HOW_TO_MAKE = 'echo "whsec_$(openssl rand -base64 32)" | cronflow secrets set'
+
+
+class Unsigned(Exception):
+    """There is nothing to sign with; the message says why."""
+
+
+class WebhookPostman:
+    """The Postman port. `vault` None: there is no SECRETS_KEY here. `allowed_hosts` as HttpExecutor has it."""
+
+    def __init__(
+        self, secrets: SecretStore, vault: Vault | None, clock: Clock, *, allowed_hosts: Sequence[str] | None = None
+    ) -> None:
+        self._secrets = secrets
+        self._vault = vault
+        self._clock = clock
+        self._allowed_hosts = allowed_hosts
+        self._transport: CheckedTransport | None = None
+
+    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+        """One POST, on a connection of its own; at most ten seconds, and what it says is read to 500 characters."""
+        began = self._clock.monotonic()
+        try:
+            status, error = await self._exchange(webhook, notice, body, str(int(at.timestamp())))
+        except Unsigned as refusal:
+            status, error = None, str(refusal)
+        return Answer(status, error, round((self._clock.monotonic() - began) * 1000))
+
+    async def _exchange(self, webhook: Webhook, notice: str, body: str, stamp: str) -> tuple[int | None, str | None]:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "cronflow",
+            "Accept-Encoding": "identity",
+            "webhook-id": notice,
+            "webhook-timestamp": stamp,
+        }
+        if webhook.secret is not None:
+            headers["webhook-signature"] = signature(await self._key(webhook.secret), notice, stamp, body)
+        if self._transport is None:
+            # Here, because most processes send none, and reading the certificates of the machine takes a while.
+            self._transport = CheckedTransport(self._allowed_hosts)
+        try:
+            request = httpx2.Request("POST", webhook.url, headers=headers, content=body.encode())
+            async with asyncio.timeout(TIMEOUT_S):
+                response = await self._transport.handle_async_request(request)
+                try:
+                    said = await _beginning(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            return None, f"no answer within {TIMEOUT_S:g} s"
+        except (PermanentError, httpx2.InvalidURL, ValueError) as error:
+            return None, str(error)
+        except httpx2.RequestError as error:
+            what = f"{type(error).__name__}: {error}".removesuffix(": ")
+            return None, f"{shown_url(httpx2.URL(webhook.url))} cannot be reached: {what}"[:MOST_SHOWN]
+        status = response.status_code
+        return status, None if 200 <= status <= 299 else f"answered {status}: {said or 'an empty body'}"
+
+    async def _key(self, reference: str) -> bytes:
+        [name] = referenced(reference)
+        found = await self._secrets.get([name])
+        if not found:
+            raise Unsigned(f"there is no secret {name}; {HOW_TO_MAKE} {name}")
+        if self._vault is None:
+            raise Unsigned("there is no SECRETS_KEY here, so the notice cannot be signed")
+        try:
+            return key_of(self._vault.open(found[0]))
+        except CannotOpen as error:
+            raise Unsigned(str(error)) from None
+        except ValueError:
+            raise Unsigned(
+                f"the secret {name} is not {PREFIX} and {SHORTEST_KEY} to {LONGEST_KEY} bytes in base64; "
+                f"{HOW_TO_MAKE} {name}"
+            ) from None
+
+
+def key_of(secret: str) -> bytes:
+    """The key of a secret as Standard Webhooks writes it: `whsec_` and base64. Raises ValueError."""
+    text = secret.strip()
+    if not text.startswith(PREFIX):
+        raise ValueError
+    try:
+        key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError from None
+    if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+        raise ValueError
+    return key
+
+
+def signature(key: bytes, notice: str, stamp: str, body: str) -> str:
+    """The value of `webhook-signature`."""
+    signed = hmac.new(key, f"{notice}.{stamp}.{body}".encode(), hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(signed).decode()}"
+
+
+async def _beginning(response: httpx2.Response) -> str:
+    said = bytearray()
+    async with aclosing(response.aiter_raw()) as chunks:
+        async for chunk in chunks:
+            said += chunk
+            if len(said) >= MOST_SHOWN:
+                break
+    return " ".join(said[:MOST_SHOWN].decode(errors="replace").split())

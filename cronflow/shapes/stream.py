@@ -1,0 +1,267 @@
+"""What is said on the live stream, and what its followers are told; `docs/concepts/stream.md` has the whole of it."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from cronflow.shapes.cluster import NodeState
+from cronflow.shapes.events import EventShape
+from cronflow.shapes.plain import Shape
+from cronflow.shapes.runs import LogShape, RunDetailShape
+
+
+class LiveNodeShape(Shape):
+    """A node, as a tick tells it."""
+
+    name: str
+    """Its name."""
+    id: str
+    """`<name>#<incarnation>`."""
+    leads: bool
+    """Whether it leads."""
+    state: NodeState
+    """`draining`: it gets no more work; `stale`: two heartbeats are missing."""
+    cpu: float
+    """The part of its CPUs that is in use."""
+    memory: float
+    """The part of its memory that is in use."""
+    lag_s: float
+    """How late its event loop is."""
+    slots: int
+    """How many runs it takes at the same time."""
+    in_flight: int
+    """How many it runs."""
+    queued: int
+    """How many wait in its list."""
+    rate: float
+    """Runs that it ends a second."""
+    age_s: float
+    """How old its last report is."""
+
+
+class LiveQueueShape(Shape):
+    """The nodes' lists together."""
+
+    queued: int
+    """Runs that wait in them."""
+    in_flight: int
+    """Runs that are running."""
+    slots: int
+    """How many can run at the same time."""
+    room: int
+    """How many more could be given out now."""
+    open: int | None
+    """Runs that are not over; null: not counted yet."""
+
+
+class QuantilesShape(Shape):
+    """Of a distribution; null: there is nothing in it."""
+
+    p50: float | None
+    """Half of them are below."""
+    p95: float | None
+    """Of twenty, one is above."""
+    p99: float | None
+    """Of a hundred, one is above."""
+
+
+class LatencyShape(Shape):
+    """Of the last five minutes; empty before MongoDB has answered for the first time."""
+
+    lateness_ms: NotRequired[QuantilesShape]
+    """From the instant a run was due to its first start."""
+    duration_ms: NotRequired[QuantilesShape]
+    """Of the last attempts."""
+
+
+class JobCountsShape(Shape):
+    """How many jobs there are."""
+
+    total: int
+    """All of them."""
+    active: int
+    """Those that will run by themselves."""
+    paused: int
+    """Those that somebody has paused."""
+    idle: int
+    """Disabled, without a schedule, or done."""
+
+
+class NextJobShape(Shape):
+    """A job that is due soon."""
+
+    job: str
+    """Its name."""
+    at: str | None
+    """When."""
+
+
+class OpenBreakerShape(Shape):
+    """A service that is left alone for now."""
+
+    service: str
+    """Its name or host."""
+    nodes: list[str]
+    """By which nodes."""
+
+
+class ServerShape(Shape):
+    """A server, as the builder of ticks reaches it."""
+
+    ms: NotRequired[float]
+    """Its round trip."""
+    error: NotRequired[str]
+    """Why it does not answer."""
+
+
+class LiveShape(Shape):
+    """The cluster at an instant: absolute values."""
+
+    at: str
+    """When this was read."""
+    namespace: str
+    """The name of the cluster."""
+    leader: str | None
+    """The node that leads."""
+    lease_s: float
+    """How long a lead lasts unless it is renewed."""
+    term: int
+    """The number of the tenure."""
+    elected_at: str | None
+    """Since when it leads."""
+    lease_left_s: float | None
+    """How long its lead still lasts unless it renews it."""
+    nodes: list[LiveNodeShape]
+    """Up to 200 nodes, the leader first."""
+    nodes_more: int
+    """How many more there are."""
+    queue: LiveQueueShape
+    """Their lists together."""
+    rates: dict[str, float]
+    """Runs that ended a second: `ended`, and by their states."""
+    latency: LatencyShape
+    """How late and how long."""
+    jobs: JobCountsShape | None
+    """How many jobs; null: not counted yet."""
+    dead_letters: int | None
+    """Failed or lost runs that nobody has settled; null: not counted yet."""
+    next: list[NextJobShape]
+    """The ten jobs that are due next."""
+    breakers: list[OpenBreakerShape]
+    """Services that are left alone."""
+    servers: dict[str, ServerShape]
+    """`redis` and `mongodb`."""
+
+
+class NodeSeriesShape(Shape):
+    """Of each node, every five seconds."""
+
+    at: list[str]
+    """The instants."""
+    by_name: dict[str, dict[str, list[float | None]]]
+    """`cpu`, `memory`, `lag_s` and `in_flight` of each node, at these instants."""
+
+
+class SeriesShape(Shape):
+    """The last ten minutes, column by column."""
+
+    cluster: dict[str, list[str | float | None]]
+    """Each second: `at`, `ended`, `failed`, `queued`, `in_flight`, and `p50`, `p95`, `p99` of lateness and duration."""
+    nodes: NodeSeriesShape
+    """Each node."""
+
+
+class LiveSeriesShape(LiveShape):
+    """The cluster at an instant, and how it came there."""
+
+    series: SeriesShape
+    """The last ten minutes."""
+
+
+class SnapShape(Shape):
+    """The beginning, or a new one: it replaces everything."""
+
+    t: Literal["snap"]
+    """What this message is."""
+    seq: str
+    """Its place in the stream, to go on from."""
+    doc: LiveSeriesShape
+    """The cluster."""
+
+
+class LinesShape(Shape):
+    """Lines of a topic."""
+
+    topic: str
+    """As it was asked for."""
+    gap: int | None
+    """How many lines are missing before these; null: nobody knows how many."""
+    lines: list[LogShape]
+    """The lines."""
+
+
+class TickShape(Shape):
+    """A second of the cluster's life."""
+
+    t: Literal["tick"]
+    """What this message is."""
+    seq: str
+    """Its place in the stream, to go on from."""
+    ts: str
+    """When."""
+    patch: LiveShape
+    """What replaces the same fields of `doc`."""
+    events: list[EventShape]
+    """What happened since the tick before."""
+    logs: list[LinesShape]
+    """Lines of the topics that are followed."""
+    dropped: int
+    """How many ticks were passed over before this one."""
+
+
+class RefusedShape(Shape):
+    """Something that was asked for and cannot be obeyed."""
+
+    t: Literal["error"]
+    """What this message is."""
+    op: str | None
+    """What was asked for."""
+    detail: str
+    """Why not."""
+    again: bool
+    """Whether it may be obeyed later: a server is away."""
+
+
+class GapShape(Shape):
+    """A place where something is missing: lines, or before a snapshot the events since the last tick."""
+
+    t: Literal["gap"]
+    """What this message is."""
+    missed: int | None
+    """How many lines; null: nobody knows how many, or it is events."""
+
+
+class LineShape(Shape):
+    """A line that was written."""
+
+    t: Literal["line"]
+    """What this message is."""
+    line: LogShape
+    """The line."""
+
+
+class RunStateShape(Shape):
+    """A run in another state or attempt than before."""
+
+    t: Literal["state"]
+    """What this message is."""
+    run: RunDetailShape
+    """The run as it is now."""
+
+
+StreamMessage = SnapShape | TickShape | GapShape
+"""What a follower of the cluster is told."""
+RunMessage = RunStateShape | LineShape
+"""What a follower of a run is told."""
+LineMessage = LineShape | GapShape
+"""What a follower of lines is told."""

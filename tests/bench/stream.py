@@ -1,0 +1,157 @@
+"""What the live stream costs: a tick of a hundred nodes, sockets on one API process, and how late lines come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from time import process_time
+
+import httpx2
+import orjson
+import psutil
+from websockets.asyncio.client import ClientConnection, connect
+
+from cronflow.backends.clock import SystemClock
+from cronflow.domain.access import Role
+from cronflow.domain.cluster import NodeReport
+from cronflow.domain.job import Job, PythonTarget
+from cronflow.embedded.server import free_port
+from cronflow.live.hub import Hub
+from cronflow.live.state import About
+from cronflow.service import Service
+from cronflow.wiring import open_backends
+from tests.bench.words import say, spread
+
+A_KEY = 20
+"""So many sockets may one login have."""
+
+
+def a_report(n: int) -> NodeReport:
+    """A node in the middle of its work."""
+    return NodeReport(
+        name=f"node-{n:03}",
+        incarnation="a",
+        cpu=0.31,
+        memory=0.42,
+        slots=64,
+        in_flight=n % 64,
+        lag_s=0.0021,
+        labels={"region": "eu"},
+    )
+
+
+async def ticks(redis_url: str, mongo_url: str, *, nodes: int, count: int = 200) -> None:
+    """The time of the processor, in this process, to build a tick and to hand it to a replica's ring."""
+    async with open_backends(redis_url, mongo_url, "ticks") as backends:
+        for n in range(nodes):
+            await backends.membership.report(a_report(n), 3600)
+        hub = Hub(backends, SystemClock(), About())
+        await hub._builder.step()
+        await hub.step()
+        times, began = [], process_time()
+        for _ in range(count):
+            start = asyncio.get_running_loop().time()
+            await hub._builder.step()
+            await hub.step()
+            times.append(timedelta(seconds=asyncio.get_running_loop().time() - start))
+        spent = (process_time() - began) / count
+        say(f"a tick of {nodes} nodes, {len(hub.ticks[-1].text) / 1024:.1f} KiB", f"{spread(times)}")
+        say("… time of the processor, without the servers'", f"{spent * 1000:.1f} ms")
+
+
+@asynccontextmanager
+async def api(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[tuple[str, psutil.Process]]:
+    """An API process: its URL and itself."""
+    port = free_port()
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
+        "CRONFLOW_REDIS_URL": redis_url,
+        "CRONFLOW_MONGO_URL": mongo_url,
+        "CRONFLOW_NAMESPACE": namespace,
+        "CRONFLOW_ADMIN_PASSWORD": "only-for-this-bench",
+        "CRONFLOW_LOG_LEVEL": "error",
+        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
+    }
+    child = subprocess.Popen([sys.executable, "-m", "cronflow", "api", "--port", str(port)], env=environment)
+    try:
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            while True:
+                try:
+                    if (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
+                        break
+                except httpx2.TransportError:
+                    # It does not listen yet.
+                    pass
+                await asyncio.sleep(0.1)
+        yield f"http://127.0.0.1:{port}", psutil.Process(child.pid)
+    finally:
+        child.terminate()
+        child.wait(20)
+
+
+async def sockets(service: Service, url: str, process: psutil.Process, *, count: int, seconds: int) -> None:
+    """What an API process uses with no socket and with many; the difference is theirs."""
+    alone = await _used(process, seconds)
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False))
+        clients = []
+        for n in range(count):
+            if n % A_KEY == 0:
+                _, key = await service.keys.create(f"bench-{n}", Role.VIEWER)
+            clients.append(await _socket(stack, http, url, key))
+        came: Counter[ClientConnection] = Counter()
+        readers = [asyncio.create_task(_read(client, came)) for client in clients]
+        crowded = await _used(process, seconds)
+        memory = process.memory_info().rss / 2**20
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+    say("an API process without sockets", f"{alone:.1f} % of a core")
+    sent = f"{came.total() / seconds:,.0f} messages/s, at least {min(came.values())} each"
+    say(f"… with {count} sockets", f"{crowded:.1f} % of a core, {memory:.0f} MiB, {sent}")
+
+
+async def lines(service: Service, url: str, *, count: int) -> None:
+    """From the instant that a line was written to its arrival at a socket that follows it."""
+    _, key = await service.keys.create("lines", Role.VIEWER)
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False))
+        client = await _socket(stack, http, url, key, topics=["logs"])
+        await client.recv()
+        target = PythonTarget("tests.bench.jobs:talk", {"lines": count})
+        await service.apply([Job(name="talk", target=target, timeout=timedelta(seconds=count))])
+        await service.trigger("talk")
+        late: list[timedelta] = []
+        while len(late) < count:
+            message = orjson.loads(await client.recv())
+            now = datetime.now(UTC)
+            for chunk in message.get("logs", ()):
+                late += [now - datetime.fromisoformat(line["at"]) for line in chunk["lines"]]
+        say(f"{count} lines of a run to a socket", spread(late))
+
+
+async def _used(process: psutil.Process, seconds: int) -> float:
+    before = sum(process.cpu_times()[:2])
+    await asyncio.sleep(seconds)
+    return 100 * (sum(process.cpu_times()[:2]) - before) / seconds
+
+
+async def _socket(
+    stack: AsyncExitStack, http: httpx2.AsyncClient, url: str, key: str, **hello: object
+) -> ClientConnection:
+    answer = await http.post(f"{url}/api/v1/auth/ws-ticket", headers={"Authorization": f"Bearer {key}"})
+    answer.raise_for_status()
+    client = await stack.enter_async_context(connect(f"ws{url.removeprefix('http')}/api/v1/stream", proxy=None))
+    await client.send(orjson.dumps({"op": "hello", "ticket": answer.json()["ticket"], **hello}).decode())
+    return client
+
+
+async def _read(client: ClientConnection, came: Counter[ClientConnection]) -> None:
+    async for _ in client:
+        came[client] += 1

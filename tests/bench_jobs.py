@@ -1,5 +1,0 @@
-"""The job of the benchmark: nothing."""
-
-
-async def nothing() -> None:
-    """Ends at once."""

@@ -1,0 +1,66 @@
+"""The API of a scene, served by uvicorn on loopback, for commands that go through it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+import uvicorn
+from structlog.testing import capture_logs
+
+from tests.auth.bench import APPLICATIONS, PASSWORD, Replica
+from tests.cli.conftest import Cli
+from tests.cli.scene import Scene
+from tests.waiting import eventually
+
+
+@dataclass
+class Served:
+    """An address, and the application that answers there now."""
+
+    url: str
+    app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """As ASGI has it."""
+        await self.app(scope, receive, send)
+
+    def serve(self, scene: Scene, **rest: Any) -> Replica:
+        """Answer for this scene from now on; its service is the API's, so that both ways end at the same one."""
+        replica = Replica(scene.backends, scene.clock, postman=scene.postman, **rest)
+        scene.service = replica.service
+        self.app = replica.app
+        return replica
+
+    def log_in(self, cli: Cli, user: str = "admin", password: str = PASSWORD) -> None:
+        """From now on the commands of this test go through the API."""
+        result = cli("login", self.url, "--user", user, "--password-stdin", stdin=f"{password}\n")
+        assert result.exit_code == 0, result.output
+
+
+@contextmanager
+def serving() -> Iterator[Served]:
+    """A server in a thread, which ends with this."""
+    # What the API logs would stand in the output of the commands, which run in the same process.
+    with socket.socket() as listening, capture_logs():
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        config = uvicorn.Config(served, lifespan="off", ws="none", log_config=None, access_log=False)
+        server = uvicorn.Server(config)
+        # Before there is a second thread: Python 3.11 may fail when two of them read source texts at the same time, and
+        # the description of the routes is made from docstrings.
+        next(APPLICATIONS)
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            asyncio.run(eventually(lambda: server.started, 60, "the server listens"))
+            yield served
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,121 @@
+"""`cronflow alerts`: define, look at, try out and delete alerts; and what is wrong with a file of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cronflow.domain.access import AuditEntry
+from cronflow.domain.alerts import Answer
+from cronflow.ports import AuditQuery
+from tests.cli.conftest import Cli, parsed, row
+from tests.cli.scene import Scene
+
+FILE = """
+alerts:
+  - name: cluster
+    on: [no_leader]
+    webhook: {url: "https://hooks.example.com/x"}
+  - name: billing
+    on: [failed, late]
+    webhook: {url: "https://hooks.example.com/x", secret: "${secret:HOOKS}"}
+"""
+
+
+def audit(scene: Scene) -> list[AuditEntry]:
+    """The oldest first."""
+    return asyncio.run(scene.service.audit(AuditQuery()))[::-1]
+
+
+def test_alerts_are_listed(cli: Cli, scene: Scene) -> None:
+    line = row(cli("alerts", "list"), "billing")
+    assert "active" in line
+    assert "failed recovered" in line
+    assert "https://hooks.example.com/x" in line
+    [listed] = parsed(cli("alerts", "list", "-o", "json"))
+    assert listed["webhook"]["secret"] == "${secret:HOOKS}"
+    assert scene.opened == 2
+
+
+@pytest.mark.usefixtures("empty")
+def test_without_alerts_it_says_how_to_define_one() -> None:
+    from typer.testing import CliRunner
+
+    from cronflow.cli.main import app
+
+    assert "cronflow alerts apply -f" in CliRunner().invoke(app, ["alerts", "list"]).stdout
+
+
+@pytest.mark.usefixtures("scene")
+def test_an_alert_is_shown_with_what_it_had_to_tell(cli: Cli) -> None:
+    shown = cli("alerts", "show", "billing")
+    assert "${secret:HOOKS}" in shown.stdout
+    waiting = row(shown, "waiting")
+    assert "3 times" in waiting
+    assert "answered 500: oh no" in waiting
+    assert "204" in row(shown, "delivered")
+    answer = parsed(cli("alerts", "show", "billing", "-n", "1", "-o", "json"))
+    assert [(one["state"], one["attempts"], one["status"]) for one in answer["notices"]] == [("waiting", 3, 500)]
+    missing = cli("alerts", "show", "nobody")
+    assert (missing.exit_code, "cronflow alerts list" in missing.stderr) == (3, True)
+
+
+def test_a_file_is_applied_again_and_again(cli: Cli, scene: Scene, tmp_path: Path) -> None:
+    file = tmp_path / "alerts.yaml"
+    file.write_text(FILE, "utf-8")
+    first = cli("alerts", "apply", "-f", str(file))
+    assert ("created" in row(first, "cluster"), "changed" in row(first, "billing")) == (True, True)
+    second = parsed(cli("alerts", "apply", "-f", str(file), "-o", "json"))
+    assert [one["result"] for one in second] == ["unchanged", "unchanged"]
+    assert [entry.action for entry in audit(scene)][-2:] == ["alert.create", "alert.change"]
+    changed = audit(scene)[-1]
+    assert isinstance(changed.after, dict)
+    assert changed.after["webhook"]["secret"] == "${secret:HOOKS}"
+
+
+@pytest.mark.usefixtures("empty")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("alerts: [{name: a}]", ":1: alerts[0].on: missing"),
+        ("name: a\non: [fail]\nwebhook: {url: 'http://x'}", ":2: on[0]: expected failed"),
+        (
+            "alerts:\n  - name: a\n    on: [late]\n    webhook:\n      url: x",
+            ":5: alerts[0].webhook.url: not an http://",
+        ),
+        ("jobs: []", "has neither alerts nor the keys of an alert"),
+        ("alerts: {}", "alerts: expected a list of alerts, got a mapping"),
+        ("alerts: []\njobs: []", ":2: jobs: unknown key beside alerts"),
+        ("[]", "expected a mapping, got a list"),
+        ("alerts: []", "has no alerts"),
+        ("", "has no alerts"),
+        ("a: [", "not YAML"),
+        (FILE + FILE.replace("\nalerts:", "").replace("billing", "other"), "the name 'cluster' is taken by"),
+    ],
+)
+def test_what_is_wrong_with_a_file_has_its_line_and_a_remedy(cli: Cli, tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "alerts.yaml"
+    file.write_text(text, "utf-8")
+    refused = cli("alerts", "apply", "-f", str(file))
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+
+
+def test_a_test_says_what_the_receiver_said(cli: Cli, scene: Scene) -> None:
+    good = cli("alerts", "test", "billing")
+    assert (good.exit_code, "it answered 204 in 12 ms" in good.stdout) == (0, True)
+    [(webhook, notice, body)] = scene.postman.posted
+    assert (webhook.secret, '"kind":"test"' in body, notice in body) == ("${secret:HOOKS}", True, True)
+    scene.postman.answer = Answer(500, "answered 500: oh no", 7)
+    bad = cli("alerts", "test", "billing")
+    assert (bad.exit_code, "answered 500: oh no" in bad.stdout) == (1, True)
+    assert audit(scene)[-1].action == "alert.test"
+    assert "test" not in cli("alerts", "show", "billing").stdout
+
+
+def test_an_alert_is_deleted(cli: Cli, scene: Scene) -> None:
+    assert cli("alerts", "delete", "billing").exit_code == 0
+    assert cli("alerts", "delete", "billing").exit_code == 3
+    assert audit(scene)[-1].target == "alert:billing"

@@ -1,0 +1,380 @@
+"""The views that follow: what they write for people and for scripts, drawn and not drawn, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+from rich.console import Console
+
+from cronflow.cli import connect, follow, runwatch, source, words
+from cronflow.cli.clusterwatch import Cluster
+from cronflow.cli.follow import Status, progress_text
+from cronflow.cli.runwatch import Runs
+from cronflow.domain.run import OPEN, RunState
+from cronflow.shapes.runs import run_detail_shape
+from tests.cli.conftest import Cli
+from tests.cli.scene import NOON, RUNNING, RUNS
+from tests.cli.told import Told
+
+[SOME] = [run for run in RUNS if run.id == RUNNING]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    made = Told()
+    monkeypatch.setattr(source, "open_source", made.open)
+    return made
+
+
+def a_run(state: RunState = RunState.RUNNING, **fields: Any) -> dict[str, Any]:
+    over = {} if state in OPEN else {"ended_at": "2026-11-21T11:59:58Z", "duration_ms": 3200}
+    return {**run_detail_shape(SOME, []), "state": state, **over, **fields}
+
+
+def a_line(text: str, n: int = 0, level: str = "info", **fields: Any) -> dict[str, Any]:
+    at = (NOON + timedelta(seconds=n)).isoformat().replace("+00:00", "Z")
+    line = {"run": RUNNING, "job": "reindex-search", "attempt": 1, "fence": SOME.fence, "n": n, "at": at}
+    return line | {"level": level, "node": "node-c", "text": text} | fields
+
+
+def state(run: dict[str, Any]) -> dict[str, Any]:
+    return {"t": "state", "run": run}
+
+
+def line(text: str, n: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"t": "line", "line": a_line(text, n, **fields)}
+
+
+# ------------------------------------------------------------------------------------------------------------- a run
+
+
+def test_the_lines_of_a_run_are_written_as_they_come(cli: Cli, told: Told) -> None:
+    told.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
+    told._interrupted = False
+    result = cli("runs", "logs", RUNNING, "-f")
+    assert result.stdout.splitlines() == [
+        "2026-11-21 12:00:00.000Z INFO     one",
+        "2026-11-21 12:00:01.000Z PROGRESS 2/4",
+    ]
+    assert result.stderr == f"{RUNNING} succeeded\n"
+    written = [orjson.loads(text) for text in cli("runs", "logs", RUNNING, "-f", "-o", "json").stdout.splitlines()]
+    assert [one["text"] for one in written] == ["one", "2/4"]
+
+
+def test_ctrl_c_ends_following_with_0_and_waiting_with_130(cli: Cli, told: Told) -> None:
+    told.of_run = told.of_lines = [line("one")]
+    told.looks = [[]]
+    for command in (["runs", "logs", RUNNING, "-f"], ["logs", "-f"], ["cluster", "watch"], ["runs", "watch"]):
+        assert cli(*command).exit_code == 0, command
+    assert cli("jobs", "run", "reindex-search", "--follow").exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcome", "code"),
+    [(RunState.SUCCEEDED, "ok", 0), (RunState.FAILED, "error", 4), (RunState.SKIPPED, "skipped", 0)],
+)
+def test_a_job_that_is_run_and_followed_exits_as_one_that_is_waited_for(
+    cli: Cli, told: Told, ended: RunState, outcome: str, code: int
+) -> None:
+    told._interrupted = False
+    last = a_run(ended, outcome=outcome, result={"rows": 42}, error="it broke" if code else None)
+    told.of_run = [state(a_run()), line("one"), state(last)]
+    result = cli("jobs", "run", "reindex-search", "--follow", "--arg", "a=1")
+    assert result.exit_code == code
+    assert told.asked == [("reindex-search", {"a": 1})]
+    lines = result.stdout.splitlines()
+    assert lines[0].endswith("INFO     one")
+    assert lines[1].endswith(f" {ended}  {RUNNING}  took 3.2s")
+    assert ("error   it broke" in lines) == bool(code)
+    assert "asked for reindex-search@manual-1" in result.stderr
+    assert "▶ running, node-c" in result.stderr
+    messages = cli("jobs", "run", "reindex-search", "--follow", "-o", "json").stdout.splitlines()
+    assert [orjson.loads(text)["t"] for text in messages] == ["state", "line", "state"]
+    assert cli("jobs", "run", "reindex-search", "--follow", "-o", "name").stdout == f"{RUNNING}\n"
+
+
+def test_how_far_a_run_is_stands_below_its_lines() -> None:
+    status = Status(RUNNING)
+    assert status.text().plain == f"◌ {RUNNING}"
+    status.run = a_run(started_at="2026-11-21T11:59:00Z")  # type: ignore[assignment]
+    status.see(a_line("30/120", level="progress"))  # type: ignore[arg-type]
+    assert f"▶ running  {RUNNING}" in status.text().plain
+    assert status.text().plain.endswith("██████··················  25%  30/120")
+    # Of an attempt that is over.
+    status.run = a_run(fence=SOME.fence + 1)  # type: ignore[assignment]
+    assert "30/120" not in status.text().plain
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("1/2", "██··  50%  1/2"), ("3/3", "████ 100%  3/3"), ("12", "12"), ("x/0", "x/0"), ("1/0", "1/0")],
+)
+def test_progress_is_a_bar_where_the_total_is_known(text: str, shown: str) -> None:
+    assert progress_text(text, 4).plain == shown
+
+
+def test_on_a_terminal_progress_is_drawn_and_no_line(cli: Cli, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "console", lambda: Console(force_terminal=True))
+    told._interrupted = False
+    told.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
+    written = cli("runs", "logs", RUNNING, "-f", columns=100).stdout
+    assert "INFO     one" in written
+    assert "PROGRESS" not in written
+
+
+# ------------------------------------------------------------------------------------------------------ all the lines
+
+
+def test_the_last_lines_of_all_runs_have_their_run_beside_them(cli: Cli, told: Told) -> None:
+    told.stored = [a_line(f"text {n}", n) for n in range(5)]
+    result = cli("logs", "-n", "2", "--level", "warn", "--job", "reindex-search", "--node", "node-c", "--grep", "Text")
+    assert result.stdout.splitlines() == [f"2026-11-21 12:00:0{n}.000Z INFO     text {n}  {RUNNING}" for n in (3, 4)]
+    assert "older lines are not shown; --limit 10 shows more" in result.stderr
+    [(wanted, limit)] = told.wanted
+    assert (wanted.text, wanted.level, wanted.job, wanted.node, limit) == (
+        "Text",
+        "warn",
+        "reindex-search",
+        "node-c",
+        2,
+    )
+    told.stored = []
+    result = cli("logs", "--since", "1h", "-o", "yaml")
+    assert (result.stdout, result.stderr) == ("[]\n", "no line matches\n")
+    assert cli("logs", "--level", "grave").exit_code == 2
+
+
+def test_history_and_what_follows_join_and_each_line_is_written_once(cli: Cli, told: Told) -> None:
+    told.stored = [a_line(f"wanted {n}", n) for n in (3, 4)]
+    told.of_lines = [
+        line("wanted, but older than what was shown", 1),
+        line("wanted 3", 3),
+        line("wanted 4", 4),
+        line("other", 5),
+        line("WANTED 6", 6),
+        {"t": "gap", "missed": 1},
+        {"t": "gap", "missed": None},
+        line("wanted 7", 7),
+    ]
+    result = cli("logs", "-f", "--grep", "wanted", "-n", "2", "-o", "json")
+    assert [orjson.loads(text)["text"] for text in result.stdout.splitlines()] == [
+        "wanted 3",
+        "wanted 4",
+        "WANTED 6",
+        "wanted 7",
+    ]
+    assert "1 line is missing here" in result.stderr
+    assert "some lines are missing here" in result.stderr
+
+
+# ------------------------------------------------------------------------------------------------------ the live views
+
+
+def a_doc(**fields: Any) -> dict[str, Any]:
+    node = {"id": "x", "leads": False, "state": "up", "cpu": 0.42, "memory": 0.61, "lag_s": 0.002, "slots": 16}
+    node |= {"in_flight": 3, "queued": 2, "rate": 1.5, "age_s": 1.2}
+    quantiles = {"p50": 12.0, "p95": 90.0, "p99": 1234.0}
+    return {
+        "at": "2026-11-21T12:00:00Z",
+        "leader": "node-a",
+        "term": 7,
+        "elected_at": "2026-11-21T11:00:00Z",
+        "lease_left_s": 21.0,
+        "nodes": [node | {"name": "node-a", "leads": True}, node | {"name": "node-b", "state": "draining"}],
+        "nodes_more": 0,
+        "queue": {"queued": 4, "in_flight": 6, "slots": 32, "room": 22, "open": 11},
+        "rates": {"ended": 3.2, "succeeded": 3.0, "failed": 0.2},
+        "latency": {"lateness_ms": quantiles, "duration_ms": quantiles},
+        "jobs": {"total": 12, "active": 9, "paused": 1, "idle": 2},
+        "dead_letters": 3,
+        "next": [
+            {"job": "past", "at": "2026-11-21T11:59:50Z"},
+            {"job": "nightly-report", "at": "2026-11-21T12:00:42Z"},
+            {"job": "_sys:sweep", "at": "2026-11-22T00:00:00Z"},
+        ],
+        "breakers": [{"service": "api.example.com", "nodes": ["node-b"]}],
+        "servers": {"redis": {"ms": 0.4}, "mongodb": {"error": "no primary"}},
+        **fields,
+    }
+
+
+def a_snap(**fields: Any) -> dict[str, Any]:
+    columns = {"ended": [0.0, 1.0, 2.0], "queued": [0, 0, 4]}
+    series = {"cluster": columns, "nodes": {"at": [], "by_name": {}}}
+    return {"t": "snap", "seq": "1-0", "doc": {**a_doc(**fields), "series": series}}
+
+
+def a_tick(*events: dict[str, Any], logs: list[Any] | None = None, dropped: int = 0, **fields: Any) -> dict[str, Any]:
+    patch = a_doc(**fields)
+    tick = {"t": "tick", "seq": "2-0", "ts": patch["at"], "patch": patch, "events": [*events]}
+    return tick | {"logs": logs or [], "dropped": dropped}
+
+
+def an_event(text: str, second: int = 0) -> dict[str, Any]:
+    at = f"2026-11-21T12:00:{second:02}Z"
+    return {"id": at, "at": at, "kind": "x", "gravity": "warn", "source": "node-a", "text": text, "fields": {}}
+
+
+def drawn(view: Any, *messages: Any, width: int, height: int = 40) -> list[str]:
+    """The frame after these messages, as a terminal of this width shows it."""
+
+    async def take() -> None:
+        for message in messages:
+            await view.take(message)
+
+    asyncio.run(take())
+    return [text.plain for text in view.frame(width, height)]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_the_cluster_fits_and_shows_leader_load_and_events(told: Told, width: int) -> None:
+    told.happened = [an_event("before")]
+    frame = drawn(Cluster(told), a_snap(), a_tick(an_event("node-c was lost with 2 runs on it", 5)), width=width)
+    assert max(map(len, frame)) <= width
+    shown = "\n".join(frame)
+    assert frame[0].startswith("♛ node-a  term 7  since 11:00:00Z")
+    assert frame[0].endswith("● live  12:00:00Z")
+    for part in (
+        "21s left",
+        "6 of 32 running, 4 queued, 11 open",
+        "3.2 a second, 0.2 failed",
+        "p50 12ms   p95 90ms   p99 1.2s",
+        "9 active, 1 paused, 2 idle   3 dead letters",
+        "✓ Redis 0.4 ms   ✗ MongoDB no primary",
+        "api.example.com is left alone by node-b",
+        "next     nightly-report in 42s",
+        "♛ node-a",
+        "↓ draining",
+        "12:00:05Z WARN  node-c was lost with 2 runs on it  node-a",
+        "12:00:00Z WARN  before  node-a",
+    ):
+        assert part in shown, part
+    assert "past" not in shown
+    assert "_sys:sweep" not in shown
+
+
+def test_a_low_terminal_shows_fewer_nodes_and_still_the_events(told: Told) -> None:
+    node = a_doc()["nodes"][1]
+    nodes = [node | {"name": f"n{n}"} for n in range(200)]
+    frame = drawn(Cluster(told), a_snap(), a_tick(an_event("it"), nodes=nodes, nodes_more=7), width=80, height=30)
+    assert len(frame) <= 30
+    assert any(text.endswith(" more nodes") for text in frame)
+    assert frame[-1].endswith("it  node-a")
+
+
+def test_without_a_leader_and_without_a_tick_the_view_says_so(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = Cluster(told)
+    assert "waiting for the first tick" in drawn(view, width=80)[0]
+    assert "◌ connecting" in drawn(view, width=80)[0]
+    frame = drawn(view, a_snap(leader=None, lease_left_s=None, nodes=[]), width=80)
+    assert frame[0].startswith("no leader  fires wait until a node leads")
+    assert "No node is up. Start one: cronflow node" in frame
+    later = time.monotonic() + 7.0
+    monkeypatch.setattr("time.monotonic", lambda: later)
+    assert "! no news for 7s" in drawn(view, width=80)[0]
+
+
+def test_after_ticks_that_were_missed_the_events_are_read_anew(told: Told) -> None:
+    view = Cluster(told)
+    drawn(view, a_snap(), width=80)
+    told.happened = [an_event("meanwhile")]
+    assert drawn(view, a_tick(dropped=4), width=80)[-1].endswith("meanwhile  node-a")
+
+
+def test_the_cluster_where_nothing_is_drawn_is_a_line_a_second(cli: Cli, told: Told) -> None:
+    told.stream = [a_snap(), a_tick(an_event("it happened")), a_tick(leader=None)]
+    numbers = "2 nodes; 6/32 running, 4 queued; 3.2 ended a second, 0.2 failed"
+    assert cli("cluster", "watch").stdout.splitlines() == [
+        "2026-11-21 12:00:00Z WARN  it happened  node-a",
+        f"2026-11-21 12:00:00Z node-a leads, term 7; {numbers}",
+        f"2026-11-21 12:00:00Z no leader; {numbers}",
+    ]
+    written = [orjson.loads(text) for text in cli("cluster", "watch", "-o", "json").stdout.splitlines()]
+    assert written == told.stream
+    assert cli("cluster", "watch", "-o", "yaml").exit_code == 2
+
+
+def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(told: Told) -> None:
+    begun, waiting = a_run(started_at="2026-11-21T11:58:58Z"), a_run(RunState.DISPATCHED, id="waits@1")
+    over = a_run(RunState.FAILED, id="over@1", error="ValueError: no rows", duration_ms=48)
+    told.looks = [[], [begun, waiting, over], [waiting, over]]
+    view = Runs(told, None)
+    progress = {"topic": "logs?level=progress", "gap": 0, "lines": [a_line("30/120", level="progress")]}
+    frame = drawn(view, a_tick(logs=[progress]), width=140)
+    assert frame[0].startswith("1 running, 1 dispatched   3.2 ended a second")
+    rows = [text.split() for text in frame[3:]]
+    assert [row[2] for row in rows] == [RUNNING, "waits@1", "over@1"]
+    assert "████············  25%  30/120" in frame[3]
+    assert " 1m 2s… " in frame[3]
+    assert frame[5].endswith("ValueError: no rows")
+    # Due long ago, ended now: no list of the newest has it.
+    told.details = {RUNNING: a_run(RunState.SUCCEEDED, ended_at="2026-11-21T11:59:59Z")}
+    frame = drawn(view, a_tick(), width=140)
+    assert [text.split()[1:3] for text in frame[3:]] == [
+        ["dispatched", "waits@1"],
+        ["succeeded", RUNNING],
+        ["failed", "over@1"],
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_more_runs_than_fit_leave_room_for_those_that_ended(told: Told, width: int) -> None:
+    runs = [a_run(id=f"many-{n}@1") for n in range(60)] + [a_run(RunState.FAILED, id=f"e-{n}@1") for n in range(9)]
+    told.looks = [runs]
+    frame = drawn(Runs(told, None), a_tick(), width=width, height=24)
+    assert len(frame) <= 23
+    assert max(map(len, frame)) <= width
+    assert "… and 47 more open" in frame
+    assert sum("failed" in text for text in frame) == 5
+
+
+def test_no_runs_at_all(told: Told) -> None:
+    told.looks = [[]]
+    frame = drawn(Runs(told, "report"), a_tick(rates={}), width=80)
+    assert frame[0].startswith("nothing open of report")
+    assert frame[-1].startswith("Nothing has run yet.")
+
+
+def test_runs_where_nothing_is_drawn_are_a_line_a_change(cli: Cli, told: Told) -> None:
+    over = a_run(RunState.SUCCEEDED, id="over@1")
+    told.looks = [[], [a_run(), over], [a_run(), over], [a_run(RunState.SUCCEEDED), over]]
+    told.stream = [a_snap(), a_tick(), {"t": "gap", "missed": None}, a_tick()]
+    assert [text[21:] for text in cli("runs", "watch", "--job", "reindex-search").stdout.splitlines()] == [
+        f"▶ running    {RUNNING}  node-c",
+        f"✓ succeeded  {RUNNING}  took 3.2s  node-c",
+    ]
+    assert told.topics[-1] == ()
+    told.looks = [[], [a_run()], [a_run(RunState.SUCCEEDED)]]
+    told.stream = [a_snap(), a_tick()]
+    written = cli("runs", "watch", "-o", "json").stdout.splitlines()
+    assert [orjson.loads(text)["state"] for text in written] == ["running", "succeeded"]
+
+
+def test_every_state_of_a_run_has_its_place_in_the_view() -> None:
+    assert {*runwatch._ORDER, *runwatch.ENDED_STATES} == set(RunState) == set(words.RUNS)
+
+
+def test_who_is_logged_in_follows_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        closed = False
+
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            self.closed = True
+
+    client = Client()
+    monkeypatch.setattr(connect, "client", lambda: client)
+
+    async def use() -> None:
+        async with source.open_source() as found:
+            assert isinstance(found, source.ApiSource)
+
+    asyncio.run(use())
+    assert client.closed

@@ -1,0 +1,266 @@
+"""`cronflow login`, `logout` and `whoami`, and which way commands take afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronflow.auth.tokens import ACCESS_S
+from cronflow.cli import connect, login
+from cronflow.domain.access import Role
+from tests.auth.bench import PASSWORD, Replica
+from tests.cli.conftest import Cli, parsed, row
+from tests.cli.scene import Scene
+from tests.cli.served import Served, serving
+from tests.cli.test_imports import HEAVY, SCRIPT
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture
+def replica(scene: Scene, server: Served) -> Replica:
+    return server.serve(scene)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """Where the login is kept."""
+    return tmp_path / "config" / "cronflow" / "login.json"
+
+
+@pytest.fixture
+def key(replica: Replica) -> str:
+    """That of a script, which is for the jobs of one team."""
+    return asyncio.run(replica.service.keys.create("deploy", Role.OPERATOR, jobs=("night*",)))[1]
+
+
+def test_commands_go_through_the_api_from_the_login_on_until_the_logout(
+    cli: Cli, replica: Replica, server: Served, scene: Scene, kept: Path
+) -> None:
+    logged_in = cli("login", f"{server.url}/", "--user", "admin", "--password-stdin", stdin=f"{PASSWORD}\n")
+    assert logged_in.stdout == f"✓ ok  admin, admin, via {server.url}\n"
+    assert str(kept) in logged_in.stderr
+    assert PASSWORD not in kept.read_text()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert len(parsed(cli("jobs", "list", "-o", "json"))) == 12
+    assert scene.opened == 0
+    me = parsed(cli("whoami", "-o", "json"))
+    assert me == {"url": server.url, "name": "admin", "role": "admin", "jobs": [], "source": str(kept)}
+    session = connect.current_login()
+    assert session is not None
+    assert cli("logout").stdout == f"Logged out of {server.url}.\n"
+    assert not kept.exists()
+    assert asyncio.run(replica.lets_in(session[0].token)) is False
+    assert cli("jobs", "list").exit_code == 0
+    assert scene.opened == 1
+    nobody = cli("whoami")
+    assert (nobody.exit_code, nobody.stdout) == (1, "")
+    assert "nobody is logged in" in nobody.stderr
+    assert cli("logout").stdout == "Nobody was logged in.\n"
+
+
+@pytest.mark.usefixtures("replica")
+def test_the_password_is_asked_for_on_a_terminal_and_not_shown(
+    cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def prompt(what: str, *, hide_input: bool = False, **_: Any) -> str:
+        asked.append((what, hide_input))
+        return PASSWORD if hide_input else "admin"
+
+    monkeypatch.setattr("typer.prompt", prompt)
+    monkeypatch.setattr(login, "interactive", lambda: True)
+    monkeypatch.setattr("cronflow.cli.prompts.interactive", lambda: True)
+    assert cli("login", server.url).exit_code == 0
+    assert asked == [("User", False), ("Password", True)]
+
+
+@pytest.mark.usefixtures("replica")
+def test_a_wrong_password_is_refused_and_the_login_before_stays(cli: Cli, server: Served, kept: Path) -> None:
+    server.log_in(cli)
+    before = kept.read_bytes()
+    result = cli("login", "--user", "admin", "--password-stdin", stdin="not the password\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{server.url} refuses admin: the name or the password is wrong" in result.stderr
+    assert kept.read_bytes() == before
+
+
+def test_a_second_login_ends_the_session_of_the_first(cli: Cli, replica: Replica, server: Served) -> None:
+    server.log_in(cli)
+    first = connect.current_login()
+    server.log_in(cli)
+    second = connect.current_login()
+    assert first is not None
+    assert second is not None
+    assert asyncio.run(replica.lets_in(first[0].token)) is False
+    assert asyncio.run(replica.lets_in(second[0].token)) is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["login"], "give the address of the API"),
+        (["login", "cron.example.com"], "write https://host"),
+        (["login", "https://ada:geheim@cron.example.com"], "no place for a password"),
+        (["login", "http://cron.example.com", "--user", "ada", "--password-stdin"], "use https://"),
+        (["login", "https://cron.example.com", "--password-stdin"], "say who logs in"),
+        (["login", "https://cron.example.com", "--user", "ada"], "no terminal on which to ask"),
+        (["login", "https://cron.example.com", "--user", "ada", "--key-stdin"], "a key is no user's"),
+        (["login", "https://cron.example.com", "--key-stdin"], "stdin: is empty"),
+    ],
+)
+def test_what_cannot_be_a_login_is_refused_before_anybody_is_asked(cli: Cli, words: list[str], message: str) -> None:
+    result = cli(*words, stdin="")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert "geheim@" not in result.stderr
+
+
+def test_a_key_logs_in_too_and_reaches_the_jobs_that_it_is_for(cli: Cli, server: Served, key: str, kept: Path) -> None:
+    result = cli("login", server.url, "--key-stdin", stdin=f"{key}\n")
+    assert result.stdout == f"✓ ok  key:deploy, operator for jobs such as night*, via {server.url}\n"
+    assert cli("jobs", "show", "nightly-report").exit_code == 0
+    assert cli("jobs", "pause", "nightly-report").exit_code == 0
+    other = cli("jobs", "pause", "sync-tokens")
+    assert (other.exit_code, other.stdout) == (1, "")
+    assert "key:deploy is for jobs such as night*, one at a time" in other.stderr
+    assert cli("logout").exit_code == 0
+    assert not kept.exists()
+
+
+def test_scripts_name_the_api_in_the_environment_which_counts_before_a_login(
+    cli: Cli, server: Served, key: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.log_in(cli)
+    monkeypatch.setenv("CRONFLOW_API_URL", server.url)
+    assert cli("whoami", "-o", "name").stdout == "admin\n", "the login is for that address"
+    monkeypatch.setenv("CRONFLOW_API_KEY", key)
+    assert cli("whoami", "-o", "name").stdout == "key:deploy\n"
+    monkeypatch.delenv("CRONFLOW_API_KEY")
+    (tmp_path / "key").write_text(f"{key}\n")
+    monkeypatch.setenv("CRONFLOW_API_KEY_FILE", str(tmp_path / "key"))
+    assert cli("whoami", "-o", "name").stdout == "key:deploy\n"
+    monkeypatch.setenv("CRONFLOW_API_KEY", key)
+    assert "both set" in cli("whoami").stderr
+    monkeypatch.delenv("CRONFLOW_API_KEY_FILE")
+    monkeypatch.delenv("CRONFLOW_API_URL")
+    assert "CRONFLOW_API_URL is not" in cli("whoami").stderr
+    monkeypatch.delenv("CRONFLOW_API_KEY")
+    kept.unlink()
+    monkeypatch.setenv("CRONFLOW_API_URL", "https://cron.example.com")
+    refused = cli("jobs", "list")
+    assert refused.exit_code == 2
+    assert "nobody is logged in there" in refused.stderr
+    monkeypatch.setenv("CRONFLOW_API_KEY_FILE", str(tmp_path / "nothing"))
+    assert "cannot be read" in cli("jobs", "list").stderr
+    monkeypatch.delenv("CRONFLOW_API_KEY_FILE")
+    monkeypatch.setenv("CRONFLOW_API_KEY", key)
+    monkeypatch.setenv("CRONFLOW_API_URL", "http://cron.example.com")
+    assert "CRONFLOW_API_INSECURE" in cli("jobs", "list").stderr
+
+
+def test_an_access_token_that_is_over_is_renewed_and_kept(
+    cli: Cli, replica: Replica, server: Served, scene: Scene, kept: Path
+) -> None:
+    server.log_in(cli)
+    before = kept.read_bytes()
+    for _ in range(2):
+        scene.clock.step(timedelta(seconds=ACCESS_S + 1))
+        assert cli("jobs", "list").exit_code == 0
+        assert kept.read_bytes() != before
+    asyncio.run(replica.service.users.create("ada", Role.VIEWER, "a long password"))
+    server.log_in(cli, "ada", "a long password")
+    asyncio.run(replica.service.users.change("ada", enabled=False))
+    ended = cli("jobs", "list")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.splitlines() == [
+        f"error: the login of ada at {server.url} has ended",
+        f"  → log in again: cronflow login {server.url}",
+    ]
+
+
+def test_an_api_that_is_away_is_told_with_its_address_and_code_5(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("cronflow.client.calls.FIRST_PAUSE_S", 0.0)
+    monkeypatch.setenv("CRONFLOW_API_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("CRONFLOW_API_KEY", "cfk.deploy.x")
+    away = cli("jobs", "list")
+    assert (away.exit_code, away.stdout) == (5, "")
+    assert "the API at http://127.0.0.1:1 is not available" in away.stderr
+    assert "via http://127.0.0.1:1" in away.stderr
+    (tmp_path / "jobs.yaml").write_text("jobs: [{name: a}]")
+    wrong = cli("jobs", "apply", "-f", "jobs.yaml")
+    assert wrong.exit_code == 2, "what is wrong with a file is told first"
+    (tmp_path / "jobs.yaml").write_text("jobs: [{name: a, run: {shell: x}}]")
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 5
+
+
+def test_jobs_that_leave_the_retry_out_have_that_of_the_api(
+    cli: Cli, replica: Replica, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server.log_in(cli)
+    monkeypatch.setenv("CRONFLOW_RETRY_MAX", "9")
+    (tmp_path / "jobs.yaml").write_text("jobs: [{name: a, run: {shell: x}}]")
+    assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
+    assert asyncio.run(replica.service.job("a")).job.retry.max == 3
+    cli("logout")
+
+
+@pytest.mark.usefixtures("replica")
+def test_the_settings_say_which_way_commands_take(
+    cli: Cli, server: Served, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert row(cli("config", "show"), "API_URL").split() == ["API_URL", "unset", "default"]
+    server.log_in(cli)
+    shown = cli("config", "show")
+    assert row(shown, "API_URL").split() == ["API_URL", server.url, "login", str(kept)]
+    assert f"commands go via {server.url}, by the login of admin" in shown.stderr
+    checked = cli("config", "check")
+    assert f"commands go via {server.url}" in checked.stderr
+    assert "unset" not in checked.stderr
+    kept.chmod(0o644)
+    assert "chmod 600" in cli("config", "show").stderr
+    assert cli("config", "check").exit_code == 2
+    kept.unlink()
+    monkeypatch.setenv("CRONFLOW_API_KEY", "cfk.deploy.x")
+    monkeypatch.setenv("CRONFLOW_API_URL", "https://cron.example.com")
+    shown = cli("config", "show")
+    assert row(shown, "API_KEY").split() == ["API_KEY", "***", "environment", "CRONFLOW_API_KEY"]
+    assert "via https://cron.example.com, by an API key" in shown.stderr
+
+
+@pytest.mark.usefixtures("replica")
+@pytest.mark.parametrize(
+    "command", [["jobs", "list"], ["runs", "list"], ["cluster", "status"], ["keys", "list"]], ids=" ".join
+)
+def test_through_the_api_no_driver_and_no_framework_is_imported(
+    cli: Cli, server: Served, command: list[str], tmp_path: Path
+) -> None:
+    server.log_in(cli)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    loaded = set(result.stdout.splitlines()[-1].split())
+    assert "httpx2" in loaded
+    assert sorted((HEAVY - {"httpx2"}) & loaded) == []

@@ -1,0 +1,358 @@
+"""Every command that manages something, twice: on the servers themselves, and through the API that is served for real.
+
+Both must give the same exit code, the same stdout and the same messages, as a view and as JSON. Time stands still and
+both ways act as `admin`; what is drawn anew each time (ids of runs on request, the text of a key) is blotted out, and
+the line that says through which address it went is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import time, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import typer.main
+
+from cronflow.cli import connect, times
+from cronflow.cli.alerts import alerts
+from cronflow.cli.cluster import cluster, nodes
+from cronflow.cli.jobs import jobs
+from cronflow.cli.keys import keys
+from cronflow.cli.runs import runs
+from cronflow.cli.secrets import secrets as secrets_commands
+from cronflow.cli.users import users
+from cronflow.client import aio
+from cronflow.domain.access import Role
+from cronflow.domain.events import Happened, JobPaused, LeaderElected, NodeLost, event_id
+from cronflow.domain.placement import Placement
+from cronflow.domain.run import Ending, Outcome, Run, RunState
+from cronflow.domain.sweep import Finding, Flaw, SweepReport
+from cronflow.domain.system import system_jobs
+from cronflow.editing import Editor
+from cronflow.ports import AuditQuery, LargeResult, LateResult
+from tests.auth.bench import PASSWORD
+from tests.cli.conftest import Cli
+from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, SUCCEEDED, Scene, ago, job, run
+from tests.cli.served import Served, serving
+
+LOST = "warehouse.import@20261101T120000Z"
+LARGE = "clean-uploads@20261122T043000Z"
+FILE = """
+jobs:
+  - name: new-report
+    schedule: {cron: "0 3 * * *", tz: Europe/Berlin}
+    run: {python: "billing.jobs:new_report"}
+  - name: sync-tokens
+    schedule: {every: 45s}
+    run: {python: "shop.jobs:sync_tokens"}
+    timeout: 20s
+  - name: rebuild-cache
+    run: {python: "shop.jobs:rebuild_cache"}
+    retry: {max: 7}
+"""
+
+
+ALERTS = """
+alerts:
+  - {name: billing, on: [failed], webhook: {url: "https://hooks.example.com/other"}}
+  - {name: nobody-leads, on: [no_leader], webhook: {url: "https://hooks.example.com/cronflow"}}
+"""
+
+
+class Given(NamedTuple):
+    """A command line, and what stands in its stdin."""
+
+    words: str
+    stdin: str | None = None
+
+    def __str__(self) -> str:
+        return self.words
+
+
+COMMANDS = [
+    Given("jobs list"),
+    Given("jobs list --all"),
+    Given("jobs show nightly-report"),
+    Given("jobs show rebuild-cache"),
+    Given("jobs show _sys:sweep"),
+    Given("jobs next rotate-keys -n 600"),
+    Given("jobs next warehouse.import"),
+    Given("jobs why nightly-report"),
+    Given("jobs why send-invoices 2026-11-21T11:00:00Z"),
+    Given("jobs why sync-tokens -10s"),
+    Given("jobs why rotate-keys 2026-12-14T00:00:00Z"),
+    Given("jobs history rebuild-cache"),
+    Given("jobs history gone"),
+    Given("jobs apply -f jobs.yaml --no-import"),
+    Given("jobs apply -f jobs.yaml --no-import --dry-run"),
+    Given("jobs pause sync-tokens rotate-keys"),
+    Given("jobs resume warehouse.import"),
+    Given("jobs delete sync-tokens legacy-export"),
+    Given("jobs run nightly-report --arg region=us"),
+    Given("jobs run nightly-report --wait"),
+    Given("runs list"),
+    Given("runs list --limit 3"),
+    Given("runs list --job sync-tokens --state succeeded --since 1h"),
+    Given("runs list --job rotate-keys"),
+    Given("runs list --dead"),
+    Given(f"runs show {RETRYING}"),
+    Given(f"runs show {FAILED}"),
+    Given(f"runs show {LARGE}"),
+    Given(f"runs logs {RETRYING}"),
+    Given("runs report --since 30d"),
+    Given("runs report --job nightly-report"),
+    Given(f"runs retry {FAILED} --note again --arg region=us"),
+    Given("runs retry --since 40d --yes"),
+    Given(f"runs ack {FAILED} {LOST} --note known"),
+    Given("runs ack --state lost --yes"),
+    Given(f"runs cancel {RUNNING} --reason slow"),
+    Given(f"runs cancel {RETRYING} --wait"),
+    Given("runs cancel --state running --yes"),
+    Given("nodes list"),
+    Given("nodes show node-a"),
+    Given("nodes show node-c"),
+    Given("nodes drain node-a"),
+    Given("nodes undrain node-b"),
+    Given("nodes undrain nobody"),
+    Given("cluster status"),
+    Given("cluster stepdown"),
+    Given("cluster sweep"),
+    Given("cluster events --since 3h"),
+    Given("cluster events --kind job_paused --since 3h"),
+    Given("users list"),
+    Given("users create grace --role operator", "a long password\n"),
+    Given("users change ada --role admin --disable"),
+    Given("users delete ada"),
+    Given("keys list"),
+    Given("keys create nightly --role operator --job billing-* --expires-in 90d"),
+    Given("keys delete deploy"),
+    Given("secrets list"),
+    Given("secrets set shop-token", "another value"),
+    Given("secrets set new-token", "a value"),
+    Given("secrets delete shop-token"),
+    Given("alerts list"),
+    Given("alerts show billing"),
+    Given("alerts apply -f alerts.yaml"),
+    Given("alerts test billing"),
+    Given("alerts delete billing"),
+]
+FOLLOWED = {"runs watch", "cluster watch"}
+"""They get what they show in another way; `test_follow.py` has them."""
+REFUSED = [
+    (3, Given("jobs show nightly-reprot"), "did you mean nightly-report?"),
+    (3, Given("jobs pause sync-tokens no-such-job"), "there is no job 'no-such-job'"),
+    (3, Given("jobs why no-such-job"), "there is no job"),
+    (3, Given("jobs history no-such-job"), "there is no job"),
+    (3, Given(f"runs show {SUCCEEDED[:-2]}1Z"), SUCCEEDED),
+    (3, Given("runs list --job no-such-job"), "there is no job"),
+    (3, Given("runs logs nothing@1"), "there is no run"),
+    (3, Given("nodes show nobody"), "cronflow nodes list shows who is up"),
+    (3, Given("nodes drain nobody"), "there is no node 'nobody'"),
+    (3, Given("users delete nobody"), "there is no user"),
+    (3, Given("keys delete nothing"), "there is no key"),
+    (3, Given("secrets delete nothing"), "there is no secret"),
+    (3, Given("alerts show nothing"), "there is no alert"),
+    (2, Given("jobs pause _sys:sweep"), "the system's own job"),
+    (2, Given("jobs apply -f wrong.yaml"), "did you mean timeout?"),
+    (2, Given("jobs run reindex-search --arg a=1"), "is not a Python job"),
+    (2, Given("cluster events --kind leader_elcted"), "did you mean leader_elected?"),
+    (2, Given("users create ada2", "short\n"), "8 to 1024 characters"),
+    (1, Given("users create ada", "a long password\n"), "there is a user 'ada' already"),
+    (1, Given("keys create deploy"), "there is a key 'deploy' already"),
+    (1, Given(f"runs cancel {SUCCEEDED}"), "has already ended: succeeded"),
+    (1, Given(f"runs ack {SUCCEEDED}"), "only what failed or was lost"),
+    (1, Given(f"runs retry {RUNNING}"), "it has not ended"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Served]:
+    with serving() as served:
+        yield served
+
+
+async def more(scene: Scene) -> None:
+    """What the scene of the other tests does not have."""
+    service = scene.service
+    for one in system_jobs(time(0, 0), time(3, 0)):
+        assert await Editor(scene.backends, scene.clock).define(one, by="the leader") == "created"
+    await service.define(job("rebuild-cache", description="As it was asked for", priority=7), by="eva")
+    await service.define(job("gone"), by="eva")
+    await service.delete("gone", by="ada")
+    await service.users.create("ada", Role.VIEWER, "a long password")
+    await service.users.create("olga", Role.OPERATOR, "a long password")
+    await service.keys.create(
+        "deploy", Role.OPERATOR, jobs=("billing-*",), expires_at=NOON + timedelta(days=9), by="eva"
+    )
+    await service.secrets.set("shop-token", "a value", by="eva")
+    for event, length in ((JobPaused("report", "eva"), 90), (LeaderElected("node-a", 7), 30), (NodeLost("b", 3), 20)):
+        at = ago(minutes=length)
+        await scene.backends.events.append([Happened(event_id(at, "x"), at, "node-a#5f1c", event)])
+    finding = Finding(kind=Flaw.RUN_UNWATCHED, where=RUNNING, what="nobody looks", repaired=True)
+    report = SweepReport(
+        at=ago(hours=12), run="_sys:sweep@1", took_ms=12, checked={"runs": 9}, found=1, findings=[finding]
+    )
+    await scene.backends.upkeep.write_report(report)
+    large = run(
+        "clean-uploads",
+        NOON + timedelta(hours=16.5),
+        RunState.SUCCEEDED,
+        finish_id="f1",
+        result_size=70_000,
+        placement=Placement("node-a", 0.25, (("node-b", "draining"), ("node-c", 1.5)), 2),
+    )
+    await scene.backends.runs.insert([large])
+    await scene.backends.results.keep([LargeResult(id="f1", run=large.id, text='{"rows": 12}')])
+    late = LateResult(
+        run=FAILED,
+        fence=FENCE,
+        node="node-d#1",
+        at=ago(hours=10),
+        ending=Ending(Outcome.OK, {"rows": 3}),
+        finish_id="f2",
+    )
+    await scene.backends.runs.keep_late([late])
+
+
+def ending(scene: Scene) -> Any:
+    """With each wait of a command, what is open ends; a sweep leaves its report."""
+
+    async def wait(_seconds: float) -> None:
+        kept: dict[str, Run] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        for name, one in kept.items():
+            if one.is_open:
+                state = RunState.CANCELLED if one.cancel_requested else RunState.SUCCEEDED
+                kept[name] = replace(one, state=state, attempt=1, ended_at=NOON, outcome=Outcome.OK, result={"a": 1})
+            if one.job == "_sys:sweep":
+                checked = {"runs": 14}
+                report = SweepReport(at=NOON, run=name, took_ms=5, checked=checked, found=0, findings=())
+                await scene.backends.upkeep.write_report(report)
+
+    return wait
+
+
+class Told(NamedTuple):
+    """What a command said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Both:
+    """Runs commands in a fresh scene, one way or the other."""
+
+    def __init__(self, cli: Cli, server: Served, patch: pytest.MonkeyPatch) -> None:
+        self._cli, self._server, self._patch = cli, server, patch
+        self.scene = Scene()
+
+    def run(self, given: Given, *options: str, api: bool, user: str = "admin") -> Told:
+        self.scene = scene = Scene()
+        self._server.serve(scene)
+        asyncio.run(self._fill())
+        self._patch.setattr(connect, "open_service", scene.open_service)
+        self._patch.setattr(times, "sleep", ending(scene))
+        if api:
+            self._server.log_in(self._cli, user, "a long password" if user != "admin" else PASSWORD)
+        scene.opened = 0
+        result = self._cli(*given.words.split(), *options, stdin=given.stdin)
+        assert not (api and scene.opened), "it went to the servers"
+        if api:
+            assert self._cli("logout").exit_code == 0
+        return Told(result.exit_code, blotted(result.stdout), blotted(_without_way(result.stderr)))
+
+    async def _fill(self) -> None:
+        await self.scene.fill()
+        await more(self.scene)
+
+
+def blotted(text: str) -> str:
+    """Without what is drawn anew each time; what takes its place is as long."""
+    text = re.sub(r"msg_test_[0-9a-f]{24}", "msg_test_0123456789abcdef01234567", text)
+    text = re.sub(r"manual-[0-9a-f]{16}", "manual-0123456789abcdef", text)
+    return re.sub(r"(cfk\.[\w-]+\.)[\w-]+", r"\1text", text)
+
+
+def _without_way(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("  → via http://"))
+
+
+@pytest.fixture
+def both(cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Both:
+    (tmp_path / "jobs.yaml").write_text(FILE)
+    (tmp_path / "alerts.yaml").write_text(ALERTS)
+    (tmp_path / "wrong.yaml").write_text(FILE.replace("timeout:", "time_out:"))
+    for name, module in list(sys.modules.items()):
+        if name.startswith("cronflow.cli.") and hasattr(module, "who"):
+            monkeypatch.setattr(module, "who", lambda: "admin")
+    # A run's id has the key of the request in it, which is shorter where there is no request.
+    token_hex = secrets.token_hex
+    monkeypatch.setattr(aio, "secrets", SimpleNamespace(token_hex=lambda _: token_hex(8)))
+    return Both(cli, server, monkeypatch)
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("given", COMMANDS, ids=str)
+def test_both_ways_tell_the_same(both: Both, given: Given, form: str) -> None:
+    direct = both.run(given, "-o", form, api=False)
+    assert direct.stdout, direct
+    assert direct.code == 0, direct
+    assert both.run(given, "-o", form, api=True) == direct
+
+
+@pytest.mark.parametrize(("code", "given", "message"), REFUSED, ids=str)
+def test_both_ways_refuse_with_the_same_message_and_exit_code(
+    both: Both, code: int, given: Given, message: str
+) -> None:
+    direct = both.run(given, api=False)
+    assert (direct.code, direct.stdout) == (code, ""), direct
+    assert message in direct.stderr
+    assert both.run(given, api=True) == direct
+
+
+def test_every_command_that_manages_something_is_among_them() -> None:
+    groups = {
+        "jobs": jobs,
+        "runs": runs,
+        "nodes": nodes,
+        "cluster": cluster,
+        "users": users,
+        "keys": keys,
+        "secrets": secrets_commands,
+        "alerts": alerts,
+    }
+    there = {
+        f"{name} {command}"
+        for name, group in groups.items()
+        for command in typer.main.get_command(group).commands  # type: ignore[attr-defined]
+    }
+    assert there - {" ".join(given.words.split()[:2]) for given in COMMANDS} == FOLLOWED
+
+
+CHANGES: Sequence[tuple[Given, Role]] = [
+    (Given("jobs pause sync-tokens"), Role.OPERATOR),
+    (Given("jobs apply -f jobs.yaml --no-import"), Role.ADMIN),
+    (Given(f"runs cancel {RUNNING}"), Role.OPERATOR),
+    (Given("users list"), Role.ADMIN),
+]
+
+
+@pytest.mark.parametrize(("given", "needed"), CHANGES, ids=str)
+def test_a_viewer_is_told_in_one_line_what_it_would_take(both: Both, given: Given, needed: Role) -> None:
+    told = both.run(given, api=True, user="ada")
+    assert (told.code, told.stdout) == (1, "")
+    assert told.stderr == f"error: this login may not do that: ada is viewer; this needs {needed}\n"
+
+
+def test_the_audit_log_names_who_is_logged_in_not_who_sits_at_the_machine(both: Both) -> None:
+    assert both.run(Given("jobs pause sync-tokens"), api=True, user="olga").code == 0
+    entries = asyncio.run(both.scene.service.audit(AuditQuery(action="job.pause")))
+    assert [(entry.by, entry.address) for entry in entries] == [("olga", "127.0.0.1")]

@@ -1,0 +1,305 @@
+"""The contract of alerts, notices, and what alerts look for, on every backend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notice, NoticeState, Webhook
+from cronflow.domain.changes import end
+from cronflow.domain.recovery import End
+from cronflow.domain.run import Attempt, Outcome, Run, RunState
+from cronflow.ports import Backends
+from cronflow.wiring import adapters
+from tests.contracts.builders import T0, a_record, a_run
+
+ALERT = Alert(
+    name="billing",
+    on=(AlertKind.FAILED, AlertKind.RECOVERED),
+    jobs=("billing-*",),
+    webhook=Webhook("https://hooks/x", "${secret:HOOKS}"),
+    late_after=timedelta(seconds=90),
+    enabled=False,
+)
+RECORD = AlertRecord(alert=ALERT, since=T0, judged=T0, created_at=T0, updated_at=T0, updated_by="ada")
+MINUTE = timedelta(minutes=1)
+LONG_AGO = T0 - timedelta(days=300)
+
+
+def a_notice(name: str = "msg_1", **fields: Any) -> Notice:
+    """A notice that has been due for long."""
+    base = Notice(
+        id=name,
+        alert="billing",
+        kind=AlertKind.FAILED,
+        subject="report@1",
+        job="report",
+        body='{"$a.b": 1}',
+        created_at=LONG_AGO,
+    )
+    return replace(base, **fields)
+
+
+@pytest.fixture(params=["memory", "mongodb"])
+async def stores(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Backends]:
+    """The stores of each backend."""
+    if request.param == "memory":
+        yield memory_backends(SystemClock())
+        return
+    async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
+        yield adapters(RedisConnection("redis://nobody", namespace), database)
+
+
+# -------------------------------------------------------------------------------------------------------------- alerts
+
+
+async def test_an_alert_is_created_once_and_comes_back_whole(stores: Backends) -> None:
+    assert await stores.alerts.create(RECORD)
+    assert not await stores.alerts.create(replace(RECORD, updated_by="bob"))
+    assert await stores.alerts.get("billing") == RECORD
+    assert await stores.alerts.get("other") is None
+
+
+async def test_alerts_are_listed_by_name_and_page_by_page(stores: Backends) -> None:
+    for name in "cab":
+        await stores.alerts.create(replace(RECORD, alert=replace(ALERT, name=name)))
+    assert [record.name for record in await stores.alerts.find(limit=2)] == ["a", "b"]
+    assert [record.name for record in await stores.alerts.find(after="b")] == ["c"]
+
+
+async def test_an_alert_is_replaced_only_as_it_was_read(stores: Backends) -> None:
+    await stores.alerts.create(RECORD)
+    changed = replace(RECORD, alert=replace(ALERT, enabled=True))
+    assert await stores.alerts.replace(changed, 0)
+    assert not await stores.alerts.replace(replace(RECORD, updated_by="late"), 0)
+    assert await stores.alerts.get("billing") == replace(changed, rev=1)
+    assert not await stores.alerts.replace(replace(RECORD, alert=replace(ALERT, name="other")), 0)
+
+
+async def test_the_position_of_lateness_only_grows_and_is_no_edit(stores: Backends) -> None:
+    await stores.alerts.create(RECORD)
+    await stores.alerts.judge("billing", T0 + MINUTE)
+    await stores.alerts.judge("billing", T0 - MINUTE)
+    assert await stores.alerts.get("billing") == replace(RECORD, judged=T0 + MINUTE)
+    await stores.alerts.judge("nobody", T0)
+
+
+async def test_an_alert_goes_with_its_notices_and_its_failing_jobs_and_no_others(stores: Backends) -> None:
+    other = replace(RECORD, alert=replace(ALERT, name="other"))
+    for record in (RECORD, other):
+        await stores.alerts.create(record)
+        await stores.alerts.fail([Failing(record.name, "job", "job@1", T0, T0)])
+    await stores.outbox.put([a_notice("m1"), a_notice("m2", alert="other")])
+    assert await stores.alerts.delete("billing")
+    assert not await stores.alerts.delete("billing")
+    assert [one.alert for one in await stores.alerts.failing()] == ["other"]
+    assert [one.id for one in await stores.outbox.of("billing")] == []
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 9)] == ["m2"]
+
+
+# -------------------------------------------------------------------------------------------------------- failing jobs
+
+
+async def test_of_the_failures_of_a_job_the_one_that_ended_last_is_kept(stores: Backends) -> None:
+    first = Failing("billing", "job", "job@1", T0, T0)
+    second = Failing("billing", "job", "job@2", T0 - MINUTE, T0 + MINUTE)
+    await stores.alerts.fail([first])
+    await stores.alerts.fail([second])
+    await stores.alerts.fail([first])
+    assert await stores.alerts.failing() == [second]
+    await stores.alerts.fail([])
+
+
+async def test_failing_jobs_are_listed_page_by_page(stores: Backends) -> None:
+    all_of_them = [Failing(alert, job, f"{job}@1", T0, T0) for alert in ("a", "a-b") for job in ("j", "j.k", "j-k")]
+    await stores.alerts.fail(all_of_them)
+    found: list[Failing] = []
+    while page := await stores.alerts.failing(after=found[-1] if found else None, limit=2):
+        found += page
+    assert len(found) == 6
+    assert set(found) == set(all_of_them)
+
+
+async def test_a_recovery_does_not_forget_a_later_failure(stores: Backends) -> None:
+    first = Failing("billing", "job", "job@1", T0, T0)
+    second = Failing("billing", "job", "job@2", T0 + MINUTE, T0 + MINUTE)
+    await stores.alerts.fail([second])
+    await stores.alerts.recovered(first)
+    assert await stores.alerts.failing() == [second]
+    await stores.alerts.recovered(second)
+    assert await stores.alerts.failing() == []
+
+
+# ------------------------------------------------------------------------------------------------------------- notices
+
+
+async def test_a_notice_is_put_there_once_and_comes_back_whole(stores: Backends) -> None:
+    assert await stores.outbox.put([a_notice("m1"), a_notice("m2", job=None)]) == {"m1", "m2"}
+    assert await stores.outbox.put([a_notice("m2", subject="another"), a_notice("m3")]) == {"m3"}
+    found = {one.id: one for one in await stores.outbox.of("billing")}
+    assert found["m2"] == a_notice("m2", job=None)
+    assert len(found) == 3
+
+
+async def test_a_notice_is_claimed_by_one_and_counts_the_attempt(stores: Backends) -> None:
+    await stores.outbox.put([a_notice("m1")])
+    claims = await asyncio.gather(*(stores.outbox.claim(f"c{n}", MINUTE, 5) for n in range(8)))
+    [[claimed]] = [found for found in claims if found]
+    assert (claimed.id, claimed.attempts, (claimed.claim or "")[:1]) == ("m1", 1, "c")
+
+
+async def test_what_is_due_longest_is_claimed_first_and_no_more_than_asked_for(stores: Backends) -> None:
+    notices = [a_notice(f"m{n}", created_at=LONG_AGO + n * MINUTE) for n in range(4)]
+    await stores.outbox.put(notices[::-1])
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 3)] == ["m0", "m1", "m2"]
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 3)] == ["m3"]
+
+
+async def test_a_notice_that_is_not_due_is_not_claimed(stores: Backends) -> None:
+    await stores.outbox.put([a_notice(created_at=datetime.now(UTC) + timedelta(days=1))])
+    assert await stores.outbox.claim("c", MINUTE, 3) == []
+
+
+async def test_the_notices_of_alerts_that_rest_stay(stores: Backends) -> None:
+    await stores.outbox.put([a_notice("m1"), a_notice("m2", alert="other")])
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5, besides=["billing"])] == ["m2"]
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5)] == ["m1"]
+
+
+async def test_a_claim_ends_and_whoever_had_it_writes_nothing_more(stores: Backends) -> None:
+    await stores.outbox.put([a_notice()])
+    [first] = await stores.outbox.claim("first", timedelta(0), 5)
+    [second] = await stores.outbox.claim("second", MINUTE, 5)
+    assert (second.id, second.attempts) == (first.id, 2)
+    assert not await stores.outbox.tried(replace(first, state=NoticeState.GAVE_UP, ended_at=T0), None)
+    taken = replace(second, state=NoticeState.DELIVERED, status=204, tried_at=T0, ended_at=T0)
+    assert await stores.outbox.tried(taken, None)
+    assert not await stores.outbox.tried(taken, None)
+    assert await stores.outbox.of("billing") == [replace(taken, claim=None)]
+
+
+async def test_a_notice_that_was_not_taken_is_due_again_and_says_why(stores: Backends) -> None:
+    await stores.outbox.put([a_notice("m1"), a_notice("m2")])
+    first, second = sorted(await stores.outbox.claim("c", timedelta(0), 2), key=lambda one: one.id)
+    tried: dict[str, Any] = {"status": 500, "error": "$oh no", "tried_at": T0}
+    assert await stores.outbox.tried(replace(first, **tried), timedelta(hours=1))
+    assert await stores.outbox.tried(replace(second, **tried), timedelta(0))
+    [again] = await stores.outbox.claim("d", MINUTE, 5)
+    assert again == replace(second, claim="d", attempts=2, **tried)
+
+
+async def test_what_was_taken_or_given_up_is_never_claimed_again(stores: Backends) -> None:
+    await stores.outbox.put([a_notice("m1"), a_notice("m2")])
+    states = (NoticeState.DELIVERED, NoticeState.GAVE_UP)
+    for notice, state in zip(await stores.outbox.claim("c", timedelta(0), 2), states, strict=True):
+        assert await stores.outbox.tried(replace(notice, state=state, ended_at=datetime.now(UTC)), None)
+    assert await stores.outbox.claim("d", MINUTE, 5) == []
+    assert {one.state for one in await stores.outbox.of("billing")} == set(states)
+
+
+async def test_a_notice_can_be_forgotten(stores: Backends) -> None:
+    await stores.outbox.put([a_notice("m1"), a_notice("m2")])
+    await stores.outbox.forget(a_notice("m1"))
+    await stores.outbox.forget(a_notice("m1"))
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5)] == ["m2"]
+    assert [one.id for one in await stores.outbox.of("billing")] == ["m2"]
+
+
+async def test_the_notices_of_an_alert_are_listed_the_newest_first(stores: Backends) -> None:
+    # Two at each instant, so that the order has to be whole.
+    notices = [a_notice(f"m{n}", created_at=LONG_AGO + (n // 2) * MINUTE) for n in range(6)]
+    await stores.outbox.put([*notices, a_notice("mx", alert="other")])
+    found: list[Notice] = []
+    while True:
+        before = (found[-1].created_at, found[-1].id) if found else None
+        page = await stores.outbox.of("billing", before=before, limit=3)
+        if not page:
+            break
+        found += page
+    assert [one.id for one in found] == ["m5", "m4", "m3", "m2", "m1", "m0"]
+
+
+# --------------------------------------------------------------------------------------------------------------- signs
+
+
+async def ended(stores: Backends, run: Run, state: RunState) -> None:
+    """End a run that is there, as the leader would."""
+    ending = End(11 if state is RunState.LOST else 14, state, Outcome.LOST, "gone")
+    assert await stores.runs.apply([end(run, ending, f"finish of {run.id}", T0 + MINUTE)]) == {run.id}
+
+
+async def test_a_run_that_failed_or_was_lost_is_untold_until_it_is_told(stores: Backends) -> None:
+    runs = [a_run(job, state=RunState.RUNNING, started_at=T0, node="n#a") for job in ("failed", "lost", "open", "good")]
+    await stores.runs.insert(runs)
+    assert await stores.signs.untold(9) == []
+    await ended(stores, runs[0], RunState.FAILED)
+    await ended(stores, runs[1], RunState.LOST)
+    found = await stores.signs.untold(9)
+    assert {run.id: run.state for run in found} == {runs[0].id: RunState.FAILED, runs[1].id: RunState.LOST}
+    assert len(await stores.signs.untold(1)) == 1
+    await stores.signs.told([runs[0].id])
+    await stores.signs.told([runs[0].id])
+    assert [run.id for run in await stores.signs.untold(9)] == [runs[1].id]
+
+
+async def test_a_run_that_was_skipped_or_cancelled_is_no_sign(stores: Backends) -> None:
+    runs = [a_run("skipped", fence=1), a_run("cancelled", fence=1)]
+    await stores.runs.insert(runs)
+    for run, (row, state) in zip(runs, [(13, RunState.SKIPPED), (19, RunState.CANCELLED)], strict=True):
+        change = end(run, End(row, state, None, reason="r"), f"finish of {run.id}", T0)
+        assert await stores.runs.apply([replace(change, only_when_due=False)]) == {run.id}
+    assert await stores.signs.untold(9) == []
+
+
+@pytest.mark.parametrize(
+    ("started", "is_late"), [(None, True), (MINUTE, False), (MINUTE + timedelta(milliseconds=1), True)]
+)
+async def test_a_run_is_late_when_its_start_is_not_within_the_time(
+    stores: Backends, started: timedelta | None, is_late: bool
+) -> None:
+    run = a_run(started_at=None if started is None else T0 + started)
+    await stores.runs.insert([run])
+    found = await stores.signs.late((T0 - MINUTE, ""), T0 + MINUTE, MINUTE)
+    assert [one.id for one in found] == ([run.id] if is_late else [])
+
+
+async def test_late_runs_are_found_between_two_places_in_the_order_of_their_fires(stores: Backends) -> None:
+    runs = [a_run(job, T0 + n * MINUTE) for n in range(3) for job in ("a", "b")]
+    await stores.runs.insert(runs)
+    found: list[Run] = []
+    place = (T0, "")
+    while page := await stores.signs.late(place, T0 + MINUTE, MINUTE, limit=3):
+        found += page
+        place = (page[-1].fire_at, page[-1].id)
+    assert found == runs[:4]
+    assert [run.id for run in await stores.signs.late((T0, runs[0].id), T0, MINUTE)] == [runs[1].id]
+
+
+async def test_a_first_attempt_that_started_in_time_is_found_and_left_to_the_rule(stores: Backends) -> None:
+    first = Attempt(1, 100, "n#a", T0, T0, Outcome.ERROR)
+    await stores.runs.insert([a_run(started_at=T0 + 5 * MINUTE, attempts=(first,))])
+    [found] = await stores.signs.late((T0 - MINUTE, ""), T0, MINUTE)
+    assert found.attempts == (first,)
+
+
+async def test_a_job_is_behind_when_its_cursor_is_and_the_planner_looks_at_it(stores: Backends) -> None:
+    for name, next_fire, due_at, rest in (
+        ("deferred", T0, T0 + MINUTE, {}),
+        ("ahead", T0 + MINUTE, T0, {}),
+        ("far", T0, T0 + 9 * MINUTE, {}),
+        ("paused", T0, T0, {"paused": True}),
+        ("behind", T0, T0, {}),
+    ):
+        assert await stores.jobs.create(a_record(name, due_at, next_fire=next_fire, **rest))
+    found = await stores.signs.behind(T0, T0 + MINUTE, 9)
+    assert [record.name for record in found] == ["behind", "deferred"]
+    assert [record.name for record in await stores.signs.behind(T0, T0 + MINUTE, 1)] == ["behind"]

@@ -1,0 +1,169 @@
+"""The rules of alerts: what they tell of, when a job is late, when to give up; and their documents."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronflow.documents.alerts import alert_document, parse_alert
+from cronflow.domain.alerts import (
+    GIVE_UP_AFTER,
+    Alert,
+    AlertKind,
+    Failing,
+    Webhook,
+    begins_anew,
+    is_late,
+    next_delay,
+    notice_id,
+)
+from cronflow.domain.errors import InvalidInput
+from cronflow.domain.run import Attempt, Kind, Outcome, RunState
+from tests.contracts.builders import T0, a_run
+
+MINUTE = timedelta(minutes=1)
+LEAST: dict[str, Any] = {"name": "billing", "on": ["failed"], "webhook": {"url": "https://hooks.example.com/x"}}
+
+
+def problems(**fields: Any) -> str:
+    """What is wrong with a document."""
+    document = {key: value for key, value in (LEAST | fields).items() if value is not None}
+    with pytest.raises(InvalidInput) as refused:
+        parse_alert(document, "alerts[0]")
+    return str(refused.value)
+
+
+def test_a_document_is_read_and_written_back_the_same() -> None:
+    least = parse_alert(LEAST)
+    assert least == Alert(name="billing", on=(AlertKind.FAILED,), webhook=Webhook("https://hooks.example.com/x"))
+    assert parse_alert(alert_document(least)) == least
+    whole = parse_alert(
+        {
+            "name": "all",
+            "on": ["failed", "recovered", "dead_letter", "late", "no_leader"],
+            "jobs": ["billing-*", "x"],
+            "webhook": {"url": "http://10.0.0.1:8080/a?b=c", "secret": "${secret:HOOKS}"},
+            "late_after": "90s",
+            "no_leader_after": 30,
+            "enabled": False,
+        }
+    )
+    assert parse_alert(alert_document(whole)) == whole
+    assert whole.no_leader_after == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"name": None}, "alerts[0].name: missing (give it a name)"),
+        ({"on": None}, "alerts[0].on: missing (name at least one of failed,"),
+        ({"webhook": None}, "alerts[0].webhook: missing (say where notices go)"),
+        ({"webhook": {}}, "alerts[0].webhook.url: missing"),
+        ({"name": "Ä"}, "alerts[0].name: 'Ä' is not a alert name"),
+        ({"on": []}, "alerts[0].on: on is empty"),
+        ({"on": ["fail"]}, "alerts[0].on[0]: expected failed, recovered, dead_letter, late or no_leader"),
+        ({"on": ["late", "late"]}, "alerts[0].on: on has a word twice"),
+        ({"on": ["recovered"]}, "alerts[0].on: on has recovered, but nothing that a job could recover from (add"),
+        ({"jobs": ["a b"]}, "alerts[0].jobs: 'a b' is no pattern of job names"),
+        ({"jobs": ["a"] * 101}, "alerts[0].jobs: jobs has 101 patterns; at most 100"),
+        ({"late_after": "0s"}, "alerts[0].late_after: late_after is 0s; it must be 1s to 7d"),
+        ({"no_leader_after": "1s"}, "alerts[0].no_leader_after: no_leader_after is 1s; it must be 5s to 1d"),
+        ({"webhok": {}}, "alerts[0].webhok: unknown key (did you mean webhook?)"),
+        ({"webhook": {"url": "ftp://x"}}, "alerts[0].webhook.url: not an http:// or https:// address"),
+        ({"webhook": {"url": "https://user:pw@x/"}}, "alerts[0].webhook.url: not an http:// or https:// address"),
+        ({"webhook": {"url": "https://x/${secret:A}"}}, "alerts[0].webhook.url: a secret in an address"),
+        ({"webhook": {"url": "https://x/" + "a" * 2000}}, "at most 2,000 characters"),
+        ({"webhook": {"url": "https://x", "secret": "whsec_abc"}}, "alerts[0].webhook.secret: a signing secret is"),
+        ({"enabled": "yes"}, "alerts[0].enabled: expected true or false"),
+    ],
+)
+def test_what_is_wrong_has_its_place_and_a_remedy(fields: dict[str, Any], told: str) -> None:
+    assert told in problems(**fields)
+
+
+def test_a_secret_that_was_written_out_is_not_repeated() -> None:
+    assert "whsec_abc" not in problems(webhook={"url": "https://x", "secret": "whsec_abc"})
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    assert len(problems(on=["x"], jobs=["?!"], late_after="1", extra=1).splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("on", "state", "told"),
+    [
+        (("failed",), RunState.FAILED, "failed"),
+        (("dead_letter",), RunState.FAILED, "dead_letter"),
+        (("failed", "dead_letter"), RunState.FAILED, "failed"),
+        (("failed",), RunState.LOST, None),
+        (("failed", "dead_letter"), RunState.LOST, "dead_letter"),
+        (("late", "no_leader"), RunState.FAILED, None),
+        (("failed", "dead_letter"), RunState.CANCELLED, None),
+        (("failed", "dead_letter"), RunState.SUCCEEDED, None),
+    ],
+)
+def test_a_death_is_told_once_by_the_best_word(on: tuple[str, ...], state: RunState, told: str | None) -> None:
+    alert = parse_alert(LEAST | {"on": list(on)})
+    assert alert.death(a_run(state=state)) == told
+    assert parse_alert(LEAST | {"on": list(on), "jobs": ["other-*"]}).death(a_run(state=state)) is None
+    assert parse_alert(LEAST | {"on": list(on), "enabled": False}).death(a_run(state=state)) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "late"),
+    [
+        ({}, True),
+        ({"state": RunState.RUNNING, "started_at": T0 + MINUTE}, False),
+        ({"state": RunState.SUCCEEDED, "started_at": T0 + 2 * MINUTE}, True),
+        ({"state": RunState.RETRYING, "attempts": (Attempt(1, 1, "n", T0, T0, Outcome.ERROR),)}, False),
+        ({"state": RunState.RETRYING, "attempts": (Attempt(1, 1, "n", None, T0, Outcome.DECLINED),)}, True),
+        ({"state": RunState.SKIPPED, "reason": "misfire"}, True),
+        ({"state": RunState.SKIPPED, "reason": "overlap"}, False),
+        ({"state": RunState.CANCELLED}, False),
+        ({"state": RunState.LOST}, True),
+        ({"kind": Kind.MANUAL}, False),
+        ({"kind": Kind.REPLAY}, False),
+    ],
+)
+def test_a_scheduled_run_is_late_when_its_first_start_is(fields: dict[str, Any], late: bool) -> None:
+    assert is_late(a_run(**fields), MINUTE) is late
+
+
+def test_the_first_success_after_the_failure_is_the_recovery() -> None:
+    failing = Failing("a", "job", "job@1", T0, T0 + MINUTE)
+
+    def run(n: int, state: RunState = RunState.SUCCEEDED, ended: int = 2) -> Any:
+        return a_run("job", T0 + n * MINUTE, state=state, ended_at=T0 + ended * MINUTE)
+
+    assert failing.recovered_by([]) is None
+    assert failing.recovered_by([run(0, ended=0), run(1, ended=1), run(2, RunState.FAILED)]) is None
+    assert failing.recovered_by([run(4, ended=5), run(3, ended=4), run(2, ended=1)]) == run(3, ended=4)
+
+
+def test_delays_grow_to_a_quarter_of_an_hour_and_end_after_a_day() -> None:
+    delays = [next_delay(n, T0, T0) for n in (1, 2, 3, 7, 8, 1000)]
+    assert delays == [timedelta(seconds=seconds) for seconds in (10, 20, 40, 640, 900, 900)]
+    assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=15)) is not None
+    assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=14)) is None
+
+
+def test_an_id_is_that_of_what_is_told_and_of_nothing_else() -> None:
+    ids = {
+        notice_id(alert, kind, subject)
+        for alert in ("a", "b")
+        for kind in (AlertKind.FAILED, AlertKind.RECOVERED)
+        for subject in ("job.x@1", "job.x@2")
+    }
+    assert len(ids) == 8
+    assert notice_id("a", AlertKind.FAILED, "job.x@1") in ids
+    assert all(one.startswith("msg_") and "." not in one for one in ids)
+
+
+def test_an_edit_begins_anew_when_it_is_about_something_else() -> None:
+    before = parse_alert(LEAST)
+    anew: list[dict[str, Any]] = [{"on": ["late"]}, {"jobs": ["x"]}, {"enabled": False}]
+    same: list[dict[str, Any]] = [{"webhook": {"url": "http://x"}}, {"late_after": "1h"}, {"no_leader_after": "1h"}]
+    assert all(begins_anew(before, parse_alert(LEAST | fields)) for fields in anew)
+    assert not any(begins_anew(before, parse_alert(LEAST | fields)) for fields in same)

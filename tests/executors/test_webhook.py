@@ -1,0 +1,149 @@
+"""What receivers are sent, how it is signed, and what their answers come to; against a real server on the loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import socket
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cronflow.auth.vault import Vault
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.memory import memory_backends
+from cronflow.domain.access import Secret
+from cronflow.domain.alerts import Answer, Webhook
+from cronflow.executors.webhook import WebhookPostman, key_of, signature
+from tests.contracts.builders import T0
+from tests.executors.web import Server, answer
+
+AT = datetime(2021, 2, 25, 12, 0, tzinfo=UTC)
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+BODY = '{"text": "grüß"}'
+VAULT = Vault([bytes(32)])
+
+
+async def posted(
+    webhook: Webhook, *, hosts: list[str] | None = None, secret: str | None = SECRET, vault: Vault | None = VAULT
+) -> Answer:
+    """What came of a notice."""
+    backends = memory_backends(SystemClock())
+    if secret is not None:
+        await backends.secrets.put(
+            Secret(name="HOOKS", sealed=VAULT.seal("HOOKS", secret), updated_at=T0, updated_by="")
+        )
+    postman = WebhookPostman(backends.secrets, vault, SystemClock(), allowed_hosts=hosts)
+    return await postman.post(webhook, "msg_1", BODY, AT)
+
+
+def signed(server: Server) -> Webhook:
+    """A webhook of this server, with a secret."""
+    return Webhook(f"{server.url}/hook", "${secret:HOOKS}")
+
+
+async def test_a_notice_is_a_post_with_the_headers_of_standard_webhooks(server: Server) -> None:
+    server.answers["/hook"] = answer(204)
+    found = await posted(signed(server))
+    assert (found.taken, found.status, found.error) == (True, 204, None)
+    [request] = server.requests
+    assert (request.method, request.body.decode()) == ("POST", BODY)
+    headers = request.headers
+    stamp = str(int(AT.timestamp()))
+    assert (headers["webhook-id"], headers["webhook-timestamp"]) == ("msg_1", stamp)
+    assert headers["content-type"] == "application/json"
+    expected = hmac.new(KEY, f"msg_1.{stamp}.{BODY}".encode(), hashlib.sha256).digest()
+    assert headers["webhook-signature"] == f"v1,{base64.b64encode(expected).decode()}"
+
+
+def test_the_signature_is_that_of_the_specification() -> None:
+    """The example of its reference implementations."""
+    key = key_of("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    made = signature(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", '{"test": 2432232314}')
+    assert made == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+async def test_without_a_secret_nothing_is_signed(server: Server) -> None:
+    server.answers["/hook"] = answer(200)
+    assert (await posted(Webhook(f"{server.url}/hook"))).taken
+    assert "webhook-signature" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize("status", [199 + 101, 301, 400, 404, 410, 429, 500, 503])
+async def test_whatever_is_no_2xx_is_no_success_and_says_what_was_said(server: Server, status: int) -> None:
+    server.answers["/hook"] = answer(status, "oh\n  no" + "!" * 1000, Location="/other")
+    found = await posted(signed(server))
+    assert (found.taken, found.status) == (False, status)
+    assert (found.error or "").startswith(f"answered {status}: oh no!!!")
+    assert len(found.error or "") < 600
+    assert [request.path for request in server.requests] == ["/hook"], "a redirect is not followed"
+
+
+async def test_a_receiver_that_hangs_is_left_after_the_time_limit(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.executors.webhook.TIMEOUT_S", 0.2)
+    enough = asyncio.Event()
+
+    async def hang(writer: asyncio.StreamWriter) -> None:
+        await enough.wait()
+
+    async def dribble(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx")
+        await enough.wait()
+
+    for silent in (hang, dribble):
+        server.answers["/hook"] = silent
+        found = await posted(signed(server))
+        assert (found.status, found.error) == (None, "no answer within 0.2 s")
+    assert server.connections == 2
+    enough.set()
+
+
+async def test_a_receiver_that_is_not_there_is_told_without_its_query(server: Server) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        found = await posted(Webhook(f"http://127.0.0.1:{port}/hook?token=abc", "${secret:HOOKS}"))
+    assert found.status is None
+    assert f"http://127.0.0.1:{port}/hook cannot be reached" in (found.error or "")
+    assert "abc" not in (found.error or "")
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "100.100.100.200"])
+async def test_metadata_and_link_local_addresses_are_never_talked_to(host: str) -> None:
+    found = await posted(Webhook(f"http://{host}/hook"))
+    assert (found.taken, found.status) == (False, None)
+    assert "never talks to link-local and metadata addresses" in (found.error or "")
+
+
+async def test_a_host_that_is_not_allowed_is_not_talked_to(server: Server) -> None:
+    found = await posted(signed(server), hosts=["hooks.example.com"])
+    assert "add it to ALLOW_HTTP_HOSTS" in (found.error or "")
+    assert server.connections == 0
+
+
+async def test_what_cannot_be_signed_is_not_sent_and_says_what_to_do(server: Server) -> None:
+    server.answers["/hook"] = answer(200)
+    missing = await posted(signed(server), secret=None)
+    assert "there is no secret HOOKS" in (missing.error or "")
+    assert "cronflow secrets set HOOKS" in (missing.error or "")
+    keyless = await posted(signed(server), vault=None)
+    assert "no SECRETS_KEY" in (keyless.error or "")
+    other = await posted(signed(server), vault=Vault([bytes([1]) * 32]))
+    assert "sealed with a key that SECRETS_KEY does not have" in (other.error or "")
+    for text in ("a long password", "whsec_x", "whsec_" + base64.b64encode(b"short").decode(), SECRET[6:]):
+        unfit = await posted(signed(server), secret=text)
+        assert "is not whsec_" in (unfit.error or "")
+        assert text not in (unfit.error or "")
+    assert server.connections == 0
+
+
+async def test_an_answer_knows_whether_it_was_taken() -> None:
+    good = Answer(204, None, 1)
+    assert good.taken
+    assert not replace(good, error="x").taken

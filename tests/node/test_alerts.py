@@ -1,0 +1,504 @@
+"""Alerts on whole nodes and virtual time: what is told, that it is told once whatever dies, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from cronflow.backends.memory import FakeClock
+from cronflow.domain.alerts import Alert, AlertKind, Answer, Notice, NoticeState, Webhook
+from cronflow.domain.events import AlertGaveUp
+from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
+from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.schedule import Every
+from tests.contracts.builders import a_job
+from tests.node.cluster import Cluster, a_cluster
+
+TAKEN = Answer(204, None, 3)
+REFUSED = Answer(500, "answered 500: oh no", 3)
+HOOK = Webhook("http://hooks")
+DEATHS = (AlertKind.FAILED, AlertKind.DEAD_LETTER)
+
+
+class Receiver:
+    """A Postman: it notes what it is sent and answers what it is told to, or never."""
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, Any]] = []
+        self.answers: dict[str, list[Answer]] = {}
+        self.hangs = False
+        self.slow: tuple[str, FakeClock] | None = None
+
+    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+        """Note it."""
+        self.got.append(orjson.loads(body))
+        assert self.got[-1]["id"] == notice
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
+        if self.slow is not None and self.slow[0] == webhook.url:
+            await self.slow[1].sleep(10)
+        answers = self.answers.get(webhook.url, [TAKEN])
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [body["kind"] for body in self.got]
+
+
+@asynccontextmanager
+async def alerted(*names: str, alert: bool = True, **fields: Any) -> AsyncIterator[tuple[Cluster, Receiver]]:
+    """A cluster whose nodes send notices, and an alert on what `fields` say; without `alert`, none."""
+    receiver = Receiver()
+    async with a_cluster(*names, postman=receiver) as cluster:
+        if alert:
+            await define(cluster, **fields)
+        yield cluster, receiver
+
+
+async def define(cluster: Cluster, **fields: Any) -> None:
+    wanted: dict[str, Any] = {"name": "all", "webhook": HOOK, "on": DEATHS, **fields}
+    await cluster.service.alerts.define(Alert(**wanted))
+
+
+async def fire(cluster: Cluster, name: str = "job", outcome: Outcome = Outcome.PERMANENT) -> str:
+    """Run a job once, to this end."""
+    cluster.executor.ending = lambda _: Ending(outcome, error=None if outcome is Outcome.OK else "no rows")
+    run = await cluster.service.trigger(name)
+    await cluster.elapse(8)
+    return run
+
+
+def notices(cluster: Cluster) -> list[Notice]:
+    store: Any = cluster.backends.outbox
+    return list(store.notices.values())
+
+
+# -------------------------------------------------------------------------------------------- failures and recoveries
+
+
+async def test_a_run_that_failed_for_good_is_told_once_and_its_retries_are_not() -> None:
+    async with alerted("a", on=(AlertKind.FAILED,)) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None, retry=Retry(max=2, initial=timedelta(seconds=5)))])
+        run = await fire(cluster, outcome=Outcome.ERROR)
+        assert receiver.got == []
+        await cluster.elapse(30)
+        [body] = receiver.got
+        assert (body["kind"], body["job"], body["alert"], body["namespace"]) == ("failed", "job", "all", "default")
+        assert (body["run"]["id"], body["run"]["state"], body["run"]["attempt"]) == (run, "failed", 3)
+        assert body["run"]["error"] == "no rows"
+        assert body["text"] == f"{run} failed after 3 attempts: no rows"
+        assert [one.state for one in notices(cluster)] == [NoticeState.DELIVERED]
+
+
+async def test_an_alert_on_failures_and_dead_letters_tells_of_a_failure_once() -> None:
+    async with alerted("a", on=DEATHS) as (cluster, receiver):
+        await define(cluster, name="dead", on=(AlertKind.DEAD_LETTER,))
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster)
+        assert sorted((body["alert"], body["kind"]) for body in receiver.got) == [
+            ("all", "failed"),
+            ("dead", "dead_letter"),
+        ]
+
+
+async def test_a_lost_run_is_a_dead_letter_and_no_failure() -> None:
+    async with alerted("a", "b", on=DEATHS) as (cluster, receiver):
+        await define(cluster, name="failures", on=(AlertKind.FAILED,))
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job("job", schedule=None, retry=Retry(max=0), delivery=Delivery.AT_MOST_ONCE)])
+        await cluster.service.trigger("job")
+        await cluster.elapse(2)
+        [(run, _, holder, _)] = cluster.executor.starts
+        await cluster.kill(next(node for node in cluster.nodes if node.id == holder))
+        await cluster.elapse(120)
+        assert [(body["alert"], body["kind"]) for body in receiver.got] == [("all", "dead_letter")]
+        assert receiver.got[0]["run"]["state"] == "lost"
+        assert receiver.got[0]["text"].startswith(f"{run} was lost")
+
+
+async def test_only_the_jobs_of_its_patterns_are_told() -> None:
+    async with alerted("a", jobs=("billing-*",)) as (cluster, receiver):
+        await cluster.service.apply([a_job("billing-sums", schedule=None), a_job("other", schedule=None)])
+        await fire(cluster, "other")
+        await fire(cluster, "billing-sums")
+        assert [body["job"] for body in receiver.got] == ["billing-sums"]
+
+
+async def test_a_job_recovers_once_and_only_from_what_was_told() -> None:
+    async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster, outcome=Outcome.OK)
+        assert receiver.kinds == []
+        await fire(cluster)
+        failed = await fire(cluster)
+        good = await fire(cluster, outcome=Outcome.OK)
+        await fire(cluster, outcome=Outcome.OK)
+        assert receiver.kinds == ["failed", "failed", "recovered"]
+        body = receiver.got[-1]
+        assert (body["run"]["id"], body["run"]["state"]) == (good, "succeeded")
+        assert failed in body["text"]
+        await fire(cluster)
+        await fire(cluster, outcome=Outcome.OK)
+        assert receiver.kinds[3:] == ["failed", "recovered"]
+
+
+async def test_many_failing_jobs_recover_although_a_round_looks_at_some_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cronflow.node.alarms.BATCH", 3)
+    async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
+        names = [f"job-{n}" for n in range(8)]
+        await cluster.service.apply([a_job(name, schedule=None) for name in names])
+        for outcome in (Outcome.PERMANENT, Outcome.OK):
+            cluster.executor.ending = lambda _, outcome=outcome: Ending(outcome)  # type: ignore[misc]
+            for name in names:
+                await cluster.service.trigger(name)
+            await cluster.elapse(20)
+        assert Counter(receiver.kinds) == {"failed": 8, "recovered": 8}
+
+
+async def test_what_ended_before_the_alert_was_made_or_enabled_is_not_told() -> None:
+    async with alerted("a", alert=False) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster)
+        await define(cluster, enabled=False)
+        await fire(cluster)
+        await define(cluster)
+        await cluster.elapse(10)
+        assert receiver.got == []
+        # Another address is no reason to begin anew.
+        await define(cluster, webhook=Webhook("http://elsewhere"))
+        await fire(cluster)
+        assert len(receiver.got) == 1
+
+
+# ----------------------------------------------------------------------------------------------- whatever dies or errs
+
+
+@pytest.mark.parametrize("verb", ["outbox.put", "alerts.fail", "signs.told", "signs.untold", "outbox.claim"])
+@pytest.mark.parametrize("acted", [False, True])
+async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notice(verb: str, acted: bool) -> None:
+    async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None)])
+        [leader] = cluster.leaders
+        stall = cluster.backends.faults.stall(verb, acted=acted)
+        await fire(cluster)
+        assert stall.reached.is_set()
+        await cluster.kill(leader)
+        cluster.backends.faults.heal()
+        await cluster.elapse(90)
+        [notice] = notices(cluster)
+        assert notice.state is NoticeState.DELIVERED
+        assert {body["id"] for body in receiver.got} == {notice.id}
+        await fire(cluster, outcome=Outcome.OK)
+        assert sorted(one.kind for one in notices(cluster)) == ["failed", "recovered"]
+
+
+@pytest.mark.parametrize("verb", ["alerts.recovered", "runs.find"])
+async def test_a_leader_that_dies_while_it_tells_of_a_recovery_leaves_exactly_one_notice(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The next leader finds another success.
+    monkeypatch.setattr("cronflow.node.alarms.SUCCESSES", 1)
+    async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster)
+        [leader] = cluster.leaders
+        stall = cluster.backends.faults.stall(verb)
+        await fire(cluster, outcome=Outcome.OK)
+        assert stall.reached.is_set()
+        await fire(cluster, outcome=Outcome.OK)
+        await cluster.kill(leader)
+        cluster.backends.faults.heal()
+        await cluster.elapse(90)
+        assert Counter(one.kind for one in notices(cluster)) == {"failed": 1, "recovered": 1}
+        assert set(receiver.kinds) == {"failed", "recovered"}
+
+
+async def test_a_leader_that_wakes_deposed_in_the_midst_of_it_tells_nothing_twice() -> None:
+    async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None)])
+        stall = cluster.backends.faults.stall("alerts.fail")
+        await fire(cluster)
+        assert stall.reached.is_set()
+        # Another one leads, tells of the failure and of the recovery; then the first goes on.
+        await cluster.service.stepdown()
+        await cluster.elapse(20)
+        await fire(cluster, outcome=Outcome.OK)
+        cluster.backends.faults.heal()
+        await cluster.elapse(60)
+        assert Counter(one.kind for one in notices(cluster)) == {"failed": 1, "recovered": 1}
+        assert Counter(receiver.kinds) == {"failed": 1, "recovered": 1}
+
+
+async def test_a_failure_that_a_spool_tells_long_afterwards_is_told(tmp_path: Any) -> None:
+    receiver = Receiver()
+    async with a_cluster("a", postman=receiver, spools=tmp_path) as cluster:
+        await define(cluster)
+        cluster.executor.release = asyncio.Event()
+        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT, error="no rows")
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.trigger("job")
+        await cluster.elapse(2)
+        cluster.backends.faults.fail_before("MongoDB", times=100_000)
+        cluster.executor.release.set()
+        await cluster.elapse(120)
+        cluster.backends.faults.heal()
+        await cluster.elapse(60)
+        assert receiver.kinds == ["failed"]
+
+
+# ------------------------------------------------------------------------------------------------------------ lateness
+
+
+LATE: dict[str, Any] = {"on": (AlertKind.LATE,), "late_after": timedelta(seconds=30)}
+
+
+async def test_a_job_that_finds_no_node_is_late_once() -> None:
+    async with alerted("a", **LATE) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
+        record = await cluster.service.job("job")
+        assert record.next_fire is not None
+        await cluster.elapse(600, step=1)
+        assert receiver.got == []
+        await cluster.elapse(120, step=1)
+        [body] = receiver.got
+        assert (body["kind"], body["job"], "run" in body) == ("late", "job", False)
+        assert body["text"].startswith(f"job@{record.next_fire:%Y%m%dT%H%M%SZ} is late")
+        # It starts now: the same fire, the same notice.
+        cluster.start("b", disk="ssd")
+        await cluster.elapse(120, step=1)
+        assert len(receiver.got) == len(notices(cluster)) == 1
+
+
+async def test_a_run_that_waits_for_the_one_before_it_is_late_and_one_that_starts_in_time_is_not() -> None:
+    async with alerted("a", **LATE) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=Every("1m"), overlap=Overlap.QUEUE)])
+        await cluster.elapse(185, step=1)
+        assert len(cluster.executor.starts) >= 3
+        assert receiver.got == []
+        cluster.executor.release = asyncio.Event()
+        await cluster.elapse(160, step=1)
+        assert [body["job"] for body in receiver.got] == ["job"]
+
+
+async def test_fires_of_a_time_without_any_node_are_late_when_somebody_leads_again() -> None:
+    async with alerted("a", **LATE) as (cluster, receiver):
+        jobs = [
+            a_job("once", schedule=Every("1m")),
+            a_job("each", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.CATCH_UP)),
+            a_job("skips", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.SKIP)),
+        ]
+        await cluster.service.apply(jobs)
+        await cluster.elapse(70, step=1)
+        for node in list(cluster.nodes):
+            await cluster.kill(node)
+        await cluster.elapse(600, step=5)
+        cluster.start("b")
+        await cluster.elapse(120, step=1)
+        told = Counter(body["job"] for body in receiver.got)
+        assert told["once"] == told["skips"] == 1
+        assert told["each"] >= 9
+        assert len({one.id for one in notices(cluster)}) == len(receiver.got)
+
+
+async def test_a_late_fire_is_told_once_although_its_leader_dies() -> None:
+    async with alerted("a", "b", **LATE) as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
+        await cluster.elapse(600 + 25, step=1)
+        stall = cluster.backends.faults.stall("outbox.put", acted=True)
+        await cluster.elapse(20, step=1)
+        assert stall.reached.is_set()
+        [leader] = cluster.leaders
+        await cluster.kill(leader)
+        cluster.backends.faults.heal()
+        await cluster.elapse(120, step=1)
+        assert receiver.kinds == ["late"]
+
+
+async def test_what_overlapped_or_was_started_by_hand_or_lies_before_the_alert_is_not_late() -> None:
+    async with alerted("a", alert=False) as (cluster, receiver):
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply(
+            [a_job("job", schedule=Every("1m")), a_job("hand", schedule=None, require={"x": "y"})]
+        )
+        await cluster.elapse(70, step=1)
+        await define(cluster, **LATE)
+        await cluster.service.trigger("hand")
+        await cluster.elapse(300, step=1)
+        assert [run.reason for run in cluster.runs if run.job == "job"][1:] == ["overlap"] * 5
+        assert receiver.got == []
+
+
+# ----------------------------------------------------------------------------------------------------------- no leader
+
+
+LEADERLESS: dict[str, Any] = {"on": (AlertKind.NO_LEADER,), "no_leader_after": timedelta(seconds=60)}
+
+
+async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_node_sees_it() -> None:
+    async with alerted("a", "b", "c", **LEADERLESS) as (cluster, receiver):
+        await cluster.elapse(120, step=1)
+        assert receiver.got == []
+        cluster.backends.faults.fail_before("Redis", times=1_000_000)
+        await cluster.elapse(50, step=1)
+        assert receiver.got == []
+        await cluster.elapse(120, step=1)
+        [body] = receiver.got
+        assert (body["kind"], "job" in body, "run" in body) == ("no_leader", False, False)
+        assert "nobody leads" in body["text"]
+        cluster.backends.faults.heal()
+        await cluster.elapse(60, step=1)
+        assert len(cluster.leaders) == 1
+        # Another outage is another subject.
+        cluster.backends.faults.fail_before("Redis", times=1_000_000)
+        await cluster.elapse(180, step=1)
+        assert receiver.kinds == ["no_leader"] * 2
+        assert len({one.subject for one in notices(cluster)}) == 2
+
+
+async def test_nobody_leads_while_all_clocks_are_wrong_and_that_is_told() -> None:
+    async with alerted(**LEADERLESS) as (cluster, receiver):
+        first = cluster.start("first")
+        await cluster.elapse(5)
+        cluster.start("off", skew=timedelta(hours=1))
+        await cluster.elapse(30, step=1)
+        await cluster.kill(first)
+        await cluster.elapse(180, step=1)
+        assert receiver.kinds == ["no_leader"]
+
+
+async def test_a_takeover_is_no_outage() -> None:
+    async with alerted("a", "b", **LEADERLESS) as (cluster, receiver):
+        await cluster.kill(cluster.leaders[0])
+        await cluster.elapse(180, step=1)
+        assert len(cluster.leaders) == 1
+        assert receiver.got == []
+
+
+# ------------------------------------------------------------------------------------------------------------ delivery
+
+
+async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cronflow.domain.alerts.GIVE_UP_AFTER", timedelta(minutes=5))
+    async with alerted("a") as (cluster, receiver):
+        receiver.answers[HOOK.url] = [REFUSED]
+        await cluster.service.apply([a_job("job", schedule=None)])
+        run = await fire(cluster)
+        await cluster.elapse(330, step=1)
+        [notice] = notices(cluster)
+        # At once, and after 10, 20, 40 and 80 s; the next one would come after more than five minutes.
+        assert (notice.state, notice.status, notice.error) == (NoticeState.GAVE_UP, 500, REFUSED.error)
+        assert notice.attempts == len(receiver.got) == 5
+        assert {body["id"] for body in receiver.got} == {notice.id}
+        [told] = await cluster.service.events(kinds=["alert_gave_up"])
+        assert told.event == AlertGaveUp("all", run, 5, REFUSED.error or "")
+
+
+async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_same_id() -> None:
+    async with alerted("a") as (cluster, receiver):
+        receiver.answers[HOOK.url] = [Answer(None, "no answer within 10 s", 10_000), REFUSED, TAKEN]
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster)
+        await cluster.elapse(60, step=1)
+        [notice] = notices(cluster)
+        assert (notice.state, notice.attempts, notice.error) == (NoticeState.DELIVERED, 3, None)
+        assert [body["id"] for body in receiver.got] == [notice.id] * 3
+
+
+async def test_a_node_that_is_killed_while_it_sends_leaves_the_notice_to_another_one() -> None:
+    async with alerted("a", "b") as (cluster, receiver):
+        receiver.hangs = True
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster)
+        assert len(receiver.got) == 1
+        receiver.hangs = False
+        await cluster.kill(cluster.leaders[0])
+        await cluster.elapse(120, step=1)
+        [notice] = notices(cluster)
+        assert (notice.state, notice.attempts) == (NoticeState.DELIVERED, 2)
+        assert [body["id"] for body in receiver.got] == [notice.id] * 2
+
+
+async def test_a_receiver_that_fails_keeps_nobody_elses_notices_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronflow.node.courier.AT_ONCE", 2)
+    async with alerted("a", webhook=Webhook("http://down")) as (cluster, receiver):
+        await define(cluster, name="good")
+        receiver.answers["http://down"] = [REFUSED]
+        receiver.slow = ("http://down", cluster.clock)
+        names = [f"job-{n}" for n in range(10)]
+        await cluster.service.apply([a_job(name, schedule=None) for name in names])
+        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT)
+        for name in names:
+            await cluster.service.trigger(name)
+        # The first two take ten seconds; then all of the others have their turn.
+        await cluster.elapse(18)
+        assert sum(one.alert == "good" and one.state is NoticeState.DELIVERED for one in notices(cluster)) == 10
+
+
+async def test_what_waits_is_not_sent_when_its_alert_is_disabled_or_gone() -> None:
+    async with alerted("a") as (cluster, receiver):
+        await define(cluster, name="gone")
+        receiver.answers[HOOK.url] = [REFUSED]
+        await cluster.service.apply([a_job("job", schedule=None)])
+        await fire(cluster)
+        sent = len(receiver.got)
+        await define(cluster, enabled=False)
+        await cluster.service.alerts.delete("gone")
+        await cluster.elapse(120, step=1)
+        assert len(receiver.got) == sent
+        [notice] = notices(cluster)
+        assert (notice.state, notice.error) == (NoticeState.GAVE_UP, "the alert is disabled")
+
+
+async def test_a_notice_whose_alert_is_gone_meanwhile_is_forgotten() -> None:
+    async with alerted("a") as (cluster, receiver):
+        orphan = Notice(
+            id="msg_1",
+            alert="gone",
+            kind=AlertKind.FAILED,
+            subject="x",
+            job="x",
+            body="{}",
+            created_at=cluster.clock.now(),
+        )
+        await define(cluster)
+        await cluster.backends.outbox.put([orphan, replace(orphan, id="msg_2")])
+        await cluster.elapse(10)
+        assert (notices(cluster), receiver.got) == ([], [])
+
+
+async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
+    async with alerted("a") as (cluster, receiver):
+        await cluster.service.apply([a_job("job", schedule=None)])
+        cluster.backends.faults.fail_before("outbox.tried", times=1)
+        await fire(cluster)
+        await cluster.elapse(60, step=1)
+        [notice] = notices(cluster)
+        assert notice.state is NoticeState.DELIVERED
+        assert [body["id"] for body in receiver.got] == [notice.id] * 2
+
+
+# ---------------------------------------------------------------------------------------------------------------- cost
+
+
+async def test_without_alerts_the_leader_reads_once_in_three_seconds_and_followers_nothing() -> None:
+    async with alerted("a", "b", "c", alert=False) as (cluster, _):
+        await cluster.service.apply([a_job("job", schedule=Every("5s"))])
+        before = cluster.backends.faults.calls.copy()
+        await cluster.elapse(60)
+        calls = cluster.backends.faults.calls - before
+        alerting = {verb: count for verb, count in calls.items() if verb.split(".")[0] in ("alerts", "outbox", "signs")}
+        assert set(alerting) == {"alerts.find"}
+        assert 18 <= alerting["alerts.find"] <= 22
+        assert calls["control.leader"] == calls["upkeep.time"] == 0

@@ -1,0 +1,191 @@
+"""Alerts by real nodes on real servers, to real receivers that fail; and what the how-to says, done."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from cronflow.alertfiles import read_alert_files
+from cronflow.auth.vault import Vault
+from cronflow.backends.clock import SystemClock
+from cronflow.domain.alerts import Alert, AlertKind, Notice, NoticeState, Webhook
+from cronflow.domain.job import CommandTarget, Job, Retry
+from cronflow.service import Service
+from tests.executors.web import Server, answer
+from tests.processes.conftest import Processes, process_cluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.chaos
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "alerts.md"
+KEY = bytes(range(32))
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+SEALED_WITH = bytes(32)
+FAILS = Job(name="billing-sums", target=CommandTarget("false"), retry=Retry(max=0))
+
+
+@pytest.fixture
+async def processes(redis_url: str, mongo_url: str, namespace: str, tmp_path: Path) -> AsyncIterator[Processes]:
+    """A cluster without nodes."""
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        yield cluster
+
+
+def genuine() -> Callable[[dict[str, str], bytes, str], bool]:
+    """The function of the how-to."""
+    [code] = re.findall(r"^```python\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(code, made)
+    found: Callable[[dict[str, str], bytes, str], bool] = made["is_genuine"]
+    return found
+
+
+@dataclass
+class Receiver:
+    """A server that answers as it is told to, once each; the last answer stays. None: it hangs."""
+
+    web: Server
+    answers: list[int | None] = field(default_factory=lambda: [204])
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, writer: asyncio.StreamWriter) -> None:
+        """The next one."""
+        status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if status is None:
+            await self.enough.wait()
+        else:
+            writer.write(answer(status))
+            await writer.drain()
+
+
+@asynccontextmanager
+async def receiving(port: int = 0) -> AsyncIterator[Receiver]:
+    """A receiver at `/hook`."""
+    receiver = Receiver(Server())
+    receiver.web.answers["/hook"] = receiver.answer
+    listening = await asyncio.start_server(receiver.web.serve, "127.0.0.1", port)
+    receiver.web.port = listening.sockets[0].getsockname()[1]
+    async with listening:
+        yield receiver
+        receiver.enough.set()
+
+
+async def define(processes: Processes, port: int, secret: str | None = None) -> None:
+    await processes.service.alerts.define(
+        Alert(name="all", on=(AlertKind.FAILED,), webhook=Webhook(f"http://127.0.0.1:{port}/hook", secret))
+    )
+
+
+async def due_now(processes: Processes, mongo_url: str) -> None:
+    """Put what waits where half a minute would: nobody here has that long."""
+    from cronflow.backends.mongo.database import MongoDatabase
+
+    async with MongoDatabase(mongo_url, processes.namespace) as database:
+        await database["notices"].update_many({"waiting": True}, [{"$set": {"due_at": "$created_at"}}])
+
+
+async def the_notice(processes: Processes) -> Notice | None:
+    found = await processes.backends.outbox.of("all")
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+async def ended(processes: Processes) -> bool:
+    notice = await the_notice(processes)
+    return notice is not None and notice.state is NoticeState.DELIVERED
+
+
+async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Processes) -> None:
+    processes.limits["CRONFLOW_SECRETS_KEY"] = base64.b64encode(SEALED_WITH).decode()
+    service = Service(processes.backends, SystemClock(), vault=Vault([SEALED_WITH]))
+    await service.secrets.set("HOOKS", SECRET)
+    async with receiving() as receiver:
+        await define(processes, receiver.web.port, "${secret:HOOKS}")
+        await processes.up("a")
+        await processes.apply(FAILS)
+        run = await processes.service.trigger("billing-sums")
+        await eventually(lambda: ended(processes), 60, "the notice was taken")
+        [request] = receiver.web.requests
+        is_genuine = genuine()
+        assert is_genuine(request.headers, request.body, SECRET)
+        assert not is_genuine(request.headers, request.body + b" ", SECRET)
+        assert not is_genuine(request.headers, request.body, SECRET.replace("AAEC", "AAED"))
+        assert not is_genuine({**request.headers, "webhook-timestamp": "1614265330"}, request.body, SECRET)
+        body = orjson.loads(request.body)
+        assert (body["run"]["id"], body["namespace"]) == (run, processes.namespace)
+        assert request.headers["webhook-id"] == body["id"]
+        [shown] = re.findall(r"^```json\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        example = orjson.loads(shown)
+        assert (example.keys(), example["run"].keys()) == (body.keys(), body["run"].keys())
+
+
+async def test_the_file_of_the_how_to_is_accepted_whole(tmp_path: Path) -> None:
+    [example] = re.findall(r"^```yaml\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    file = tmp_path / "alerts.yaml"
+    file.write_text(example, "utf-8")
+    assert [alert.name for alert in read_alert_files([file])] == ["billing", "cluster"]
+
+
+async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_notice_once_it_can(
+    processes: Processes, mongo_url: str
+) -> None:
+    async with receiving() as receiver:
+        port = receiver.web.port
+    await define(processes, port)
+    await processes.up("a")
+    await processes.apply(FAILS)
+    await processes.service.trigger("billing-sums")
+
+    async def refused() -> bool:
+        notice = await the_notice(processes)
+        return notice is not None and "cannot be reached" in (notice.error or "")
+
+    await eventually(refused, 60, "a refused connection")
+    async with receiving(port) as receiver:
+        receiver.answers = [500, 200]
+
+        async def taken() -> bool:
+            # The rest of a receiver that failed is ten seconds; what waits would be due later still.
+            await due_now(processes, mongo_url)
+            return await ended(processes)
+
+        await eventually(taken, 90, "the notice was taken")
+        notice = await the_notice(processes)
+        assert notice is not None
+        assert (notice.attempts, notice.status) == (3, 200)
+        assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notice.id}
+        assert len(receiver.web.requests) == 2
+
+
+async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to_another_node(
+    processes: Processes, mongo_url: str
+) -> None:
+    async with receiving() as receiver:
+        receiver.answers = [None, 204]
+        await define(processes, receiver.web.port)
+        leader = await processes.up("a", "b")
+        await processes.apply(FAILS)
+        await processes.service.trigger("billing-sums")
+        await eventually(lambda: receiver.web.requests, 60, "a first attempt")
+        processes.kill(leader)
+        await processes.new_leader(leader, 60)
+
+        async def taken() -> bool:
+            await due_now(processes, mongo_url)
+            return await ended(processes)
+
+        await eventually(taken, 60, "the notice was taken")
+        notice = await the_notice(processes)
+        assert notice is not None
+        assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notice.id}
+        assert len(receiver.web.requests) >= 2
+        assert notice.attempts >= 2

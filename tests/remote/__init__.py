@@ -1,0 +1,1 @@
+"""Tests of `cronflow.remote`: what shapes become, and the login that is kept."""
