@@ -29,8 +29,9 @@ async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterS
 async def series(
     service: Uses, _: Viewer, span: Annotated[Span, Query(description="How far back to look.")] = Span.HOUR
 ) -> SeriesShape:
-    """What ended over time, how late it was and how long it took, for charts: a point a minute over an hour, ten
-    minutes over a day, an hour over a week. Nothing is decided by these counts: after a failure some may be missing.
+    """What ended over time, how late it was and how long it took, for charts: a point a minute over a quarter of an
+    hour or an hour, ten minutes over a day, an hour over a week. Nothing is decided by these counts: after a failure
+    some may be missing.
     """
     return series_shape(span, await service.series(span))
 

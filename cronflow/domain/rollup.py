@@ -60,6 +60,7 @@ _KEPT = {
 class Span(StrEnum):
     """How far back a chart looks."""
 
+    QUARTER = "15m"
     HOUR = "1h"
     DAY = "24h"
     WEEK = "7d"
@@ -88,6 +89,7 @@ class Span(StrEnum):
 
 
 _SPANS = {
+    Span.QUARTER: (timedelta(minutes=15), timedelta(minutes=1), Resolution.MINUTE),
     Span.HOUR: (timedelta(hours=1), timedelta(minutes=1), Resolution.MINUTE),
     Span.DAY: (timedelta(days=1), timedelta(minutes=10), Resolution.MINUTE),
     Span.WEEK: (timedelta(days=7), timedelta(hours=1), Resolution.HOUR),

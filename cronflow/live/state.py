@@ -17,7 +17,7 @@ from cronflow.domain.cluster import Member, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Bucket, Resolution, quantile_ms, summed
 from cronflow.ports import Backends, Clock
-from cronflow.shapes.cluster import node_state
+from cronflow.shapes.cluster import node_state, room_of
 from cronflow.shapes.plain import iso, optional_iso
 from cronflow.shapes.stream import (
     JobCountsShape,
@@ -100,7 +100,7 @@ class State:
                 "queued": sum(member.queued for member in members),
                 "in_flight": sum(member.report.in_flight for member in members),
                 "slots": sum(member.report.slots for member in members),
-                "room": sum(max(member.room, 0) for member in members),
+                "room": room_of(members),
                 "open": self._counts.open,
             },
             "rates": self._rated,

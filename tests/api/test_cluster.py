@@ -7,11 +7,14 @@ from datetime import time, timedelta
 
 import pytest
 
+from cronflow.domain.cluster import Member
 from cronflow.domain.rollup import Tally
 from cronflow.domain.system import SWEEP, system_jobs
 from cronflow.editing import Editor
+from cronflow.shapes.cluster import room_of
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
+from tests.contracts.builders import a_report
 
 
 async def test_the_nodes_are_shown_with_their_load(client: Client) -> None:
@@ -43,6 +46,13 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -
     assert (shown["namespace"], shown["leader"], shown["term"]) == ("blue", "node-a", 1)
     assert shown["queue"]["slots"] == 36
     assert len(shown["nodes"]) == 3
+
+
+def test_there_is_never_room_for_more_than_the_slots() -> None:
+    quick = Member(a_report("n1#1", slots=4, rate=250.0), timedelta(0), queued=0, held=1)
+    busy = Member(a_report("n2#1", slots=4, rate=0.0), timedelta(0), queued=3, held=4)
+    assert (quick.room, busy.room) == (253, -3)
+    assert room_of([quick, busy]) == 4
 
 
 async def test_what_ended_is_shown_over_time(scene: Scene, client: Client) -> None:

@@ -1,6 +1,6 @@
 // What a person can do, in one place: ask where it destroys, do it, tell it, offer the way back where there is one.
 import { store } from './store.svelte';
-import type { Json, Role } from './types';
+import type { Job, Json, Role } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
@@ -11,6 +11,11 @@ export const NEEDS = {
 
 export function may(action: keyof typeof NEEDS, job: string | null = null): boolean {
   return store.may(NEEDS[action], job);
+}
+
+/** Whether arguments of a single run would have an effect. */
+export function takesArgs(job: Job): boolean {
+  return 'python' in job.run;
 }
 
 /** Eight at a time: the server counts requests. */

@@ -165,8 +165,9 @@ export class Api {
     return this.get('/runs', query);
   }
 
-  run(id: string): Promise<RunDetail> {
-    return this.get(`/runs/${enc(id)}`);
+  /** `whole`: with its result also where that is large. */
+  run(id: string, whole = false): Promise<RunDetail> {
+    return this.get(`/runs/${enc(id)}`, whole ? { whole } : {});
   }
 
   runLogs(id: string, query: Query = {}): Promise<Page<LogLine>> {

@@ -125,9 +125,8 @@ export function resumed(state: State, events: number): State {
 
 /** Events that happened before the page was opened. */
 export function withPast(state: State, events: readonly ClusterEvent[]): State {
-  const seen = new Set(state.events.map((event) => event.id));
-  const all = [...state.events, ...events.filter((event) => !seen.has(event.id))];
-  return { ...state, events: all.sort(byId).reverse().slice(0, EVENTS_KEPT) };
+  const all = [...new Map([...state.events, ...events].map((event) => [event.id, event])).values()].sort(byId);
+  return { ...state, events: [...all].reverse().slice(0, EVENTS_KEPT), failovers: withElections(state.failovers, all) };
 }
 
 /** Lines that were written before the tail began, in front of it. */
@@ -266,6 +265,31 @@ function withLeader(known: readonly Failover[], before: Values, now: Values, ts:
     took_ms: took, runs_lost: 0, reassigned: 0,
   };
   return [swap, ...known].slice(0, 20);
+}
+
+/** The failovers that events tell of and that this page did not see; `events` the oldest first. Nobody tells when a
+ *  leader that was killed was last alive, so how long such a failover took is not known of them.
+ */
+function withElections(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
+  const seen = new Set(known.map((failover) => failover.term));
+  const found: Failover[] = [];
+  let before: { node: string; term: number } | null = null;
+  let released: ClusterEvent | null = null;
+  for (const event of events) {
+    if (event.kind === 'leader_stepped_down') released = event;
+    if (event.kind !== 'leader_elected') continue;
+    const now = { node: String(event.fields.node), term: Number(event.fields.term) };
+    if (before !== null && !seen.has(now.term)) {
+      const left = released !== null && Number(released.fields.term) === before.term ? released.at : null;
+      const failover: Failover = {
+        id: `${now.term}`, from: before.node, to: now.node, term: now.term, lost_at: left ?? event.at, elected_at: event.at,
+        took_ms: left === null ? null : Math.max(0, Date.parse(event.at) - Date.parse(left)), runs_lost: 0, reassigned: 0,
+      };
+      found.push(...withEvents([failover], events));
+    }
+    before = now;
+  }
+  return found.length === 0 ? known : [...known, ...found].sort((a, b) => b.term - a.term).slice(0, 20);
 }
 
 function withEvents(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {

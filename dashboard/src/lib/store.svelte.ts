@@ -126,8 +126,9 @@ class Store {
 
   /** What happened before the page was opened. */
   private async past(): Promise<void> {
-    const page = await this.api.events({ limit: 40 }).catch(() => null);
-    if (page !== null) this.state = withPast(this.state, page.items);
+    const leading = ['leader_elected', 'leader_stepped_down', 'runs_lost', 'runs_reassigned'];
+    const pages = await Promise.all([this.api.events({ limit: 40 }), this.api.events({ limit: 40, kind: leading })]).catch(() => []);
+    if (pages.length > 0) this.state = withPast(this.state, pages.flatMap((page) => page.items));
   }
 
   private async probe(): Promise<void> {

@@ -1,6 +1,7 @@
 import { expect, test as base, type Page } from '@playwright/test';
 import { axe } from './axe';
 import { Stage } from './server';
+import { SHELL } from './world';
 
 const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', 'RUN'];
 const PUBLIC = /status of (401|503)/; // what the browser itself says of an answer that a test asked for
@@ -79,6 +80,38 @@ test('a failover is seen: nobody leads, then the crown is elsewhere and a banner
   await expect(user.getByText('us-east-2 leads').first()).toBeVisible();
   await expect(user.getByText('0 runs lost')).toBeVisible();
   await expect(user.getByRole('group', { name: /us-east-2 leads, term 42/ })).toBeVisible();
+});
+
+test('a failover is told of also after the page was loaded again', async ({ stage, user }) => {
+  stage.world.event('leader_elected', 'info', 'eu-central-1 leads, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
+  await user.goto(stage.url);
+  await live(user);
+  stage.loseLeader();
+  await expect(user.getByText('Nobody leads.')).toBeVisible();
+  stage.elect('us-east-2');
+  await expect(user.getByText('Failover took')).toBeVisible();
+  await user.reload();
+  await expect(user.getByText('It followed eu-central-1')).toBeVisible();
+});
+
+test('a large result is loaded when somebody wants to see it', async ({ stage, user }) => {
+  const run = stage.world.recent(900).find((one) => one.result_size !== null)!;
+  await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
+  await live(user);
+  await expect(user.getByText('It is kept apart')).toBeVisible();
+  await user.getByRole('button', { name: 'Show it' }).click();
+  await expect(user.getByText('all of them')).toBeVisible();
+});
+
+test('arguments are offered for editing only where they would have an effect', async ({ stage, user }) => {
+  const [without, some] = [stage.world.recent(3000).find((one) => one.job === SHELL && one.ended_at !== null)!, stage.world.dead()[0]!];
+  for (const [run, n] of [[some, 1], [without, 0]] as const) {
+    await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
+    await live(user);
+    await expect.poll(() => stage.asked.includes(`GET /api/v1/jobs/${run.job}`)).toBe(true);
+    await expect(user.getByRole('button', { name: 'Replay', exact: true })).toBeVisible();
+    await expect(user.getByRole('button', { name: 'Edit and replay' })).toHaveCount(n);
+  }
 });
 
 test('a page that hears nothing says so, and catches up after it was away', async ({ stage, user }) => {

@@ -219,7 +219,7 @@ export class Stage {
       if (run === null) return none;
       switch (match[2]) {
         case undefined:
-          return [200, { ...run, late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
+          return [200, { ...run, ...(run.result_size !== null && query.get('whole') === 'true' ? { result: { rows: 'all of them' } } : {}), late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
         case 'logs':
           return [200, { items: world.lines(run, 320), next_cursor: null }];
         case 'retry':
@@ -232,7 +232,10 @@ export class Stage {
           return [200, { ...run, cancel_requested: true }];
       }
     }
-    if (path === '/events') return [200, { items: world.past(), next_cursor: null }];
+    if (path === '/events') {
+      const kinds = query.getAll('kind');
+      return [200, { items: world.past().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
+    }
     if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
     return none;
   }

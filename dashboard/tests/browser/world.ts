@@ -35,6 +35,9 @@ for (let i = 0; i < 20; i++) {
   NAMES.push([`${team}-task-${String(i + 1).padStart(2, '0')}`, { cron: `${(i * 7) % 60} * * * *`, tz: 'UTC' }, `Something of the team ${team}`]);
 }
 
+/** The one that takes no arguments. */
+export const SHELL = 'backup-postgres';
+
 const ERRORS = [
   'ConnectionError: POST https://api.partner.example:443/v2/orders: connection refused after 3 attempts',
   'TimeoutError: no answer within 10 m',
@@ -157,7 +160,7 @@ export class World {
   }
 
   past_series(span: Span): SeriesOf {
-    const [count, step_s] = span === '1h' ? [60, 60] : span === '24h' ? [144, 600] : [168, 3600];
+    const [count, step_s] = span === '15m' ? [15, 60] : span === '1h' ? [60, 60] : span === '24h' ? [144, 600] : [168, 3600];
     const last = Math.floor(this.now() / 1000 / step_s);
     const ended = Array.from({ length: count }, (_, i) => Math.round(step_s * (24 + 14 * Math.sin(i / 9) + 6 * noise(i))));
     const column = (ms: number) => ended.map((_, i) => ms * (1 + 0.4 * noise(i * ms)));
@@ -230,7 +233,7 @@ export class World {
       ended_at: done ? (last?.ended_at ?? iso(due + 6)) : null, check_at: state === 'retrying' ? iso(at) : null, lateness_ms: state === 'skipped' ? null : late,
       duration_ms: done && last ? (last.duration_ms ?? null) : null, outcome: done ? (last?.outcome ?? 'skipped') : null, reason: state === 'skipped' ? 'overlap' : null,
       cancel_requested: state === 'cancelled', cancel_reason: state === 'cancelled' ? 'wrong data' : null, cancel_by: state === 'cancelled' ? 'ada' : null,
-      result_size: null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
+      result_size: state === 'succeeded' && slot % 3 === 1 ? 48_210 : null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
       error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
       placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'it drains' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
       blocked_by: null, replay_of: null, dead: (state === 'failed' || state === 'lost') && !settled,
@@ -271,7 +274,7 @@ export class World {
     const paused = this.paused.has(name);
     const disabled = name === 'data-task-14';
     return {
-      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
+      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {} } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
       retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false }, timeout: '10m', overlap: 'forbid',
       misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {},
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,

@@ -164,6 +164,19 @@ describe('failovers', () => {
     expect(play(snap(), snap({ at: at(90), leader: 'c', term: 9, elected_at: at(40) }, '9000-0')).failovers).toMatchObject([{ from: 'a', to: 'c' }]);
   });
 
+  it('of before the page was opened are known from events, and none is told twice', () => {
+    const elected = (id: string, node: string, term: number, second: number) => event(id, 'leader_elected', second, { node, term });
+    const told = [
+      elected('1', 'a', 6, -900), event('2', 'leader_stepped_down', -62, { node: 'a', term: 6 }), elected('3', 'b', 7, -60),
+      event('4', 'runs_lost', -59, { count: 2 }), elected('5', 'c', 8, -20), elected('6', 'd', 9, 5),
+    ];
+    const state = withPast(play(snap({ leader: 'c', term: 8 }), tick(5, { leader: 'd', term: 9, elected_at: at(5) })), told);
+    expect(state.failovers.map((one) => [one.from, one.to, one.term, one.took_ms, one.runs_lost])).toEqual([
+      ['c', 'd', 9, 5000, 0], ['b', 'c', 8, null, 0], ['a', 'b', 7, 2000, 2],
+    ]);
+    expect(withPast(state, told).failovers).toBe(state.failovers);
+  });
+
   it('do not own what is lost long after', () => {
     const state = play(snap(), tick(1, { leader: 'b', term: 8 }), tick(120, {}, { events: [event('1', 'runs_lost', 120, { count: 4 })] }));
     expect(state.failovers[0]?.runs_lost).toBe(0);
