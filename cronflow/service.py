@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from cronflow.alerting import Alerts
 from cronflow.auditing import Auditor, Changed
@@ -49,6 +49,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor, Result
 from cronflow.explaining import Explainer
+from cronflow.herding import Crowd, crowd
 from cronflow.ports import (
     AuditQuery,
     Backends,
@@ -66,6 +67,10 @@ from cronflow.ports import (
 )
 from cronflow.replaying import Replayer
 from cronflow.searching import JobFilter, Searcher
+
+LONGEST_MAP = timedelta(weeks=53)
+MOST_COUNTED = 50_000
+"""So many runs of a job are counted for the map of its days."""
 
 
 class Service:
@@ -237,6 +242,22 @@ class Service:
     def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
         """What a schedule means, with its fires from `start` on, or those to come. Raises InvalidInput."""
         return preview(schedule, self._clock.now(), count, start)
+
+    async def herd(self, name: str = "", schedule: Schedule | None = None) -> Crowd:
+        """The fires that all jobs have planned for a week, and where the job of this name or the schedule stands among
+        them. Raises NotFound.
+        """
+        found = (await self.job(name)).job.schedule if name else schedule
+        return await crowd(self._backends, self._clock.now(), name, found)
+
+    async def days(self, name: str) -> tuple[Mapping[date, Mapping[RunState, int]], bool]:
+        """How the runs of a job stand, by the day in UTC, over 53 weeks or as long as they are kept; and whether there
+        are more than are counted. Raises NotFound for a job that is not remembered.
+        """
+        found = await self._backends.runs.days(name, self._clock.now() - LONGEST_MAP, MOST_COUNTED)
+        if not found:
+            await self.versions(name)
+        return found, sum(sum(states.values()) for states in found.values()) == MOST_COUNTED
 
     async def versions(self, name: str) -> list[Version]:
         """The history of a job, also of a deleted one, the oldest first. Raises NotFound."""

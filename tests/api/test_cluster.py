@@ -122,6 +122,37 @@ async def test_a_schedule_that_cannot_be_is_refused_at_its_place(client: Client,
     assert [error["place"] for error in refused["errors"]] == [place]
 
 
+async def test_the_herd_of_all_jobs_and_where_one_stands_in_it(client: Client) -> None:
+    empty = await client.get("/schedules/herd", who="viewer")
+    assert (empty["first"], len(empty["hours"]), empty["slot"], empty["more"]) == (
+        "2026-11-21T12:00:00Z",
+        168,
+        None,
+        False,
+    )
+    crowd = [{"name": f"herd-{n}", "schedule": {"cron": "0 2 * * *"}, "run": {"shell": "true"}} for n in range(4)]
+    await client.post("/jobs/apply", {"jobs": crowd})
+    full = await client.get("/schedules/herd", params={"job": "herd-0"})
+    assert full["jobs"] == empty["jobs"] + 4
+    assert full["hours"][14] == empty["hours"][14] + 4, "two o'clock in the night"
+    assert (full["slot"]["minute"], full["slot"]["beside"] >= 21) == (0, True)
+    moved = {"schedule": {"cron": full["slot"]["cron"]}}
+    etag = (await client.ask("GET", "/jobs/herd-0")).headers["etag"]
+    assert (await client.ask("PATCH", "/jobs/herd-0", moved, headers={"If-Match": etag})).status_code == 200
+    assert (await client.get("/schedules/herd", params={"job": "herd-0"}))["slot"]["quieter"] is None
+    new = await client.get("/schedules/herd", params={"cron": "0 2 * * *"})
+    assert (new["slot"]["beside"], new["jobs"]) == (full["slot"]["beside"], full["jobs"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [({"job": "nobody"}, 404), ({"cron": "61 * * * *"}, 422), ({"cron": "0 2 * * *", "tz": "Mars"}, 422)],
+)
+async def test_the_herd_knows_no_schedule_that_cannot_be(client: Client, asked: dict[str, str], status: int) -> None:
+    await client.get("/schedules/herd", status, params=asked)
+    await client.get("/schedules/herd", 422, params={"job": "etl", "cron": "0 2 * * *"})
+
+
 async def test_the_probes_and_the_description_need_no_login(scene: Scene, client: Client) -> None:
     assert (await client.ask("GET", "/livez", who=None)).json() == {"status": "ok"}
     assert (await client.ask("GET", "/readyz", who=None)).status_code == 200

@@ -6,7 +6,7 @@ import { plural } from './format';
 
 export const NEEDS = {
   run: 'operator', pause: 'operator', cancel: 'operator', retry: 'operator', ack: 'operator', drain: 'operator',
-  stepdown: 'operator',
+  stepdown: 'operator', change: 'admin',
 } as const satisfies Record<string, Role>;
 
 export function may(action: keyof typeof NEEDS, job: string | null = null): boolean {
@@ -64,6 +64,17 @@ export async function resume(jobs: string[]): Promise<boolean> {
     undo: () => each(jobs, (job) => store.api.pause(job)),
   });
   return true;
+}
+
+/** Give a cron another minute; the way back is to give it its own again. */
+export async function moveTo(job: Job, cron: string, moved: () => unknown): Promise<void> {
+  const before = job.schedule?.cron ?? '';
+  const done = await ui.attempt(() => store.api.patchJob(job.name, job.version, { schedule: { cron } }));
+  if (done === null) return;
+  moved();
+  ui.toast(`${job.name} fires at ${cron} now`, {
+    undo: () => store.api.patchJob(job.name, done.version, { schedule: { cron: before } }).then(moved),
+  });
 }
 
 export async function cancel(ids: string[]): Promise<boolean> {

@@ -1,6 +1,6 @@
 // REST, typed. Holds the login, renews it before it ends, and turns every problem document into one kind of error.
 import type {
-  Asked, ClusterEvent, Job, Json, LogLine, Me, Page, Preview, Problem, Recent, Replay, Report, Run, RunDetail,
+  Asked, ClusterEvent, Days, Herd, Job, Json, LogLine, Me, Page, Preview, Problem, Recent, Replay, Report, Run, RunDetail,
   Schedule, Series, Span, Tokens, Version, Why,
 } from './types';
 
@@ -140,6 +140,15 @@ export class Api {
     return this.get(`/jobs/${enc(name)}/why`, { at });
   }
 
+  days(name: string): Promise<Days> {
+    return this.get(`/jobs/${enc(name)}/days`);
+  }
+
+  /** If the job is still at that version. */
+  patchJob(name: string, version: number, changes: { schedule: Schedule }): Promise<Job> {
+    return this.send('PATCH', `/jobs/${enc(name)}`, { body: changes, headers: { 'If-Match': `"${version}"` } });
+  }
+
   runJob(name: string, args: { [key: string]: Json } | null, key: string): Promise<Asked> {
     return this.send('POST', `/jobs/${enc(name)}/run`, {
       body: args === null ? {} : { args },
@@ -157,6 +166,10 @@ export class Api {
 
   preview(body: { schedule: Schedule; count: number; start?: string }): Promise<Preview> {
     return this.send('POST', '/schedules/preview', { body });
+  }
+
+  herd(query: { job?: string; cron?: string; tz?: string } = {}): Promise<Herd> {
+    return this.get('/schedules/herd', query);
   }
 
   // --------------------------------------------------------------------------------------------------------- runs

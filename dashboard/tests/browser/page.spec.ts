@@ -3,7 +3,7 @@ import { axe } from './axe';
 import { Stage } from './server';
 import { SHELL } from './world';
 
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', 'RUN'];
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', 'RUN'];
 const PUBLIC = /status of (401|503)/; // what the browser itself says of an answer that a test asked for
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
@@ -114,6 +114,28 @@ test('arguments are offered for editing only where they would have an effect', a
   }
 });
 
+test('a job is moved out of the herd to a quieter minute, and back', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/load?job=nightly-report`);
+  await live(user);
+  await expect(user.locator('.heat tbody tr')).toHaveCount(7);
+  await expect(user.locator('.heat tbody td')).toHaveCount(168);
+  await user.getByRole('button', { name: 'Move to :37' }).click();
+  await expect(user.getByText('nightly-report fires at 37 2 * * * now')).toBeVisible();
+  await expect(user.getByText('Its minute, :37, is as quiet as any')).toBeVisible();
+  await user.getByRole('button', { name: 'Undo' }).click();
+  await expect(user.getByRole('button', { name: 'Move to :37' })).toBeVisible();
+  await user.goto(`${stage.url}/cron?cron=0+2+*+*+*&tz=UTC`);
+  await user.getByRole('button', { name: 'Take 37 2 * * *' }).click();
+  await expect(user).toHaveURL(/cron=37/);
+});
+
+test('the weeks of a job are shown as far back as its runs are kept, and it is said how far', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/jobs/nightly-report?tab=weeks`);
+  await live(user);
+  await expect(user.locator('.heat tbody td.day:not(.d0)')).toHaveCount(30);
+  await expect(user.getByText('The first that is kept fell due on')).toBeVisible();
+});
+
 test('a page that hears nothing says so, and catches up after it was away', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
@@ -152,10 +174,10 @@ test('a hundred thousand runs scroll with fewer than sixty rows in the document'
 
 test('a viewer sees no button that would be refused', async ({ stage, user }) => {
   stage.world.role = 'viewer';
-  for (const view of ['/', '/jobs', '/jobs/rebuild-search-index', '/nodes', '/dead-letters', 'RUN']) {
+  for (const view of ['/', '/jobs', '/jobs/rebuild-search-index', '/load?job=nightly-report', '/nodes', '/dead-letters', 'RUN']) {
     await user.goto(address(stage, view));
     await live(user);
-    await expect(user.getByRole('button', { name: /^(Run now|Run .* now|Pause\b|Resume|Replay|Edit and replay|Acknowledge|Cancel\b|Drain|Undrain|Step down)/ }), view).toHaveCount(0);
+    await expect(user.getByRole('button', { name: /^(Run now|Run .* now|Pause\b|Resume|Replay|Edit and replay|Acknowledge|Cancel\b|Drain|Undrain|Step down|Move to)/ }), view).toHaveCount(0);
   }
 });
 

@@ -164,13 +164,16 @@ export class Stage {
     const none: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
     if (path === '/jobs') return page(world.jobs());
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number });
+    if (path === '/schedules/herd') return [200, world.herd(query)];
     let match = /^\/jobs\/([^/]+)(?:\/(\w+))?$/.exec(path);
     if (match !== null) {
       const job = world.named(match[1] ?? '');
       if (job === null) return none;
       switch (match[2]) {
         case undefined:
-          return [200, job];
+          return [200, method === 'PATCH' ? world.move(job.name, (body.schedule as { cron: string }).cron) : job];
+        case 'days':
+          return [200, world.days(job.name)];
         case 'run':
           return [202, { id: world.run(0).id }];
         case 'pause':

@@ -1,7 +1,7 @@
 // A cluster that is made up, for the tests of the page: twelve nodes, forty jobs, any number of runs. Everything follows
 // from numbers, so the same second shows the same cluster; time is what the server says it is.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Job, LogLine, Run, RunState, Schedule, Series as SeriesOf, Span } from '../../src/lib/types';
+import type { Attempt, Days, Herd, Job, LogLine, Run, RunState, Schedule, Series as SeriesOf, Span } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -74,6 +74,7 @@ export class World {
   bare = false;
   private events: ClusterEvent[] = [];
   private readonly paused = new Set(['mail-digest', 'growth-task-08']);
+  private readonly moved = new Map<string, string>();
   private readonly settled = new Set<string>();
 
   constructor(readonly now: () => number = Date.now) {
@@ -270,7 +271,9 @@ export class World {
   }
 
   job(i: number): Job {
-    const [name, schedule, description] = NAMES[i] as (typeof NAMES)[number];
+    const [name, defined, description] = NAMES[i] as (typeof NAMES)[number];
+    const moved = this.moved.get(name);
+    const schedule = moved === undefined ? defined : { ...defined, cron: moved };
     const paused = this.paused.has(name);
     const disabled = name === 'data-task-14';
     return {
@@ -281,6 +284,34 @@ export class World {
       words: schedule === null ? null : (WORDS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pend: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
       due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
+    };
+  }
+
+  /** Another expression for a job. */
+  move(name: string, cron: string): Job | null {
+    this.moved.set(name, cron);
+    return this.named(name);
+  }
+
+  /** The hours of a week: nights are busy, and everybody likes the full hour. */
+  herd(query: URLSearchParams): Herd {
+    const first = Math.floor(this.now() / 3600e3) * 3600e3;
+    const cron = query.get('cron') ?? this.named(query.get('job') ?? '')?.schedule?.cron ?? null;
+    const fields = cron?.split(' ') ?? [];
+    const minute = Number(fields.at(-5));
+    const slot = fields.length === 0 || Number.isNaN(minute) ? null : minute !== 0 ? { minute, beside: 0, quieter: null, there: 0, cron: cron ?? '' } : { minute, beside: 84, quieter: 37, there: 0, cron: [...fields.slice(0, -5), '37', ...fields.slice(-4)].join(' ') };
+    return {
+      first: iso(first), jobs: this.bare ? 0 : 36, more: false, slot,
+      hours: Array.from({ length: 168 }, (_, i) => (this.bare ? 0 : 40 + Math.round(20 * noise(i)) + (new Date(first + i * 3600e3).getUTCHours() < 4 ? 160 : 0))),
+    };
+  }
+
+  /** Thirty days, as long as runs are kept. */
+  days(job: string): Days {
+    const today = Math.floor(this.now() / 86_400e3);
+    return {
+      job, more: false,
+      items: Array.from({ length: 30 }, (_, i) => ({ day: iso((today - i) * 86_400e3).slice(0, 10), states: { succeeded: 80 + Math.round(16 * noise(i)), ...(noise(i * 7) > 0.8 ? { failed: 2 } : {}) } })),
     };
   }
 
