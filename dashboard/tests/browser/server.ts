@@ -8,14 +8,14 @@ import { fileURLToPath } from 'node:url';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClusterEvent } from '../../src/lib/stream';
 import type { Span } from '../../src/lib/types';
-import { WORDS, World } from './world';
+import { USUAL, WORDS, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json' };
 const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 export class Stage {
-  readonly world = new World();
+  readonly world: World;
   readonly asked: string[] = [];
   /** What REST answers to everything, when it is not null. */
   refuse: number | null = null;
@@ -33,7 +33,8 @@ export class Stage {
   private readonly pending: ClusterEvent[] = [];
   private written = 0;
 
-  private constructor() {
+  private constructor(scale: Scale) {
+    this.world = new World(scale);
     this.server = createServer((request, response) => void this.answer(request, response));
     this.server.on('upgrade', (request, socket, head) => {
       if (this.deaf) {
@@ -45,8 +46,8 @@ export class Stage {
     this.timer = setInterval(() => this.tick(), 1000);
   }
 
-  static async open(): Promise<Stage> {
-    const stage = new Stage();
+  static async open(scale: Scale = USUAL): Promise<Stage> {
+    const stage = new Stage(scale);
     await new Promise<void>((resolve) => stage.server.listen(0, '127.0.0.1', resolve));
     return stage;
   }
@@ -91,10 +92,11 @@ export class Stage {
     this.history.push({ seq: message.seq, text });
     if (this.history.length > 900) this.history.shift();
     if (this.silent || this.redisAway) return;
-    this.written += 3;
+    const { lines } = this.world.scale;
+    this.written += lines;
     for (const socket of this.sockets.clients) {
       const topics = [...(this.tails.get(socket) ?? [])];
-      const logs = topics.map((topic) => ({ topic, lines: this.written % 2 === 0 ? this.linesOf(topic, 3, this.written) : this.linesOf(topic, 2, this.written) }));
+      const logs = topics.map((topic) => ({ topic, lines: this.linesOf(topic, this.written % 2 === 0 ? lines : lines - 1, this.written) }));
       socket.send(logs.length === 0 ? text : JSON.stringify({ ...message, logs }));
     }
   }

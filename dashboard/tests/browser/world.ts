@@ -47,8 +47,19 @@ const ERRORS = [
   'HTTPStatusError: 503 Service Unavailable',
 ];
 
-/** From one run to the next. */
-const GAP_MS = 350;
+/** How large the cluster is, and how busy. */
+export interface Scale {
+  nodes: readonly string[];
+  /** From one run to the next. */
+  gap_ms: number;
+  /** Of each topic that is followed, in a tick. */
+  lines: number;
+}
+
+export const USUAL: Scale = { nodes: NODES, gap_ms: 350, lines: 3 };
+
+/** A hundred nodes, a thousand runs a second. */
+export const LARGE: Scale = { nodes: [...NODES, ...Array.from({ length: 100 - NODES.length }, (_, i) => `worker-${String(i + 1).padStart(3, '0')}`)], gap_ms: 1, lines: 200 };
 
 export function noise(n: number): number {
   const x = Math.sin(n * 12.9898 + 78.233) * 43758.5453;
@@ -77,7 +88,7 @@ export class World {
   private readonly moved = new Map<string, string>();
   private readonly settled = new Set<string>();
 
-  constructor(readonly now: () => number = Date.now) {
+  constructor(readonly scale: Scale = USUAL, readonly now: () => number = Date.now) {
     this.electedAt = now() - 3 * 3600e3;
     this.event('node_joined', 'info', 'batch-gpu-large-memory-frankfurt-07 joined with 32 slots', 400e3);
     this.event('breaker_opened', 'error', 'the breaker of api.partner.example opened after 5 failures', 210e3);
@@ -96,7 +107,7 @@ export class World {
 
   nodes(second: number): Node[] {
     if (this.bare) return [];
-    return NODES.map((name, i) => {
+    return this.scale.nodes.map((name, i) => {
       const slots = name.startsWith('batch') ? 32 : 16;
       const wave = 0.45 + 0.3 * Math.sin(second / 23 + i * 1.7) + 0.2 * noise(second * 13 + i);
       const draining = name === 'us-west-1';
@@ -117,7 +128,7 @@ export class World {
     const nodes = this.nodes(second);
     const inFlight = nodes.reduce((sum, node) => sum + node.in_flight, 0);
     const slots = nodes.reduce((sum, node) => sum + node.slots, 0);
-    const wave = 38 + 14 * Math.sin(second / 31) + 6 * noise(second);
+    const wave = (38 + 14 * Math.sin(second / 31) + 6 * noise(second)) * (this.scale === USUAL ? 1 : 1000 / this.scale.gap_ms / 40);
     const p99 = 190 + 120 * noise(second * 5) + (second % 300 < 20 ? 2400 : 0);
     return {
       at: iso(at), namespace: 'default', lease_s: 30, term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
@@ -195,11 +206,11 @@ export class World {
 
   /** The i-th run from the newest; the newest is due now. About three a second. */
   run(i: number): Run {
-    return this.slot(Math.floor(this.now() / GAP_MS) - i);
+    return this.slot(Math.floor(this.now() / this.scale.gap_ms) - i);
   }
 
   slot(slot: number): Run {
-    const due = Math.floor((slot * GAP_MS) / 1000) * 1000;
+    const due = Math.floor((slot * this.scale.gap_ms) / 1000) * 1000;
     const [job] = NAMES[Math.floor(noise(slot) * NAMES.length)] as (typeof NAMES)[number];
     const node = NODES[Math.floor(noise(slot * 3) * NODES.length)] as string;
     const late = Math.round(20 + 300 * noise(slot * 5) ** 4);

@@ -3,7 +3,7 @@ import { layout, ticks } from '../../src/lib/gantt';
 import { dash, ring } from '../../src/lib/geometry';
 import { apart, patched } from '../../src/lib/joined';
 import { MOST_ROWS, reveal, TALLEST, windowOf } from '../../src/lib/windowing';
-import { World } from '../browser/world';
+import { USUAL, World } from '../browser/world';
 
 describe('a window over a long list', () => {
   it('never has more than sixty rows, wherever it stands', () => {
@@ -34,7 +34,7 @@ describe('a window over a long list', () => {
   });
 });
 
-const world = new World(() => 1_795_272_000_000);
+const world = new World(USUAL, () => 1_795_272_000_000);
 
 describe('a list and its first page, asked again', () => {
   const rows = world.recent(200).sort((a, b) => (a.fire_at + a.id < b.fire_at + b.id ? 1 : -1));

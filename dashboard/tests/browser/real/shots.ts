@@ -19,7 +19,7 @@ test('pictures', async ({ browser }) => {
     const retried = (await cluster.runs('job=flaky-import&state=succeeded')).items[0]?.id ?? '';
     const views: [string, string][] = [
       ['overview', '/'], ['overview-1h', '/?span=1h'], ['jobs', '/jobs'], ['job', '/jobs/flaky-import'],
-      ['job-next', '/jobs/nightly-backup?tab=next'], ['job-versions', '/jobs/tick?tab=versions'], ['runs', '/runs'],
+      ['job-next', '/jobs/nightly-backup?tab=next'], ['job-weeks', '/jobs/flaky-import?tab=weeks'], ['load', '/load?job=nightly-backup'], ['job-versions', '/jobs/tick?tab=versions'], ['runs', '/runs'],
       ['run-failed', `/runs/${encodeURIComponent(dead)}`], ['run-retried', `/runs/${encodeURIComponent(retried)}`],
       ['run-why', `/runs/${encodeURIComponent(retried)}?tab=why`], ['timeline', '/timeline'], ['logs', '/logs'],
       ['dead', '/dead-letters'], ['nodes', '/nodes'], ['cron', '/cron?cron=0+2+*+*+*&tz=Europe/Berlin'],
