@@ -10,8 +10,12 @@ import fcntl
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import sysconfig
+import urllib.request
+import venv
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,16 +101,23 @@ def test_it_loads_nothing_from_elsewhere() -> None:
     assert "//" not in index.replace("<!doctype html>", "")
 
 
-def test_a_wheel_has_every_file_that_the_page_names(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(built: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CronFlow's wheel, as it would be published."""
+    folder = tmp_path_factory.mktemp("wheel")
     made = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert made.returncode == 0, made.stdout + made.stderr
-    [wheel] = tmp_path.glob("*.whl")
+    [found] = folder.glob("*.whl")
+    return found
+
+
+def test_a_wheel_has_every_file_that_the_page_names(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         text = {name: archive.read(name).decode() for name in names if name.endswith((".html", ".js", ".css"))}
@@ -117,6 +128,61 @@ def test_a_wheel_has_every_file_that_the_page_names(tmp_path: Path) -> None:
     later = {found for name in text if "_ui/" in name for found in LATER.findall(text[name])}
     assert len(later) > 20
     assert {f"cronflow/_ui/assets/{name}" for name in later} <= names
+
+
+def test_a_wheel_that_is_installed_serves_the_page_without_node(wheel: Path, tmp_path: Path) -> None:
+    """In a virtual environment of its own; what CronFlow needs is borrowed from this one, so nothing is downloaded."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    [packages] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps", str(wheel)]
+    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    assert installed.returncode == 0, installed.stderr
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("CRONFLOW_", "PYTHON"))}
+    port = free_port()
+    command = [python.with_name("cronflow"), "dev", "--memory", "--port", str(port), "--for", "10m"]
+    child = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**env, "PATH": str(python.parent), "CRONFLOW_ADMIN_PASSWORD": "only for this test"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert child.stdout is not None
+        said = []
+        for line in child.stdout:
+            said.append(line)
+            if f"http://127.0.0.1:{port}" in line:
+                break
+        else:
+            pytest.fail("".join(said))
+        index = loaded(port, "/")
+        assert loaded(port, "/jobs/any").startswith("<!doctype html>"), "every address of the page leads to it"
+        for address in assets(index):
+            assert loaded(port, address), address
+        where = [python, "-c", "import cronflow; print(cronflow.__file__)"]
+        found = subprocess.run(where, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+        assert found.stdout.startswith(str(packages)), "it was the wheel that served"
+    finally:
+        child.terminate()
+        child.communicate(timeout=60)
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def loaded(port: int, address: str) -> str:
+    """The text of an answer that is one."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{address}", timeout=30) as answer:
+        text: str = answer.read().decode("utf-8", "replace")
+    return text
 
 
 def test_its_types_are_those_of_the_api() -> None:
