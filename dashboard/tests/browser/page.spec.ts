@@ -136,6 +136,22 @@ test('the weeks of a job are shown as far back as its runs are kept, and it is s
   await expect(user.getByText('The first that is kept fell due on')).toBeVisible();
 });
 
+test('a chart is not made anew by a tick, so what was zoomed stays', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  const chart = user.getByRole('region', { name: 'Throughput' });
+  const box = (await chart.locator('.u-over').boundingBox())!;
+  await user.mouse.move(box.x + 80, box.y + 40);
+  await user.mouse.down();
+  await user.mouse.move(box.x + 220, box.y + 40, { steps: 4 });
+  await user.mouse.up();
+  await expect(chart.getByRole('button', { name: 'All' })).toBeVisible();
+  await chart.locator('.uplot').evaluate((one) => one.setAttribute('data-mark', 'this one'));
+  const { seq } = stage.world;
+  await expect.poll(() => stage.world.seq).toBeGreaterThan(seq + 2);
+  await expect(chart.locator('[data-mark]')).toHaveCount(1);
+});
+
 test('a page that hears nothing says so, and catches up after it was away', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
