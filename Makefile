@@ -4,9 +4,13 @@
 #   make test            every test, on real servers
 #   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
+#   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
+#   make uitest          the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
+#   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
 #   make bench           executions a second, lateness of a lone job and of a herd
+#   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
 #   make docs            the reference of the API, from its description
-#   make clean           removes .venv and what the tools left
+#   make clean           removes .venv, the built page and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -17,8 +21,12 @@ DATA ?= .cronflow/demo
 # Twice as many as cores: most of the time of the process tests is waiting.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
+PAGE := $(shell find dashboard/src dashboard/public -type f ! -name openapi.d.ts)
+NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
+uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants check bench docs clean
+.PHONY: help demo test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -29,7 +37,7 @@ help:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
 	@touch $@
 
-demo: .venv/ready
+demo: .venv/ready page-where-node-is
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
 test: .venv/ready
@@ -44,11 +52,37 @@ check: .venv/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/package-lock.json
+	cd dashboard && npm ci --no-audit --no-fund
+
+cronflow/_ui/index.html: dashboard/node_modules/.package-lock.json dashboard/index.html dashboard/vite.config.ts $(PAGE)
+	cd dashboard && npm run build
+
+ui: cronflow/_ui/index.html
+
+# The demo shows the page where it can be built, and runs without it elsewhere.
+page-where-node-is:
+	@if ! node -e '$(NEW_ENOUGH)' 2>/dev/null; then \
+		echo "Node 20.19 or later is not here: the API serves no page. Everything else works." >&2; \
+	elif ! $(MAKE) --no-print-directory --silent ui; then \
+		echo "The page could not be built, see above: the API serves none. Everything else works." >&2; \
+	fi
+
+uitest: ui .venv/ready
+	cd dashboard && npm run types && npm run check && npm test && npm run test:browser
+
+shots: ui .venv/ready
+	cd dashboard && npm run shots
+
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
+
+bench-ui: ui
+	cd dashboard && npm run --silent bench
 
 docs: .venv/ready
 	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
 
 clean:
+	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,10 +6,11 @@ a server; whatever changes something rings the doorbell that lets the leader act
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from cronflow.alerting import Alerts
 from cronflow.auditing import Auditor, Changed
@@ -39,6 +40,7 @@ from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.preview import Preview, preview
+from cronflow.domain.rollup import Span, Tally, over
 from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule import Schedule, next_after
 from cronflow.domain.sweep import SweepReport
@@ -47,6 +49,7 @@ from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.editing import Editor, Result
 from cronflow.explaining import Explainer
+from cronflow.herding import Crowd, crowd
 from cronflow.ports import (
     AuditQuery,
     Backends,
@@ -64,6 +67,10 @@ from cronflow.ports import (
 )
 from cronflow.replaying import Replayer
 from cronflow.searching import JobFilter, Searcher
+
+LONGEST_MAP = timedelta(weeks=53)
+MOST_COUNTED = 50_000
+"""So many runs of a job are counted for the map of its days."""
 
 
 class Service:
@@ -236,6 +243,22 @@ class Service:
         """What a schedule means, with its fires from `start` on, or those to come. Raises InvalidInput."""
         return preview(schedule, self._clock.now(), count, start)
 
+    async def herd(self, name: str = "", schedule: Schedule | None = None) -> Crowd:
+        """The fires that all jobs have planned for a week, and where the job of this name or the schedule stands among
+        them. Raises NotFound.
+        """
+        found = (await self.job(name)).job.schedule if name else schedule
+        return await crowd(self._backends, self._clock.now(), name, found)
+
+    async def days(self, name: str) -> tuple[Mapping[date, Mapping[RunState, int]], bool]:
+        """How the runs of a job stand, by the day in UTC, over 53 weeks or as long as they are kept; and whether there
+        are more than are counted. Raises NotFound for a job that is not remembered.
+        """
+        found = await self._backends.runs.days(name, self._clock.now() - LONGEST_MAP, MOST_COUNTED)
+        if not found:
+            await self.versions(name)
+        return found, sum(sum(states.values()) for states in found.values()) == MOST_COUNTED
+
     async def versions(self, name: str) -> list[Version]:
         """The history of a job, also of a deleted one, the oldest first. Raises NotFound."""
         return await self._explainer.versions(name)
@@ -272,6 +295,14 @@ class Service:
     async def runs(self, query: RunQuery) -> list[Run]:
         """The newest fire first."""
         return await self._backends.runs.find(query)
+
+    async def recent(self, names: Collection[str], limit: int) -> list[tuple[JobRecord, list[Run]]]:
+        """Those of these jobs that exist, each with its last runs, the newest fire first."""
+        records = [record for record in await self._backends.jobs.get(names) if record.deleted_at is None]
+        found = await asyncio.gather(
+            *(self._backends.runs.find(RunQuery(job=record.name, limit=limit)) for record in records)
+        )
+        return sorted(zip(records, found, strict=True), key=lambda pair: pair[0].name)
 
     async def run(self, run_id: str) -> Run:
         """Raises NotFound."""
@@ -448,6 +479,13 @@ class Service:
                     Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")
                 )
         return await self._backends.events.find(kinds=kinds, since=since, after=after, before=before, limit=limit)
+
+    async def series(self, span: Span) -> list[tuple[datetime, Tally]]:
+        """What ended, how late it was and how long it took, over a span, the oldest point first."""
+        now = self._clock.now()
+        points = span.points(now)
+        buckets = await self._backends.rollups.read(span.resolution, points[0], now)
+        return list(zip(points, over(points, buckets), strict=True))
 
     async def stepdown(self, *, by: str = "") -> str:
         """Ask the leader to give its lead to another node. Returns its name; raises NotFound when nobody leads."""

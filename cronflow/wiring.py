@@ -58,6 +58,7 @@ from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
 from cronflow.executors.webhook import WebhookPostman
 from cronflow.live.hub import Hub
+from cronflow.live.state import About
 from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
 from cronflow.node.journal import Journal
@@ -180,7 +181,7 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
         told(Journal(backends, clock, "api"), clock) as tell,
         asyncio.TaskGroup() as group,
     ):
-        hub = Hub(backends, clock, settings.heartbeat)
+        hub = Hub(backends, clock, _about(settings))
         streaming = group.create_task(hub.run(), name="live stream")
         try:
             yield _service(settings, backends, clock, tell), hub
@@ -216,6 +217,10 @@ def _service(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -
 
 def _postman(settings: Settings, backends: Backends, clock: Clock) -> WebhookPostman:
     return WebhookPostman(backends.secrets, _vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
+
+
+def _about(settings: Settings) -> About:
+    return About(namespace=settings.namespace, heartbeat=settings.heartbeat, lease=settings.leader_ttl)
 
 
 def _vault(settings: Settings) -> Vault | None:
@@ -318,7 +323,7 @@ async def memory_cluster(
     backends = memory_backends(clock, lock_s=limits.job_lock)
     journal = Journal(backends, clock, "api")
     service = _service(settings, backends, clock, journal.tell)
-    hub = Hub(backends, clock, settings.heartbeat)
+    hub = Hub(backends, clock, _about(settings))
     server = await _api_server(settings, service, backends, clock, hub, host, port)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
@@ -399,12 +404,13 @@ async def _api_server(
 
 
 async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub) -> ASGIApp:
-    """The API behind its guards. Raises InvalidInput without an admin or a JWT_SECRET."""
+    """The API and the page behind their guards. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
     from cronflow.api.app import create_api
     from cronflow.api.gate import TokenGate
     from cronflow.api.guards import guarded
     from cronflow.api.inputs import Deployment
+    from cronflow.api.page import Page, WithPage
     from cronflow.api.stream import Stream
 
     given = credentials(settings)
@@ -419,7 +425,7 @@ async def api_application(settings: Settings, service: Service, backends: Backen
     )
     stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
     api = create_api(service, gate, deployment, logins, stream)
-    return guarded(api, origins=settings.allow_origins, proxies=settings.trusted_proxies)
+    return guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
 
 
 def serve_api(settings: Settings, host: str, port: int) -> None:
@@ -435,7 +441,7 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
             open_backends(redis_url, mongo_url, settings.namespace) as backends,
             told(Journal(backends, clock, "api"), clock) as tell,
         ):
-            hub = Hub(backends, clock, settings.heartbeat)
+            hub = Hub(backends, clock, _about(settings))
             service = _service(settings, backends, clock, tell)
             server = await _api_server(settings, service, backends, clock, hub, host, port)
             # uvicorn would raise the signal again at its end, before the connections are closed.

@@ -3,7 +3,8 @@
 A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`, for which `Viewer`, `Operator` and `Admin` are
 short; the gate that the application was made with finds out who asks. No route decides about access in any other way.
 An API key that is for certain jobs reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: whatever is about
-several jobs, or none, is refused here, so that a new route is closed to such keys until it is about one.
+several jobs, or none, is refused here, so that a new route is closed to such keys until it is about one. Only who they
+are themselves they may ask.
 """
 
 from __future__ import annotations

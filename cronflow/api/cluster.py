@@ -1,14 +1,20 @@
-"""The cluster: who leads and how full it is, handing the lead over, checking every record."""
+"""The cluster: who leads and how full it is, what it did over time, handing the lead over, checking every record."""
 
 from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
 
 from cronflow.api.access import Operator, Viewer
 from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Deployed, Uses
 from cronflow.domain.errors import NotFound
+from cronflow.domain.rollup import Span
 from cronflow.shapes.cluster import ClusterShape, SettingsShape, StepdownShape, cluster_shape
 from cronflow.shapes.plain import milliseconds
 from cronflow.shapes.runs import AskedShape, asked_shape
+from cronflow.shapes.series import SeriesShape, series_shape
 
 router = new_router("cluster")
 
@@ -17,6 +23,17 @@ router = new_router("cluster")
 async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterShape:
     """The leader and its lease, the nodes, what waits in their lists, and the last sweep."""
     return cluster_shape(deployed.namespace, await service.status(), deployed.heartbeat)
+
+
+@router.get("/series")
+async def series(
+    service: Uses, _: Viewer, span: Annotated[Span, Query(description="How far back to look.")] = Span.HOUR
+) -> SeriesShape:
+    """What ended over time, how late it was and how long it took, for charts: a point a minute over a quarter of an
+    hour or an hour, ten minutes over a day, an hour over a week. Nothing is decided by these counts: after a failure
+    some may be missing.
+    """
+    return series_shape(span, await service.series(span))
 
 
 @router.get("/cluster/settings")

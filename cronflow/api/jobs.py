@@ -20,6 +20,7 @@ from cronflow.domain.job import Job
 from cronflow.editing import ABSENT
 from cronflow.ports import RunQuery
 from cronflow.searching import JobFilter
+from cronflow.shapes.herd import DaysShape, days_shape
 from cronflow.shapes.jobs import (
     AppliedShape,
     DeletedShape,
@@ -273,6 +274,15 @@ async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = 
     if not page["items"]:
         await service.versions(name)
     return page
+
+
+@router.get("/jobs/{name}/days", responses=may(404))
+async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysShape:
+    """How the runs of a job stand, day by day in UTC, over 53 weeks: as far back as runs are kept, and the newest
+    50,000 of them; also of a deleted job.
+    """
+    days, more = await service.days(name)
+    return days_shape(name, days, more=more)
 
 
 @router.get("/jobs/{name}/history", responses=may(404))

@@ -1,4 +1,4 @@
-"""`/auth`: logging in, refreshing, logging out, and tickets for the stream."""
+"""`/auth`: logging in, refreshing, logging out, who one is, and tickets for the stream."""
 
 from __future__ import annotations
 

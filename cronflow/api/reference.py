@@ -1,4 +1,5 @@
-"""`docs/reference/api.md` from the OpenAPI document: `python -m cronflow.api.reference`, or `make docs`.
+"""`docs/reference/api.md` from the OpenAPI document: `python -m cronflow.api.reference`, or `make docs`. With `json` it
+prints the document itself, from which the dashboard's types are made.
 
 The page has nothing of its own, so it cannot say anything else than the API does; a test compares the two.
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
+
+import orjson
 
 from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
@@ -108,4 +111,5 @@ def _text(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference(document()).rstrip() + "\n")
+    made = document()
+    sys.stdout.write(orjson.dumps(made).decode() if sys.argv[1:] == ["json"] else reference(made).rstrip() + "\n")

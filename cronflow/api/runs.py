@@ -19,6 +19,7 @@ from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, Run, RunState
 from cronflow.ports import RunQuery
 from cronflow.service import Service
+from cronflow.shapes.jobs import RecentShape, recent_shape
 from cronflow.shapes.plain import Shape
 from cronflow.shapes.runs import (
     ReplayShape,
@@ -34,6 +35,7 @@ router = new_router("runs")
 
 LONGEST_NOTE = 1000
 BULK = 100
+MOST_RECENT = 50
 
 OfJob = Annotated[str | None, Query(max_length=200, description="Of this job alone.")]
 
@@ -45,6 +47,15 @@ class RunPage(Shape):
     """The runs."""
     next_cursor: str | None
     """For the next page; null: this is the last one."""
+
+
+class RecentPage(Shape):
+    """How jobs do, by name."""
+
+    items: list[RecentShape]
+    """Those of the jobs that exist."""
+    next_cursor: None
+    """There is one page."""
 
 
 class CancelInput(Shape):
@@ -195,6 +206,18 @@ async def list_runs(
         job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
     )
     return await run_page(service, query, limit)
+
+
+@router.get("/runs/recent")
+async def recent_runs(
+    service: Uses,
+    _: Viewer,
+    job: Annotated[list[str], Query(min_length=1, max_length=MOST_RECENT, description="These jobs; repeat it.")],
+    limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="At most so many runs of each.")] = 20,
+) -> RecentPage:
+    """How some jobs do: their next fires, and their last runs in short."""
+    found = await service.recent(job, limit)
+    return {"items": [recent_shape(record, runs) for record, runs in found], "next_cursor": None}
 
 
 @router.get("/runs/report")

@@ -1,16 +1,19 @@
-"""Schedules that no job has yet: what they mean."""
+"""Schedules that no job has yet: what they mean, and how they stand among those of all jobs."""
 
 from __future__ import annotations
 
-from typing import NotRequired
+from typing import Annotated, NotRequired
+
+from fastapi import Query
 
 from cronflow.api.access import Viewer
-from cronflow.api.answers import new_router
+from cronflow.api.answers import may, new_router
 from cronflow.api.inputs import Body, Uses, fields_of, takes
 from cronflow.documents import parse_schedule
 from cronflow.documents.forms import ScheduleForm
 from cronflow.documents.values import instant, whole
-from cronflow.domain.errors import InvalidInput
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.shapes.herd import HerdShape, herd_shape
 from cronflow.shapes.plain import Shape
 from cronflow.shapes.preview import PreviewShape, preview_shape
 
@@ -39,6 +42,23 @@ async def preview_schedule(service: Uses, _: Viewer, body: Body) -> PreviewShape
     asked = fields_of(body, {"schedule": lambda value: value, "count": _count, "start": instant}, ["schedule"])
     schedule = parse_schedule(asked["schedule"])
     return preview_shape(service.preview(schedule, asked.get("count", 10), asked.get("start")))
+
+
+@router.get("/schedules/herd", responses=may(404))
+async def herd(
+    service: Uses,
+    _: Viewer,
+    job: Annotated[str | None, Query(max_length=200, description="Where this job stands among the others.")] = None,
+    cron: Annotated[str | None, Query(max_length=500, description="Where this expression would stand.")] = None,
+    tz: Annotated[str, Query(max_length=100, description="The zone of `cron`.")] = "UTC",
+) -> HerdShape:
+    """The fires that all jobs have planned for the coming week, hour by hour; 2,000 jobs are looked at. With `job` or
+    `cron` also how many of them share its minute, and a quieter one. Whoever moves a job patches its schedule.
+    """
+    if job is not None and cron is not None:
+        raise InvalidInput(Problem("cron", "a job is given too", "give one of the two"))
+    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
+    return herd_shape(await service.herd(job or "", schedule))
 
 
 def _count(value: object) -> int:

@@ -26,7 +26,9 @@ class Gravity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The base of all. `says` is its sentence, filled in with its fields."""
+    """The base of all. `says` is its sentence, filled in with its fields; `{count:run was|runs were}` is a number with
+    the words that belong to it.
+    """
 
     gravity: ClassVar[Gravity] = Gravity.INFO
     says: ClassVar[str] = ""
@@ -39,7 +41,19 @@ class Event:
     @property
     def text(self) -> str:
         """What happened, as a sentence without its point."""
-        return self.says.format(**asdict(self))
+        return self.says.format(**{name: _worded(value) for name, value in asdict(self).items()})
+
+
+class _Number(int):
+    """A number that knows its words: `one|many` behind the colon of a field."""
+
+    def __format__(self, words: str) -> str:
+        one, _, many = words.partition("|")
+        return f"{int(self)} {one if self == 1 else many}" if words else str(int(self))
+
+
+def _worded(value: object) -> object:
+    return _Number(value) if type(value) is int else value
 
 
 KINDS: dict[str, type[Event]] = {}
@@ -99,7 +113,7 @@ class NodeJoined(Event):
     node: str
     version: str
     slots: int
-    says = "{node} joined with {slots} slots"
+    says = "{node} joined with {slots:slot|slots}"
 
 
 @_known
@@ -119,7 +133,7 @@ class NodeLost(Event):
     node: str
     in_flight: int
     gravity = Gravity.ERROR
-    says = "{node} was lost with {in_flight} runs on it"
+    says = "{node} was lost with {in_flight:run|runs} on it"
 
 
 @_known
@@ -182,7 +196,7 @@ class BreakerOpened(Event):
     service: str
     failures: int
     gravity = Gravity.ERROR
-    says = "the breaker of {service} opened after {failures} failures"
+    says = "the breaker of {service} opened after {failures:failure|failures}"
 
 
 @_known
@@ -266,7 +280,7 @@ class RunsReassigned(Event):
     count: int
     run: str
     gravity = Gravity.WARN
-    says = "{count} runs of lost workers were placed again, as {run}"
+    says = "{count:run of a lost worker was|runs of lost workers were} placed again, as {run}"
 
 
 @_known
@@ -278,7 +292,7 @@ class RunsLost(Event):
     count: int
     run: str
     gravity = Gravity.ERROR
-    says = "{count} runs of {job} were lost, as {run}"
+    says = "{count:lost run|lost runs} of {job}, as {run}"
 
 
 @_known
@@ -291,7 +305,7 @@ class RunsFailed(Event):
     run: str
     error: str
     gravity = Gravity.ERROR
-    says = "{count} runs of {job} failed, as {run}: {error}"
+    says = "{count:run|runs} of {job} failed, as {run}: {error}"
 
 
 @_known
@@ -314,7 +328,7 @@ class PlanSettled(Event):
     jobs: int
     runs_inserted: int
     gravity = Gravity.WARN
-    says = "the plan {plan} of {jobs} jobs was settled; {runs_inserted} runs were missing"
+    says = "the plan {plan} of {jobs:job|jobs} was settled; {runs_inserted:run was|runs were} missing"
 
 
 @_known
@@ -338,7 +352,7 @@ class SweepEnded(Event):
     run: str
     found: int
     took_ms: int
-    says = "a sweep ended with {found} findings"
+    says = "a sweep ended with {found:finding|findings}"
 
 
 # --------------------------------------------------------------------------------------------------------------- jobs
@@ -404,7 +418,7 @@ class AlertGaveUp(Event):
     attempts: int
     error: str
     gravity = Gravity.ERROR
-    says = "the alert {alert} gave up telling of {subject} after {attempts} attempts: {error}"
+    says = "the alert {alert} gave up telling of {subject} after {attempts:attempt|attempts}: {error}"
 
 
 @_known
@@ -414,7 +428,7 @@ class EventsDropped(Event):
 
     count: int
     gravity = Gravity.WARN
-    says = "{count} events were dropped"
+    says = "{count:event was|events were} dropped"
 
 
 # ------------------------------------------------------------------------------------------------------ as it is kept

@@ -67,11 +67,11 @@ _FIELDS = (
 class Expression:
     """A cron expression that is known to be right and to fire."""
 
-    __slots__ = ("_hours", "_minutes", "_seconds", "_walk", "keeps_interval", "words")
+    __slots__ = ("_walk", "hours", "keeps_interval", "minutes", "seconds", "words")
 
     def __init__(self, walk: CronSim) -> None:
         self._walk = walk
-        self._seconds, self._minutes, self._hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
+        self.seconds, self.minutes, self.hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
         # As in Debian's cron: what begins with a star runs at an interval, anything else at times of the day.
         self.keeps_interval: bool = walk.parts[1].startswith("*") or walk.parts[2].startswith("*")
         text = walk.explain()
@@ -104,15 +104,25 @@ class Expression:
             first = tomorrow
         return total
 
+    def days(self, first: datetime, count: int) -> list[datetime]:
+        """Of so many days beginning with that of `first`, those that match, each by its midnight."""
+        day = datetime.combine(first.date(), time())
+        end = day + count * _DAY
+        found: list[datetime] = []
+        while day < end and (match := self.at_or_after(day)) is not None and match < end:
+            found.append(datetime.combine(match.date(), time()))
+            day = found[-1] + _DAY
+        return found
+
     def _times_until(self, clock: time) -> int:
         """How many of the times of a matching day are at or before this one."""
-        total = bisect_left(self._hours, clock.hour) * len(self._minutes) * len(self._seconds)
+        total = bisect_left(self.hours, clock.hour) * len(self.minutes) * len(self.seconds)
         if clock.hour not in self._walk.hours:
             return total
-        total += bisect_left(self._minutes, clock.minute) * len(self._seconds)
+        total += bisect_left(self.minutes, clock.minute) * len(self.seconds)
         if clock.minute not in self._walk.minutes:
             return total
-        return total + bisect_right(self._seconds, clock.second)
+        return total + bisect_right(self.seconds, clock.second)
 
 
 @lru_cache(maxsize=4096)

@@ -8,8 +8,9 @@ are for charts: a count may be missing after a failure, and nothing is decided b
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -53,6 +54,45 @@ _KEPT = {
     Resolution.MINUTE: timedelta(days=2),
     Resolution.HOUR: timedelta(days=14),
     Resolution.DAY: timedelta(days=400),
+}
+
+
+class Span(StrEnum):
+    """How far back a chart looks."""
+
+    QUARTER = "15m"
+    HOUR = "1h"
+    DAY = "24h"
+    WEEK = "7d"
+
+    @property
+    def length(self) -> timedelta:
+        """How long it is."""
+        return _SPANS[self][0]
+
+    @property
+    def step(self) -> timedelta:
+        """How much of it one point of the chart stands for."""
+        return _SPANS[self][1]
+
+    @property
+    def resolution(self) -> Resolution:
+        """The buckets that its points are added up from."""
+        return _SPANS[self][2]
+
+    def points(self, now: datetime) -> list[datetime]:
+        """Where its points begin, the oldest first; the last one is not over yet."""
+        step = self.step.total_seconds()
+        last = datetime.fromtimestamp(now.timestamp() // step * step, UTC)
+        count = self.length // self.step
+        return [last - self.step * back for back in reversed(range(count))]
+
+
+_SPANS = {
+    Span.QUARTER: (timedelta(minutes=15), timedelta(minutes=1), Resolution.MINUTE),
+    Span.HOUR: (timedelta(hours=1), timedelta(minutes=1), Resolution.MINUTE),
+    Span.DAY: (timedelta(days=1), timedelta(minutes=10), Resolution.MINUTE),
+    Span.WEEK: (timedelta(days=7), timedelta(hours=1), Resolution.HOUR),
 }
 
 
@@ -131,3 +171,13 @@ def summed(buckets: Iterable[Bucket]) -> Tally:
     for bucket in buckets:
         total.add(bucket.tally)
     return total
+
+
+def over(points: Sequence[datetime], buckets: Iterable[Bucket]) -> list[Tally]:
+    """The counts of what begins between one point and the next, for each of them; nothing counted is an empty tally."""
+    tallies = [Tally() for _ in points]
+    for bucket in buckets:
+        place = bisect_right(points, bucket.at) - 1
+        if place >= 0:
+            tallies[place].add(bucket.tally)
+    return tallies

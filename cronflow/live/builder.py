@@ -7,11 +7,10 @@ is one a second, however many replicas there are.
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
 
 import orjson
 
-from cronflow.live.state import State
+from cronflow.live.state import About, State
 from cronflow.ports import Backends, Clock
 
 EVERY_S = 1.0
@@ -21,10 +20,10 @@ RIGHT_S = 3.0
 class Builder:
     """Builds ticks; `step` is to be repeated."""
 
-    def __init__(self, backends: Backends, clock: Clock, heartbeat: timedelta) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: About) -> None:
         self._feed = backends.feed
         self._clock = clock
-        self._state = State(backends, clock, heartbeat)
+        self._state = State(backends, clock, about)
         self._holder = secrets.token_hex(8)
 
     async def step(self) -> float:

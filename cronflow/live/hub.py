@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -21,7 +20,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.live.builder import Builder
 from cronflow.live.following import Following
 from cronflow.live.session import Session
-from cronflow.live.state import point_of
+from cronflow.live.state import About, point_of
 from cronflow.ports import Backends, Clock, Entry
 
 LOOK_EVERY_S = 0.05
@@ -50,10 +49,10 @@ class Hub:
     every tick that there is to go on from.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, heartbeat: timedelta) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: About) -> None:
         self._feed = backends.feed
         self._clock = clock
-        self._builder = Builder(backends, clock, heartbeat)
+        self._builder = Builder(backends, clock, about)
         self.following = Following(backends, clock)
         self.sessions: set[Session] = set()
         self.generation = 0

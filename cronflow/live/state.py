@@ -17,7 +17,7 @@ from cronflow.domain.cluster import Member, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Bucket, Resolution, quantile_ms, summed
 from cronflow.ports import Backends, Clock
-from cronflow.shapes.cluster import node_state
+from cronflow.shapes.cluster import node_state, room_of
 from cronflow.shapes.plain import iso, optional_iso
 from cronflow.shapes.stream import (
     JobCountsShape,
@@ -47,13 +47,24 @@ class Counts:
     next: list[NextJobShape] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the settings say of the cluster: its name, how often nodes report, and how long a lead lasts unless it is
+    renewed.
+    """
+
+    namespace: str = "default"
+    heartbeat: timedelta = timedelta(seconds=5)
+    lease: timedelta = timedelta(seconds=30)
+
+
 class State:
     """What a builder reads each second, and what it remembers from one second to the next."""
 
-    def __init__(self, backends: Backends, clock: Clock, heartbeat: timedelta) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: About) -> None:
         self._backends = backends
         self._clock = clock
-        self._heartbeat = heartbeat
+        self._about = about
         self._seen: dict[datetime, Mapping[str, int]] | None = None
         self._seen_at = 0.0
         self._counts = Counts()
@@ -77,7 +88,9 @@ class State:
         members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
         return {
             "at": iso(self._clock.now()),
+            "namespace": self._about.namespace,
             "leader": leader,
+            "lease_s": self._about.lease.total_seconds(),
             "lease_left_s": None if held is None else round(held[1], 1),
             "term": self._term,
             "elected_at": self._elected_at,
@@ -87,7 +100,7 @@ class State:
                 "queued": sum(member.queued for member in members),
                 "in_flight": sum(member.report.in_flight for member in members),
                 "slots": sum(member.report.slots for member in members),
-                "room": sum(max(member.room, 0) for member in members),
+                "room": room_of(members),
                 "open": self._counts.open,
             },
             "rates": self._rated,
@@ -105,7 +118,7 @@ class State:
             "name": report.name,
             "id": report.id,
             "leads": report.name == leader,
-            "state": node_state(member, self._heartbeat),
+            "state": node_state(member, self._about.heartbeat),
             "cpu": report.cpu,
             "memory": report.memory,
             "lag_s": report.lag_s,
@@ -198,14 +211,18 @@ def _ms(seconds: float) -> float:
 def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """What the series keep of a tick: of the cluster, and of each node by its name."""
     queue, latency, rates = doc["queue"], doc["latency"], doc["rates"]
+    quantiles = {
+        f"{name.removesuffix('_ms')}_{word}_ms": latency.get(name, {}).get(word)
+        for name in ("lateness_ms", "duration_ms")
+        for word in QuantilesShape.__annotations__
+    }
     cluster = {
         "at": doc["at"],
         "ended": rates.get("ended", 0.0),
         "failed": rates.get("failed", 0.0),
         "queued": queue["queued"],
         "in_flight": queue["in_flight"],
-        "lateness_p99_ms": latency.get("lateness_ms", {}).get("p99"),
-        "duration_p99_ms": latency.get("duration_ms", {}).get("p99"),
+        **quantiles,
     }
     fields = ("cpu", "memory", "lag_s", "in_flight")
     nodes = {node["name"]: {field: node[field] for field in fields} for node in doc["nodes"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Term
@@ -154,6 +154,9 @@ class RunStore(Protocol):
 
     async def find(self, query: RunQuery) -> list[Run]:
         """List runs for people."""
+
+    async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
+        """How the runs of a job that fell due from then on stand, by the day in UTC: the newest `most` of them."""
 
     async def keep_late(self, late: Sequence[LateResult]) -> None:
         """Store fenced-out outcomes; repeating it is harmless."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Literal
 
@@ -282,5 +282,12 @@ def queue_shape(status: ClusterStatus) -> QueueShape:
         "queued": sum(member.queued for member in members),
         "in_flight": sum(member.report.in_flight for member in members),
         "slots": sum(member.report.slots for member in members),
-        "room": sum(max(member.room, 0) for member in members),
+        "room": room_of(members),
     }
+
+
+def room_of(members: Iterable[Member]) -> int:
+    """How many more runs could be given out now. A node that ends many a second is given more than it has slots; who
+    reads `room` beside `slots` is told no more than those.
+    """
+    return sum(min(max(member.room, 0), member.report.slots) for member in members)

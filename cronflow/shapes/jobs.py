@@ -9,11 +9,12 @@ from typing import Literal, NotRequired
 from cronflow.comparing import Comparison
 from cronflow.documents import JobForm, job_document
 from cronflow.domain.job import JobRecord, Pend
-from cronflow.domain.run import RunState
+from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version
 from cronflow.editing import Result
 from cronflow.shapes.plain import Shape, iso, optional_iso
-from cronflow.shapes.runs import CoversShape, covers_shape
+from cronflow.shapes.preview import schedule_words
+from cronflow.shapes.runs import CoversShape, MarkShape, covers_shape, mark_shape
 
 JobState = Literal["active", "paused", "disabled", "done", "by_hand"]
 
@@ -42,6 +43,8 @@ class JobShape(Shape, JobForm):
 
     state: JobState
     """`done`: it will not fire again; `by_hand`: it has no schedule."""
+    words: str | None
+    """Its schedule in words, without the zone; null: it has none."""
     paused: bool
     """Whether somebody has paused it."""
     next_fire: str | None
@@ -105,6 +108,19 @@ class AppliedShape(Shape):
     """What differs; there for a job that would be changed."""
 
 
+class RecentShape(Shape):
+    """How a job does."""
+
+    job: str
+    """The job."""
+    state: JobState
+    """As it is."""
+    next_fire: str | None
+    """The next instant at which it falls due."""
+    runs: list[MarkShape]
+    """Its last runs, those that fell due last first."""
+
+
 class FiresShape(Shape):
     """The next instants of a job."""
 
@@ -141,6 +157,7 @@ def job_shape(record: JobRecord) -> JobShape:
     return {
         **job_document(record.job),
         "state": job_state(record),
+        "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
         "paused": record.paused,
         "next_fire": optional_iso(record.next_fire),
         "due_at": optional_iso(record.due_at),
@@ -188,6 +205,16 @@ def comparison_shape(comparison: Comparison) -> AppliedShape:
     if comparison.differences:
         shape["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in comparison.differences]
     return shape
+
+
+def recent_shape(record: JobRecord, runs: Sequence[Run]) -> RecentShape:
+    """How a job does."""
+    return {
+        "job": record.name,
+        "state": job_state(record),
+        "next_fire": optional_iso(record.next_fire),
+        "runs": [mark_shape(run) for run in runs],
+    }
 
 
 def fires_shape(record: JobRecord, fires: Sequence[datetime]) -> FiresShape:

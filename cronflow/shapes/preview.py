@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cronflow.domain.preview import Preview
-from cronflow.domain.schedule import Cron
+from cronflow.domain.schedule import Cron, Schedule, describe
 from cronflow.shapes.plain import Shape, iso
 
 
@@ -24,11 +24,19 @@ class PreviewShape(Shape):
 
 def preview_shape(preview: Preview) -> PreviewShape:
     """What a schedule means."""
-    tz = getattr(preview.schedule, "tz", "UTC")
     return {
         "expression": preview.schedule.expr if isinstance(preview.schedule, Cron) else None,
-        "tz": tz,
-        "words": preview.words.removesuffix(f", {tz}"),
+        "tz": _zone(preview.schedule),
+        "words": schedule_words(preview.schedule),
         "fires": [iso(fire) for fire in preview.fires],
         "notes": list(preview.notes),
     }
+
+
+def schedule_words(schedule: Schedule) -> str:
+    """A schedule in words, without its zone where that stands at the end."""
+    return describe(schedule).removesuffix(f", {_zone(schedule)}")
+
+
+def _zone(schedule: Schedule) -> str:
+    return getattr(schedule, "tz", "UTC")

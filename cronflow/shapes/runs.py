@@ -247,6 +247,19 @@ class ReplayShape(Shape):
     """The run that it repeats."""
 
 
+class MarkShape(Shape):
+    """A run in short."""
+
+    id: str
+    """The run."""
+    fire_at: str
+    """The instant at which it fell due."""
+    state: RunState
+    """As it is."""
+    duration_ms: int | None
+    """For how long it ran."""
+
+
 class AskedShape(Shape):
     """A run that somebody asked for: what of it never changes."""
 
@@ -304,6 +317,16 @@ def run_shape(run: Run) -> RunShape:
 def run_detail_shape(run: Run, late: Sequence[LateResult]) -> RunDetailShape:
     """A run, and the outcomes that came too late."""
     return {**run_shape(run), "late": [late_shape(result) for result in late]}
+
+
+def mark_shape(run: Run) -> MarkShape:
+    """A run in short."""
+    return {
+        "id": run.id,
+        "fire_at": iso(run.fire_at),
+        "state": run.state,
+        "duration_ms": optional_milliseconds(run.duration),
+    }
 
 
 def asked_shape(run: Run) -> AskedShape:

@@ -119,8 +119,12 @@ class LiveShape(Shape):
 
     at: str
     """When this was read."""
+    namespace: str
+    """The name of the cluster."""
     leader: str | None
     """The node that leads."""
+    lease_s: float
+    """How long a lead lasts unless it is renewed."""
     term: int
     """The number of the tenure."""
     elected_at: str | None
@@ -162,7 +166,7 @@ class SeriesShape(Shape):
     """The last ten minutes, column by column."""
 
     cluster: dict[str, list[str | float | None]]
-    """Each second: `at`, `ended`, `failed`, `queued`, `in_flight`, `lateness_p99_ms`, `duration_p99_ms`."""
+    """Each second: `at`, `ended`, `failed`, `queued`, `in_flight`, and `p50`, `p95`, `p99` of lateness and duration."""
     nodes: NodeSeriesShape
     """Each node."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import time
+from collections import Counter
+from datetime import time, timedelta
 
 import pytest
 
+from cronflow.domain.cluster import Member
+from cronflow.domain.rollup import Tally
 from cronflow.domain.system import SWEEP, system_jobs
 from cronflow.editing import Editor
+from cronflow.shapes.cluster import room_of
 from tests.api.conftest import Client, client_of
-from tests.cli.scene import Scene
+from tests.cli.scene import NOON, Scene
+from tests.contracts.builders import a_report
 
 
 async def test_the_nodes_are_shown_with_their_load(client: Client) -> None:
@@ -41,6 +46,30 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -
     assert (shown["namespace"], shown["leader"], shown["term"]) == ("blue", "node-a", 1)
     assert shown["queue"]["slots"] == 36
     assert len(shown["nodes"]) == 3
+
+
+def test_there_is_never_room_for_more_than_the_slots() -> None:
+    quick = Member(a_report("n1#1", slots=4, rate=250.0), timedelta(0), queued=0, held=1)
+    busy = Member(a_report("n2#1", slots=4, rate=0.0), timedelta(0), queued=3, held=4)
+    assert (quick.room, busy.room) == (253, -3)
+    assert room_of([quick, busy]) == 4
+
+
+async def test_what_ended_is_shown_over_time(scene: Scene, client: Client) -> None:
+    early, late = Tally(Counter(succeeded=3, failed=1)), Tally(Counter(lost=2), Counter(), Counter({20: 2}))
+    await scene.backends.rollups.add({NOON - timedelta(minutes=50): early, NOON - timedelta(minutes=1): late})
+    hour = await client.get("/series", who="viewer")
+    assert (hour["span"], hour["step_s"], len(hour["at"])) == ("1h", 60, 60)
+    assert hour["at"][-1] == "2026-11-21T12:00:00Z"
+    columns = {"ended": [4, 2], "succeeded": [3, 0], "failed": [1, 0], "lost": [0, 2]}
+    assert {name: [hour[name][9], hour[name][58]] for name in columns} == columns
+    assert all(sum(hour[name]) == sum(values) for name, values in columns.items())
+    assert 700 < hour["lateness_ms"]["p50"][58] < hour["lateness_ms"]["p99"][58] <= 1024
+    assert hour["lateness_ms"]["p50"][9] is hour["duration_ms"]["p95"][58] is None
+    day, week = [await client.get("/series", params={"span": span}) for span in ("24h", "7d")]
+    assert (len(day["at"]), day["step_s"], day["ended"][-6], day["ended"][-2]) == (144, 600, 4, 2)
+    assert (len(week["at"]), week["step_s"], week["ended"][-2:]) == (168, 3600, [6, 0])
+    await client.get("/series", 422, params={"span": "1y"})
 
 
 async def test_the_leader_is_asked_to_step_down(scene: Scene, client: Client) -> None:
@@ -91,6 +120,37 @@ async def test_a_schedule_is_previewed_as_cron_explain_does(client: Client) -> N
 async def test_a_schedule_that_cannot_be_is_refused_at_its_place(client: Client, body: object, place: str) -> None:
     refused = await client.post("/schedules/preview", body, 422)
     assert [error["place"] for error in refused["errors"]] == [place]
+
+
+async def test_the_herd_of_all_jobs_and_where_one_stands_in_it(client: Client) -> None:
+    empty = await client.get("/schedules/herd", who="viewer")
+    assert (empty["first"], len(empty["hours"]), empty["slot"], empty["more"]) == (
+        "2026-11-21T12:00:00Z",
+        168,
+        None,
+        False,
+    )
+    crowd = [{"name": f"herd-{n}", "schedule": {"cron": "0 2 * * *"}, "run": {"shell": "true"}} for n in range(4)]
+    await client.post("/jobs/apply", {"jobs": crowd})
+    full = await client.get("/schedules/herd", params={"job": "herd-0"})
+    assert full["jobs"] == empty["jobs"] + 4
+    assert full["hours"][14] == empty["hours"][14] + 4, "two o'clock in the night"
+    assert (full["slot"]["minute"], full["slot"]["beside"] >= 21) == (0, True)
+    moved = {"schedule": {"cron": full["slot"]["cron"]}}
+    etag = (await client.ask("GET", "/jobs/herd-0")).headers["etag"]
+    assert (await client.ask("PATCH", "/jobs/herd-0", moved, headers={"If-Match": etag})).status_code == 200
+    assert (await client.get("/schedules/herd", params={"job": "herd-0"}))["slot"]["quieter"] is None
+    new = await client.get("/schedules/herd", params={"cron": "0 2 * * *"})
+    assert (new["slot"]["beside"], new["jobs"]) == (full["slot"]["beside"], full["jobs"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [({"job": "nobody"}, 404), ({"cron": "61 * * * *"}, 422), ({"cron": "0 2 * * *", "tz": "Mars"}, 422)],
+)
+async def test_the_herd_knows_no_schedule_that_cannot_be(client: Client, asked: dict[str, str], status: int) -> None:
+    await client.get("/schedules/herd", status, params=asked)
+    await client.get("/schedules/herd", 422, params={"job": "etl", "cron": "0 2 * * *"})
 
 
 async def test_the_probes_and_the_description_need_no_login(scene: Scene, client: Client) -> None:

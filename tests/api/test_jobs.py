@@ -184,6 +184,18 @@ async def test_a_job_cannot_be_renamed_and_reserved_names_stay_the_systems(clien
     assert (await client.ask("PATCH", "/jobs/nobody", {"priority": 1})).status_code == 404
 
 
+async def test_the_runs_of_a_job_are_counted_day_by_day(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = await client.all("/jobs/nightly-report/runs")
+    days = await client.get("/jobs/nightly-report/days", who="viewer")
+    assert [day["day"] for day in days["items"]] == sorted({run["fire_at"][:10] for run in runs}, reverse=True)
+    counted = sum(sum(day["states"].values()) for day in days["items"])
+    assert (counted, days["more"]) == (len(runs), False)
+    assert days["items"][0]["states"]["failed"] == 1
+    monkeypatch.setattr("cronflow.service.MOST_COUNTED", 1)
+    assert (await client.get("/jobs/nightly-report/days"))["more"] is True
+    await client.get("/jobs/nobody/days", 404)
+
+
 async def test_deleting_leaves_the_history_and_the_runs(client: Client) -> None:
     answer = await client.ask("DELETE", "/jobs/nightly-report")
     assert answer.json() == {"name": "nightly-report", "deleted_at": "2026-11-21T12:00:00Z"}

@@ -76,7 +76,7 @@ async def test_the_api_process_serves_refuses_and_stops(environment: dict[str, s
         assert (code, orjson.loads(body)["title"]) == (401, "Unauthorized")
         code, body = status(f"{base}/api/v1/runs/cancel", b"{}")
         assert code == 401
-        code, body = status(f"{base}/nowhere")
+        code, body = status(f"{base}/nowhere", b"{}")
         assert (code, orjson.loads(body)["status"]) == (404, 404)
         assert orjson.loads(status(f"{base}/openapi.json")[1])["openapi"] == "3.1.0"
         child.send_signal(signal.SIGTERM)

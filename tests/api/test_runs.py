@@ -229,3 +229,28 @@ async def test_a_change_rings_the_leader(scene: Scene, client: Client) -> None:
         {"schedule": {"every": str(Every("1h").interval.total_seconds())[:-2] + "s"}, "run": {"shell": "true"}},
     )
     assert scene.backends.faults.calls["bus.ring"] >= before + 4
+
+
+async def test_how_jobs_do_is_told_for_several_at_once(client: Client) -> None:
+    names = ["nightly-report", "sync-tokens", "nobody"]
+    found = await client.get("/runs/recent", params={"job": names, "limit": 2}, who="viewer")
+    assert [one["job"] for one in found["items"]] == ["nightly-report", "sync-tokens"]
+    for one in found["items"]:
+        job = await client.get(f"/jobs/{one['job']}")
+        assert (one["state"], one["next_fire"]) == (job["state"], job["next_fire"])
+        runs = await client.get(f"/jobs/{one['job']}/runs", params={"limit": 2})
+        assert one["runs"] == [{key: run[key] for key in one["runs"][0]} for run in runs["items"]]
+    await client.ask("DELETE", "/jobs/sync-tokens")
+    found = await client.get("/runs/recent", params={"job": names})
+    assert [one["job"] for one in found["items"]] == ["nightly-report"], "what is deleted does nothing more"
+    await client.get("/runs/recent", 422)
+    await client.get("/runs/recent", 422, params={"job": [f"job-{n}" for n in range(51)]})
+
+
+async def test_a_job_says_its_schedule_in_words(client: Client) -> None:
+    for job in await client.all("/jobs"):
+        if job["schedule"] is None:
+            assert job["words"] is None
+            continue
+        asked = {key: value for key, value in job["schedule"].items() if value is not None}
+        assert job["words"] == (await client.post("/schedules/preview", {"schedule": asked, "count": 1}))["words"]

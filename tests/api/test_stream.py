@@ -6,7 +6,6 @@ import asyncio
 import socket as sockets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from datetime import timedelta
 from typing import Any
 
 import httpx2
@@ -24,6 +23,7 @@ from cronflow.backends.memory import memory_backends
 from cronflow.config import Settings
 from cronflow.domain.access import Principal, Role
 from cronflow.live.hub import Hub
+from cronflow.live.state import About
 from cronflow.ports import Backends, LogLine
 from cronflow.service import Service
 from cronflow.wiring import api_application, open_backends
@@ -59,7 +59,7 @@ class Replica:
         hub: Hub | None = None,
         app: ASGIApp | None = None,
     ) -> None:
-        self.hub = hub or Hub(backends, SystemClock(), timedelta(seconds=5))
+        self.hub = hub or Hub(backends, SystemClock(), About())
         if app is None:
             app = api = FastAPI()
             add_stream(api, Stream(self.hub, (tickets or Tickets()).check, limits=limits))
@@ -323,7 +323,7 @@ async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_t
     ours = "https://ops.example.com"
     settings = Settings(admin_password="correct horse", jwt_secret="s" * 32, allow_origins=(ours,))
     clock = SystemClock()
-    hub = Hub(backends, clock, settings.heartbeat)
+    hub = Hub(backends, clock, About())
     app = await api_application(settings, Service(backends, clock), backends, clock, hub)
     async with Replica(backends, hub=hub, app=app) as replica:
         base = replica.url.replace("ws://", "http://").removesuffix("/stream")

@@ -111,6 +111,7 @@ async def test_the_last_use_is_written_now_and_then(api: Replica, memory: Memory
         ("GET", "/nodes/billing-node", 403),
         ("GET", "/users", 403),
         ("POST", "/auth/ws-ticket", 403),
+        ("GET", "/auth/me", 200),
     ],
 )
 async def test_a_key_for_some_jobs_reaches_these_and_nothing_else(
@@ -120,6 +121,15 @@ async def test_a_key_for_some_jobs_reaches_these_and_nothing_else(
     await api.service.trigger("billing-report", key="one")
     _, key = await api.service.keys.create("ci", Role.ADMIN, jobs=("billing-*", "r*", "p*n"))
     assert (await api.send(method, path, token=key)).status_code == status
+
+
+async def test_whoever_is_logged_in_is_told_who_they_are(api: Replica) -> None:
+    _, key = await api.service.keys.create("ci", Role.OPERATOR, jobs=("billing-*",))
+    found = await api.send("GET", "/auth/me", token=key)
+    assert found.json() == {"name": "key:ci", "role": "operator", "jobs": ["billing-*"]}
+    found = await api.send("GET", "/auth/me", token=await admins(api))
+    assert found.json() == {"name": "admin", "role": "admin", "jobs": []}
+    assert (await api.send("GET", "/auth/me")).status_code == 401
 
 
 async def test_a_principal_may_ask_so_often_and_another_one_too(memory: MemoryBackends, clock: FakeClock) -> None:

@@ -23,6 +23,7 @@ from cronflow.domain.cluster import NodeReport
 from cronflow.domain.job import Job, PythonTarget
 from cronflow.embedded.server import free_port
 from cronflow.live.hub import Hub
+from cronflow.live.state import About
 from cronflow.service import Service
 from cronflow.wiring import open_backends
 from tests.bench.words import say, spread
@@ -50,7 +51,7 @@ async def ticks(redis_url: str, mongo_url: str, *, nodes: int, count: int = 200)
     async with open_backends(redis_url, mongo_url, "ticks") as backends:
         for n in range(nodes):
             await backends.membership.report(a_report(n), 3600)
-        hub = Hub(backends, SystemClock(), timedelta(seconds=5))
+        hub = Hub(backends, SystemClock(), About())
         await hub._builder.step()
         await hub.step()
         times, began = [], process_time()

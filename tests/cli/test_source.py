@@ -19,6 +19,7 @@ from cronflow.cli.source import ServerSource, Wanted, open_source
 from cronflow.domain.errors import NotFound
 from cronflow.domain.run import OPEN, RunState
 from cronflow.live.hub import Hub
+from cronflow.live.state import About
 from cronflow.ports import LogLine
 from cronflow.service import Service
 from tests.cli.scene import FENCE, RUNNING, RUNS, SUCCEEDED
@@ -34,7 +35,7 @@ class Open:
         clock = SystemClock()
         self.backends: MemoryBackends = memory_backends(clock)
         self.service = Service(self.backends, clock)
-        self.hub = Hub(self.backends, clock, timedelta(seconds=5))
+        self.hub = Hub(self.backends, clock, About())
 
     @asynccontextmanager
     async def live(self, _settings: object) -> AsyncIterator[tuple[Service, Hub]]:

@@ -497,6 +497,18 @@ async def test_runs_are_listed_newest_first_by_job_state_and_page(history: Histo
     assert [run.id for run in since] == [runs[4].id, runs[3].id]
 
 
+async def test_the_runs_of_a_job_are_counted_by_their_days_the_newest_ones(history: History) -> None:
+    day = timedelta(days=1)
+    states = [RunState.SUCCEEDED, RunState.FAILED, RunState.SUCCEEDED, RunState.RUNNING]
+    runs = [a_run("a", T0 - k * day - n * MINUTE, state=state) for k in range(3) for n, state in enumerate(states)]
+    await history.runs.insert([*runs, a_run("b", T0)])
+    first = {RunState.SUCCEEDED: 2, RunState.FAILED: 1, RunState.RUNNING: 1}
+    today = T0.date()
+    assert await history.runs.days("a", T0 - day - 3 * MINUTE, 100) == {today: first, today - day: first}
+    assert await history.runs.days("a", T0 - 9 * day, 5) == {today: first, today - day: {RunState.SUCCEEDED: 1}}
+    assert await history.runs.days("c", T0 - day, 5) == {}
+
+
 async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(history: History) -> None:
     states = [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED, RunState.RETRYING, RunState.LOST]
     nodes = ["n1#a", "n1#b", "n10#a", None, "n1#a", "n2#a"]

@@ -8,7 +8,17 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from cronflow.domain.events import KINDS, Event, LeaderElected, RunsFailed, cursor_of, event_id, event_of, fields_of
+from cronflow.domain.events import (
+    KINDS,
+    Event,
+    LeaderElected,
+    RunsFailed,
+    RunsReassigned,
+    cursor_of,
+    event_id,
+    event_of,
+    fields_of,
+)
 
 VALUES: dict[type, Any] = {str: "words", int: 3, float: 1.5, bool: True}
 
@@ -26,6 +36,13 @@ def test_every_kind_has_a_sentence_and_is_read_back_as_it_was(kind: str) -> None
     assert event.text
     assert "{" not in event.text
     assert event_of(kind, fields_of(event)) == event
+
+
+def test_one_run_is_not_called_runs() -> None:
+    assert RunsFailed("etl", 1, "etl@1", "no disk").text == "1 run of etl failed, as etl@1: no disk"
+    assert RunsFailed("etl", 3, "etl@1", "no disk").text == "3 runs of etl failed, as etl@1: no disk"
+    assert RunsReassigned(1, "etl@1").text == "1 run of a lost worker was placed again, as etl@1"
+    assert LeaderElected("n1", 1).text == "n1 leads, term 1", "a number without words is a number"
 
 
 def test_what_another_version_wrote_is_passed_over() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,9 @@ from cronflow.domain.rollup import (
     LAST_STEP,
     Bucket,
     Resolution,
+    Span,
     Tally,
+    over,
     quantile_ms,
     step_of,
     summed,
@@ -64,3 +67,35 @@ def test_buckets_begin_in_utc() -> None:
         "2026-11-21T22:00:00+00:00",
         "2026-11-21T00:00:00+00:00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("span", "count", "first", "last"),
+    [
+        (Span.QUARTER, 15, "2026-11-21T12:21:00+00:00", "2026-11-21T12:35:00+00:00"),
+        (Span.HOUR, 60, "2026-11-21T11:36:00+00:00", "2026-11-21T12:35:00+00:00"),
+        (Span.DAY, 144, "2026-11-20T12:40:00+00:00", "2026-11-21T12:30:00+00:00"),
+        (Span.WEEK, 168, "2026-11-14T13:00:00+00:00", "2026-11-21T12:00:00+00:00"),
+    ],
+)
+def test_the_points_of_a_span_are_its_last_steps_and_the_newest_is_not_over(
+    span: Span, count: int, first: str, last: str
+) -> None:
+    points = span.points(datetime(2026, 11, 21, 12, 35, 59, tzinfo=UTC))
+    assert (len(points), points[0].isoformat(), points[-1].isoformat()) == (count, first, last)
+    assert {after - before for before, after in itertools.pairwise(points)} == {span.step}
+    assert span.step % span.resolution.length == timedelta(0), "a point is made of whole buckets"
+
+
+def test_counts_go_to_the_point_that_they_began_in() -> None:
+    points = Span.DAY.points(datetime(2026, 11, 21, 12, 35, tzinfo=UTC))
+    tallies = [Tally(Counter(succeeded=n)) for n in (1, 2, 4, 8)]
+    at = [
+        points[5],
+        points[5] + timedelta(minutes=9),
+        points[-1] + timedelta(minutes=3),
+        points[0] - timedelta(minutes=1),
+    ]
+    found = over(points, [Bucket(Resolution.MINUTE, *pair) for pair in zip(at, tallies, strict=True)])
+    assert len(found) == len(points)
+    assert {n: tally.ended for n, tally in enumerate(found) if tally.ended} == {5: 3, 143: 4}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -13,6 +12,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.run import Outcome, RunState
 from cronflow.live.hub import SERIES, Hub
+from cronflow.live.state import About
 from cronflow.ports import Backends
 from cronflow.wiring import open_backends
 from tests.contracts.builders import T0, a_record, a_report, a_run
@@ -74,7 +74,7 @@ async def messages(backends: Backends) -> tuple[str, str]:
     for n in range(NODES):
         report = a_report(f"worker-{n:03}.a-long.name.example", cpu=0.123, memory=0.456, lag_s=0.0123)
         await backends.membership.report(report, 3600)
-    hub = Hub(backends, SystemClock(), timedelta(seconds=5))
+    hub = Hub(backends, SystemClock(), About())
     await hub._builder.step()
     [tick] = await backends.feed.read("") or []
     for n in range(1, SERIES + 1):

@@ -18,12 +18,13 @@ from cronflow.domain.events import NodeLeft
 from cronflow.domain.rollup import Tally
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
+from cronflow.live.state import About
 from cronflow.node.journal import Journal
 from cronflow.ports import Entry, LogLine
 from cronflow.shapes.stream import SnapShape, TickShape
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
-HEARTBEAT = timedelta(seconds=5)
+ABOUT = About(namespace="here", lease=timedelta(seconds=9))
 
 
 class Bench:
@@ -35,7 +36,7 @@ class Bench:
         self.running: dict[Hub, asyncio.Task[None]] = {}
 
     async def replica(self) -> Hub:
-        hub = Hub(self.backends, self.clock, HEARTBEAT)
+        hub = Hub(self.backends, self.clock, ABOUT)
         self.running[hub] = asyncio.create_task(hub.run())
         await self.clock.settle()
         return hub
@@ -230,6 +231,7 @@ async def test_the_snapshot_is_small_and_cheap_with_ten_thousand_jobs_and_many_r
         doc = orjson.loads(text)["doc"]
         assert doc["jobs"] == {"total": 10_000, "active": 10_000, "paused": 0, "idle": 0}
         assert doc["queue"]["open"] == 10_000
+        assert (doc["namespace"], doc["lease_s"]) == ("here", 9.0)
         assert len(doc["nodes"]) == 20
         assert [breaker["service"] for breaker in doc["breakers"]] == ["MongoDB"]
         assert len(doc["series"]["cluster"]["at"]) == 600
@@ -251,7 +253,11 @@ async def test_rates_and_latency_come_from_the_roll_ups() -> None:
         patches = [message["patch"] for message in await messages(session)]
         assert [patch["rates"]["ended"] for patch in patches].count(40.0) == 1
         assert max(patch["rates"]["failed"] for patch in patches) == 10.0
-        assert 700 < patches[-1]["latency"]["lateness_ms"]["p50"] <= 1024
+        latency = patches[-1]["latency"]["lateness_ms"]
+        assert 700 < latency["p50"] < latency["p95"] < latency["p99"] <= 1024
+        series = hub.snapshot()["series"]["cluster"]
+        assert [series[f"lateness_{word}_ms"][-1] for word in latency] == list(latency.values())
+        assert series["duration_p50_ms"][-1] is None
 
 
 # ---------------------------------------------------------------------------------------------------------- the lines
@@ -393,7 +399,7 @@ async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_er
 
     reading = asyncio.Event()
     clock = FakeClock()
-    hub = Hub(memory_backends(clock), clock, HEARTBEAT)
+    hub = Hub(memory_backends(clock), clock, ABOUT)
     hub._feed = Swallowing()  # type: ignore[assignment]
     task = asyncio.create_task(hub.run())
     await reading.wait()

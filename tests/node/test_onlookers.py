@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 
 import orjson
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from cronflow.domain.run import Ending, Outcome
 from cronflow.domain.schedule import Every
 from cronflow.live.hub import Hub
+from cronflow.live.state import About
 from cronflow.ports import Assignment, LineSink
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
@@ -49,7 +49,7 @@ async def test_while_nobody_looks_on_a_node_asks_once_a_second_and_sends_nothing
 
 async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> None:
     async with a_cluster("a", "b") as cluster:
-        hub = Hub(cluster.backends, cluster.clock, timedelta(seconds=5))
+        hub = Hub(cluster.backends, cluster.clock, About())
         live = asyncio.create_task(hub.run())
         run = await a_chatty_run(cluster, 80)
         await cluster.elapse(3)
@@ -72,7 +72,7 @@ async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> No
 async def test_a_line_reaches_who_looks_on_within_12_tenths_of_a_second(watched_s: float) -> None:
     """In virtual time, in which servers answer at once: what remains is what CronFlow itself waits for."""
     async with a_cluster("a") as cluster:
-        hub = Hub(cluster.backends, cluster.clock, timedelta(seconds=5))
+        hub = Hub(cluster.backends, cluster.clock, About())
         live = asyncio.create_task(hub.run())
         written: dict[str, float] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from cronflow.backends.codec import line_id
@@ -12,7 +12,7 @@ from cronflow.backends.memory.faults import Faults, verb
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanNote
 from cronflow.domain.lines import GRAVE, says
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
 from cronflow.ports import Clock, Deferral, Found, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
 
 MONGO = "MongoDB"
@@ -228,6 +228,16 @@ class MemoryRunStore:
             and (query.before is None or (run.fire_at, run.id) < query.before)
         ]
         return sorted(found, key=lambda run: (run.fire_at, run.id), reverse=True)[: query.limit]
+
+    @verb(MONGO, "runs.days")
+    def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
+        """Sort, cut and count."""
+        due = sorted((run.fire_at, run.id) for run in self.runs.values() if run.job == job and run.fire_at >= since)
+        found: dict[date, dict[RunState, int]] = {}
+        for at, name in due[-most:]:
+            states = found.setdefault(at.astimezone(UTC).date(), {})
+            states[self.runs[name].state] = states.get(self.runs[name].state, 0) + 1
+        return found
 
     @verb(MONGO, "runs.keep_late")
     def keep_late(self, late: Sequence[LateResult]) -> None:

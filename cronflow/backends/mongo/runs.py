@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from pymongo import UpdateOne
@@ -77,6 +77,22 @@ class MongoRunStore:
             pages = [await cursor.to_list(None) for cursor in await self.cursors(query)]
         found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
         return [codec.run(document) for document in found[: query.limit]]
+
+    async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
+        """Through the index of the job's history, counted in the server."""
+        day = {"$dateToString": {"date": "$fire_at", "format": "%Y-%m-%d"}}
+        pipeline = [
+            {"$match": {"job": job, "fire_at": {"$gte": since}}},
+            {"$sort": {"fire_at": -1, "_id": -1}},
+            {"$limit": most},
+            {"$group": {"_id": {"day": day, "state": "$state"}, "runs": {"$sum": 1}}},
+        ]
+        async with self._database.translated():
+            rows = await self._runs.aggregate(pipeline).to_list(None)
+        found: dict[date, dict[RunState, int]] = {}
+        for row in rows:
+            found.setdefault(date.fromisoformat(row["_id"]["day"]), {})[RunState(row["_id"]["state"])] = row["runs"]
+        return found
 
     async def cursors(self, query: RunQuery) -> list[Any]:
         """One, or two whose results belong together: runs that are open and runs that have ended lie in different

@@ -114,7 +114,11 @@ async def _watch(
     await _apply(service, options, out)
     began = datetime.now(UTC)
     status = await service.status()
-    _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; API at http://127.0.0.1:{options.port}")
+    # Imported here: nothing else in this process needs a web framework.
+    from cronflow.api.page import is_built
+
+    what = "page and API" if is_built() else "API"
+    _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; {what} at http://127.0.0.1:{options.port}")
     known = "the password of the settings" if given.password is None else f"the password {given.password}"
     _say(out, f"log in as {given.settings.admin_user} with {known}")
     _say(out, "Ctrl-C stops it" if options.limit is None else f"it stops by itself after {options.limit}")

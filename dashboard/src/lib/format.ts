@@ -1,0 +1,138 @@
+// Numbers, lengths and instants as people read them. Pure; the zone is an argument where it matters.
+
+const GROUPS = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+
+/** 1,234; 12.3k; 4.6M. */
+export function count(value: number): string {
+  if (Math.abs(value) < 10_000) return GROUPS.format(value);
+  if (Math.abs(value) < 999_950) return `${(value / 1000).toFixed(value < 99_950 ? 1 : 0)}k`;
+  return `${(value / 1_000_000).toFixed(1)}M`;
+}
+
+/** A rate: 0, 0.4, 12.3, 240. */
+export function rate(value: number): string {
+  if (value === 0) return '0';
+  return value < 100 ? value.toFixed(1) : count(Math.round(value));
+}
+
+export function percent(share: number | null, digits = 0): string {
+  if (share === null) return '–';
+  const shown = (share * 100).toFixed(digits);
+  // 99.97 % must not read as 100 %.
+  return share < 1 && Number(shown) === 100 ? `${(99.9).toFixed(Math.max(1, digits))} %` : `${shown} %`;
+}
+
+/** A length: 840 ms, 1.8 s, 42 s, 3 m 20 s, 2 h 5 m, 3 d 4 h. */
+export function length(ms: number | null | undefined): string {
+  if (ms === null || ms === undefined) return '–';
+  if (ms < 0) return `-${length(-ms)}`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 9.95) return `${s.toFixed(1)} s`;
+  const whole = Math.round(s);
+  if (whole < 60) return `${whole} s`;
+  const units = [
+    [86_400, 'd', 3600, 'h'],
+    [3600, 'h', 60, 'm'],
+    [60, 'm', 1, 's'],
+  ] as const;
+  for (const [size, name, part, small] of units) {
+    if (whole >= size) {
+      const rest = Math.floor((whole % size) / part);
+      return rest > 0 ? `${Math.floor(whole / size)} ${name} ${rest} ${small}` : `${Math.floor(whole / size)} ${name}`;
+    }
+  }
+  return `${whole} s`;
+}
+
+/** Until an instant, as a clock that runs down: 0:07, 12:40, 3:05:09; beyond a day `2 d 4 h`. */
+export function countdown(ms: number): string {
+  const s = Math.max(0, Math.ceil(ms / 1000));
+  if (s >= 86_400) return length(s * 1000);
+  const two = (value: number) => String(value).padStart(2, '0');
+  const hours = Math.floor(s / 3600);
+  const minutes = Math.floor((s % 3600) / 60);
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
+}
+
+/** How long ago: now, 12 s, 4 m, 3 h, 2 d. */
+export function ago(ms: number): string {
+  const s = Math.max(0, Math.floor(ms / 1000));
+  if (s < 3) return 'now';
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} m ago`;
+  if (s < 86_400) return `${Math.floor(s / 3600)} h ago`;
+  return `${Math.floor(s / 86_400)} d ago`;
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function format(options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
+  const key = JSON.stringify(options);
+  let found = formats.get(key);
+  if (found === undefined) {
+    found = new Intl.DateTimeFormat('en-GB', options);
+    formats.set(key, found);
+  }
+  return found;
+}
+
+function zoned(zone: string | undefined): Intl.DateTimeFormatOptions {
+  return zone === undefined ? {} : { timeZone: zone };
+}
+
+/** 10:42:07. */
+export function clock(at: string | number | null, zone?: string): string {
+  if (at === null) return '–';
+  return format({ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', ...zoned(zone) }).format(new Date(at));
+}
+
+/** 10:42. */
+export function shortTime(at: number): string {
+  return clock(at).slice(0, 5);
+}
+
+/** Sat 21. */
+export function shortDay(at: number): string {
+  return format({ weekday: 'short', day: 'numeric' }).format(new Date(at)).replace(',', '');
+}
+
+/** 10:42:07.318. */
+export function clockMs(at: string | null): string {
+  if (at === null) return '–';
+  return `${clock(at)}.${String(new Date(at).getUTCMilliseconds()).padStart(3, '0')}`;
+}
+
+/** Sat 21 Nov, 10:42:07. */
+export function instant(at: string | number | null, zone?: string): string {
+  if (at === null) return '–';
+  const day = format({ weekday: 'short', day: 'numeric', month: 'short', ...zoned(zone) }).format(new Date(at));
+  return `${day.replace(',', '')}, ${clock(at, zone)}`;
+}
+
+/** Today only the time; on another day with its date. */
+export function moment(at: string | null, now: number): string {
+  if (at === null) return '–';
+  const there = new Date(at);
+  return there.toDateString() === new Date(now).toDateString() ? clock(at) : instant(at);
+}
+
+export function bytes(value: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB'];
+  let size = value;
+  let unit = 0;
+  while (size >= 1024 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 ? size : size.toFixed(1)} ${units[unit]}`;
+}
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+/** The zone of this browser. */
+export function here(): string {
+  return new Intl.DateTimeFormat().resolvedOptions().timeZone;
+}

@@ -1,0 +1,57 @@
+// All jobs, loaded once and shared by the list, the palette and the filters. Loaded again when an event says that one
+// was created, changed, paused, resumed or deleted, never by the clock.
+import { Pages } from './resource.svelte';
+import { store } from './store.svelte';
+import type { Job, Recent } from './types';
+
+const MOST = 20_000;
+
+class Jobs {
+  private readonly pages = new Pages<Job>((cursor) => store.api.jobs({ cursor, limit: 500 }));
+  private begun = false;
+
+  get all(): readonly Job[] {
+    return this.pages.rows;
+  }
+
+  get error() {
+    return this.pages.error;
+  }
+
+  get ready(): boolean {
+    return this.pages.ready;
+  }
+
+  async load(): Promise<void> {
+    if (this.begun && this.pages.error === null) return;
+    this.begun = true;
+    await this.pages.all(MOST);
+  }
+
+  /** What the server answered to a change. */
+  put(job: Job): void {
+    this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
+  }
+
+  /** What was told of some of them beside a list. */
+  told(news: readonly Recent[]): void {
+    const found = new Map(news.map((one) => [one.job, one]));
+    let changed = false;
+    const next = this.pages.rows.map((job) => {
+      const one = found.get(job.name);
+      if (one === undefined || (one.next_fire === job.next_fire && one.state === job.state)) return job;
+      changed = true;
+      return { ...job, next_fire: one.next_fire, state: one.state };
+    });
+    if (changed) this.pages.replace(next);
+  }
+
+  async reload(name: string): Promise<void> {
+    const job = await store.api.job(name).catch(() => null);
+    if (job === null) this.pages.replace(this.pages.rows.filter((known) => known.name !== name));
+    else if (this.pages.rows.some((known) => known.name === name)) this.put(job);
+    else this.pages.replace([...this.pages.rows, job].sort((a, b) => (a.name < b.name ? -1 : 1)));
+  }
+}
+
+export const jobs = new Jobs();

@@ -1,0 +1,96 @@
+// The keyboard: `g` and a letter goes to a view, others are what the help lists. Nothing is taken from a field that is
+// being written in. A view registers what it does with a key for as long as it stands.
+import { NAV } from './views';
+import { router } from './router.svelte';
+import { store } from './store.svelte';
+import { theme } from './theme.svelte';
+import { ui } from './ui.svelte';
+
+type Handler = () => void;
+const handlers = new Map<string, Handler>();
+
+/** For the view that is shown; returns how to take them back. */
+export function keys(bindings: Record<string, Handler>): () => void {
+  for (const [key, handler] of Object.entries(bindings)) handlers.set(key, handler);
+  return () => {
+    for (const [key, handler] of Object.entries(bindings)) if (handlers.get(key) === handler) handlers.delete(key);
+  };
+}
+
+export function listen(): () => void {
+  let after = '';
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const down = (event: KeyboardEvent) => {
+    if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === 'k') {
+      event.preventDefault();
+      if (store.me !== null) ui.palette = !ui.palette;
+      return;
+    }
+    if (event.metaKey || event.ctrlKey || event.altKey || store.me === null) return;
+    if (ui.palette || ui.help || ui.question !== null) return;
+    const target = event.target as HTMLElement;
+    if (target.closest('input, textarea, select, [contenteditable]')) return;
+    if (after === 'g') {
+      after = '';
+      const view = NAV.find((found) => found.key === event.key);
+      if (view?.href) {
+        event.preventDefault();
+        router.go(view.href);
+      }
+      return;
+    }
+    if (event.key === 'g') {
+      after = 'g';
+      clearTimeout(timer);
+      timer = setTimeout(() => (after = ''), 1200);
+      return;
+    }
+    const always: Record<string, Handler> = {
+      '?': () => (ui.help = true),
+      t: () => theme.toggle(),
+      z: () => store.hold(!store.held),
+      '/': () => {
+        const field = document.querySelector<HTMLInputElement>('main input[type=search]');
+        if (field === null) ui.palette = true;
+        else field.select();
+      },
+    };
+    const handler = handlers.get(event.key) ?? always[event.key];
+    if (handler === undefined) return;
+    event.preventDefault();
+    handler();
+  };
+  addEventListener('keydown', down);
+  return () => removeEventListener('keydown', down);
+}
+
+export const HELP: { title: string; keys: [string, string][] }[] = [
+  {
+    title: 'Everywhere',
+    keys: [
+      ['Ctrl K', 'Find anything, do anything'],
+      ['/', 'Search this view'],
+      ['z', 'Hold the view still, and go on'],
+      ['t', 'Dark or light'],
+      ['?', 'This help'],
+    ],
+  },
+  { title: 'Go to', keys: NAV.map((view) => [`g ${view.key}`, view.title]) },
+  {
+    title: 'Lists',
+    keys: [
+      ['j  k', 'Next, previous row'],
+      ['Enter', 'Open it'],
+      ['x', 'Choose it'],
+    ],
+  },
+  {
+    title: 'Jobs and runs',
+    keys: [
+      ['r', 'Run the job, replay the run'],
+      ['p', 'Pause or resume the job'],
+      ['c', 'Cancel the run'],
+      ['f', 'Follow the log'],
+    ],
+  },
+];

@@ -1,0 +1,143 @@
+// The socket: says hello with a ticket and the cursor it had, tells every message, and comes back by itself after
+// losing it, later and later. It decides nothing about what a message means.
+import type { ErrorMessage, Message } from './stream';
+
+export type LinkState = 'connecting' | 'live' | 'waiting';
+
+export interface Link {
+  state: LinkState;
+  /** When the next try is made, in milliseconds since 1970; null unless waiting. */
+  retryAt: number | null;
+  reason: string | null;
+}
+
+export interface LiveOptions {
+  url: string;
+  ticket: () => Promise<string>;
+  cursor: () => string | null;
+  onMessage: (message: Message) => void;
+  onLink: (link: Link) => void;
+  random?: () => number;
+  open?: (url: string) => WebSocket;
+}
+
+export const CLOSE_LOGIN_OVER = 4401;
+export const CLOSE_TOO_SLOW = 4408;
+export const CLOSE_TOO_MANY = 4429;
+
+/** A login on the socket is good for a quarter of an hour. */
+const RENEW_MS = 10 * 60_000;
+
+const REASONS: Record<number, string> = {
+  [CLOSE_LOGIN_OVER]: 'the login of this connection was over',
+  [CLOSE_TOO_SLOW]: 'this page was too slow to keep up',
+  [CLOSE_TOO_MANY]: 'too many pages are open',
+};
+
+/** 0.5 s, 1 s, 2 s … at most 15 s, each drawn from its upper half so that a thousand pages do not return at once. */
+export function backoff(attempt: number, random: () => number): number {
+  const full = Math.min(15_000, 500 * 2 ** attempt);
+  return full / 2 + (full / 2) * random();
+}
+
+export class Live {
+  private socket: WebSocket | null = null;
+  private timer: ReturnType<typeof setTimeout> | null = null;
+  private renewal: ReturnType<typeof setInterval> | null = null;
+  private attempt = 0;
+  private stopped = true;
+  private readonly topics = new Map<string, number>();
+
+  constructor(private readonly options: LiveOptions) {}
+
+  start(): void {
+    if (!this.stopped) return;
+    this.stopped = false;
+    void this.connect();
+  }
+
+  stop(): void {
+    this.stopped = true;
+    if (this.timer !== null) clearTimeout(this.timer);
+    this.timer = null;
+    this.leave();
+    this.socket?.close(1000);
+    this.socket = null;
+  }
+
+  /** Try at once instead of waiting. */
+  now(): void {
+    if (this.stopped || this.timer === null) return;
+    clearTimeout(this.timer);
+    this.timer = null;
+    void this.connect();
+  }
+
+  subscribe(topic: string, tail: number): void {
+    this.topics.set(topic, tail);
+    this.send({ op: 'sub', topic, tail });
+  }
+
+  unsubscribe(topic: string): void {
+    if (this.topics.delete(topic)) this.send({ op: 'unsub', topic });
+  }
+
+  private send(message: unknown): void {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(message));
+  }
+
+  private async connect(): Promise<void> {
+    this.options.onLink({ state: 'connecting', retryAt: null, reason: null });
+    let ticket: string;
+    try {
+      ticket = await this.options.ticket();
+    } catch (error) {
+      this.retry(error instanceof Error ? error.message : 'the server did not answer');
+      return;
+    }
+    if (this.stopped) return;
+    const socket = (this.options.open ?? ((url) => new WebSocket(url)))(this.options.url);
+    this.socket = socket;
+    socket.onopen = () => {
+      this.send({ op: 'hello', ticket, since: this.options.cursor(), topics: ['cluster'] });
+      for (const [topic, tail] of this.topics) this.send({ op: 'sub', topic, tail });
+      this.renewal = setInterval(() => void this.renew(), RENEW_MS);
+    };
+    socket.onmessage = (event) => {
+      const message = JSON.parse(String(event.data)) as Message | ErrorMessage;
+      if (message.t === 'error') return; // a topic that the server does not have: its tail stays empty
+      this.attempt = 0;
+      this.options.onMessage(message);
+      this.options.onLink({ state: 'live', retryAt: null, reason: null });
+    };
+    socket.onclose = (event) => {
+      if (this.socket !== socket) return;
+      this.socket = null;
+      this.leave();
+      this.retry(REASONS[event.code] ?? 'the connection was lost');
+    };
+  }
+
+  private async renew(): Promise<void> {
+    try {
+      this.send({ op: 'auth', ticket: await this.options.ticket() });
+    } catch {
+      // The socket is closed when its login is over, and comes back by itself.
+    }
+  }
+
+  private leave(): void {
+    if (this.renewal !== null) clearInterval(this.renewal);
+    this.renewal = null;
+  }
+
+  private retry(reason: string): void {
+    if (this.stopped) return;
+    const wait = backoff(this.attempt++, this.options.random ?? Math.random);
+    this.options.onLink({ state: 'waiting', retryAt: Date.now() + wait, reason });
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      void this.connect();
+    }, wait);
+  }
+}

@@ -1,0 +1,26 @@
+// Why a run failed, without what differs from one run to the next: the rules of `cronflow/domain/failures.py`, so that
+// the groups here have the names of `runs report`.
+import type { Run } from './types';
+
+const LONGEST = 200;
+// The order counts: what contains numbers goes before the numbers.
+const PARTS: [RegExp, string][] = [
+  [/\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b/gi, '<id>'],
+  [/\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?/g, '<time>'],
+  [/\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b/g, '<address>'],
+  [/\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b/g, '<address>'],
+  [/\[[0-9a-f]*:[0-9a-f:]+\](?::\d+)?/gi, '<address>'],
+  [/\b[a-z0-9-]+(?:\.[a-z0-9-]+)+:\d+\b/gi, '<address>'],
+  [/\b0x[0-9a-f]+\b/gi, '<id>'],
+  [/\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b/gi, '<id>'],
+  [/(?<![\w<])-?\d+(?:[.,]\d+)*/g, '<n>'],
+  [/(?<=[A-Za-z_#-])\d{2,}/g, '<n>'],
+];
+
+export function reasonOf(run: Pick<Run, 'error' | 'outcome' | 'state'>): string {
+  const line = (run.error ?? '').split('\n').find((one) => one.trim() !== '') ?? '';
+  let text = line.trim().split(/\s+/).join(' ');
+  for (const [pattern, name] of PARTS) text = text.replace(pattern, name);
+  if (text.length > LONGEST) text = `${text.slice(0, LONGEST - 1)}…`;
+  return text || (run.outcome ?? run.state);
+}

@@ -1,0 +1,307 @@
+// The page's one state, and the one function that changes it: `apply(state, message)`. Pure: no clock, no socket, no
+// DOM; the same messages give the same state. What was not changed keeps its identity, so views redraw what moved.
+import type { ClusterEvent, Message, SentSeries, TickMessage, Values } from './stream';
+import type { LogLine } from './types';
+
+export const SERIES_ROWS = 600;
+export const NODE_ROWS = 120;
+export const NODE_EVERY_S = 5;
+export const EVENTS_KEPT = 300;
+export const LINES_KEPT = 5000;
+/** What became of the runs of a failover is told within this time. */
+const AFTERMATH_MS = 60_000;
+
+/** A line of a tail, or a place where lines are missing; null: nobody knows how many. */
+export type TailEntry = LogLine | { gap: number | null; at: string };
+
+export interface Failover {
+  id: string;
+  from: string | null;
+  to: string | null;
+  term: number;
+  lost_at: string;
+  elected_at: string | null;
+  took_ms: number | null;
+  runs_lost: number;
+  reassigned: number;
+}
+
+type Column = readonly (number | null)[];
+
+/** Columns of equal length, oldest first; `at` in seconds since 1970. */
+export interface Series {
+  at: readonly number[];
+  ended: Column;
+  failed: Column;
+  queued: Column;
+  in_flight: Column;
+  late_p50: Column;
+  late_p95: Column;
+  late_p99: Column;
+  run_p50: Column;
+  run_p95: Column;
+  run_p99: Column;
+  node_at: readonly number[];
+  nodes: Readonly<Record<string, { cpu: Column; memory: Column; lag_s: Column; in_flight: Column }>>;
+}
+
+export interface State {
+  ready: boolean;
+  /** The place in the stream that a later connection goes on from. */
+  seq: string | null;
+  ts: string | null;
+  values: Values | null;
+  series: Series;
+  events: readonly ClusterEvent[];
+  tails: Readonly<Record<string, readonly TailEntry[]>>;
+  failovers: readonly Failover[];
+  /** Events told since the last connection, when it resumed; null when it began with a snapshot. */
+  caughtUp: number | null;
+  /** Ticks that the server left out because this page was slow. */
+  missed: number;
+}
+
+export const NO_SERIES: Series = {
+  at: [], ended: [], failed: [], queued: [], in_flight: [], late_p50: [], late_p95: [], late_p99: [], run_p50: [],
+  run_p95: [], run_p99: [], node_at: [], nodes: {},
+};
+
+export function empty(): State {
+  return {
+    ready: false, seq: null, ts: null, values: null, series: NO_SERIES, events: [], tails: {}, failovers: [],
+    caughtUp: null, missed: 0,
+  };
+}
+
+export function apply(state: State, message: Message): State {
+  if (message.t === 'snap') {
+    const { series, ...values } = message.doc;
+    return begin(state, message.seq, values, series);
+  }
+  if (state.values === null) return state;
+  if (state.seq !== null && !follows(message.seq, state.seq)) return state; // told twice after a resume
+  return advance(state, state.values, message);
+}
+
+/** Whether one place in the stream lies behind another. */
+export function follows(seq: string, before: string): boolean {
+  const [ms = 0, n = 0] = seq.split('-').map(Number);
+  const [ms0 = 0, n0 = 0] = before.split('-').map(Number);
+  return ms > ms0 || (ms === ms0 && n > n0);
+}
+
+/** A snapshot replaces the values. Events and failovers that were seen stay; tails go on behind a marker. */
+function begin(state: State, seq: string, values: Values, sent: SentSeries): State {
+  const tails: Record<string, readonly TailEntry[]> = {};
+  for (const [topic, lines] of Object.entries(state.tails)) {
+    // Before the first snapshot there was no tail to be cut: what stands there came from REST.
+    tails[topic] = lines.length > 0 && state.ready ? [...lines, { gap: null, at: values.at }] : lines;
+  }
+  const failovers = state.values === null ? state.failovers : withLeader(state.failovers, state.values, values, values.at);
+  return { ...state, ready: true, seq, ts: values.at, values, series: seriesOf(sent), tails, failovers, caughtUp: null };
+}
+
+function advance(state: State, before: Values, tick: TickMessage): State {
+  const values = { ...before, ...tick.patch };
+  const seen = new Set(state.events.map((event) => event.id));
+  const news = tick.events.filter((event) => !seen.has(event.id)).sort(byId);
+  return {
+    ...state,
+    seq: tick.seq,
+    ts: tick.ts,
+    values,
+    series: grown(state.series, tick.ts, values),
+    events: news.length > 0 ? [...state.events, ...news].sort(byId).reverse().slice(0, EVENTS_KEPT) : state.events,
+    tails: tick.logs.length > 0 ? tailed(state.tails, tick) : state.tails,
+    failovers: withEvents(withLeader(state.failovers, before, values, tick.ts), news),
+    missed: state.missed + tick.dropped,
+  };
+}
+
+/** What a resumed connection told before it was live again. */
+export function resumed(state: State, events: number): State {
+  return { ...state, caughtUp: events };
+}
+
+/** Events that happened before the page was opened. */
+export function withPast(state: State, events: readonly ClusterEvent[]): State {
+  const all = [...new Map([...state.events, ...events].map((event) => [event.id, event])).values()].sort(byId);
+  return { ...state, events: [...all].reverse().slice(0, EVENTS_KEPT), failovers: withElections(state.failovers, all) };
+}
+
+/** Lines that were written before the tail began, in front of it. */
+export function withHistory(state: State, topic: string, lines: readonly LogLine[]): State {
+  const has = state.tails[topic] ?? [];
+  const known = keysOf(has);
+  const older = lines.filter((line) => !known.has(lineKey(line)));
+  return { ...state, tails: { ...state.tails, [topic]: [...older, ...has].slice(-LINES_KEPT) } };
+}
+
+/** A tail with what the server found before it; what the server found within it is in the tail already. */
+export function withFound(entries: readonly TailEntry[], found: readonly LogLine[]): readonly TailEntry[] {
+  const first = entries.find((entry) => !isGap(entry));
+  const begins = first === undefined ? Infinity : Date.parse(first.at);
+  const known = keysOf(entries);
+  const older = found.filter((line) => Date.parse(line.at) <= begins && !known.has(lineKey(line)));
+  return older.length === 0 ? entries : [...older, ...entries];
+}
+
+export function withoutTail(state: State, topic: string): State {
+  const { [topic]: _, ...tails } = state.tails;
+  return { ...state, tails };
+}
+
+export function isGap(entry: TailEntry): entry is { gap: number | null; at: string } {
+  return 'gap' in entry;
+}
+
+export function lineKey(line: LogLine): string {
+  return `${line.run} ${line.fence} ${line.n}`;
+}
+
+function keysOf(entries: readonly TailEntry[]): Set<string> {
+  return new Set(entries.flatMap((entry) => (isGap(entry) ? [] : [lineKey(entry)])));
+}
+
+function byId(a: ClusterEvent, b: ClusterEvent): number {
+  return a.id < b.id ? -1 : a.id > b.id ? 1 : 0;
+}
+
+const seconds = (at: string): number => Math.floor(Date.parse(at) / 1000);
+
+function seriesOf(sent: SentSeries): Series {
+  const { cluster, nodes } = sent;
+  return {
+    at: cluster.at.map(seconds), ended: cluster.ended, failed: cluster.failed, queued: cluster.queued,
+    in_flight: cluster.in_flight, late_p50: cluster.lateness_p50_ms, late_p95: cluster.lateness_p95_ms,
+    late_p99: cluster.lateness_p99_ms, run_p50: cluster.duration_p50_ms, run_p95: cluster.duration_p95_ms,
+    run_p99: cluster.duration_p99_ms, node_at: nodes.at.map(seconds), nodes: nodes.by_name,
+  };
+}
+
+function pushed<T>(column: readonly T[], value: T, rows: number): T[] {
+  const next = column.slice(Math.max(0, column.length + 1 - rows));
+  next.push(value);
+  return next;
+}
+
+/** One more row; the oldest falls off. Columns are new arrays, since charts compare by identity. */
+export function grown(series: Series, ts: string, values: Values): Series {
+  const now = seconds(ts);
+  const { rates, latency, queue } = values;
+  const push = (column: Column, value: number | null | undefined): Column => pushed(column, value ?? null, SERIES_ROWS);
+  const next: Series = {
+    ...series,
+    at: pushed(series.at, now, SERIES_ROWS),
+    ended: push(series.ended, rates.ended),
+    failed: push(series.failed, rates.failed),
+    queued: push(series.queued, queue.queued),
+    in_flight: push(series.in_flight, queue.in_flight),
+    late_p50: push(series.late_p50, latency.lateness_ms?.p50),
+    late_p95: push(series.late_p95, latency.lateness_ms?.p95),
+    late_p99: push(series.late_p99, latency.lateness_ms?.p99),
+    run_p50: push(series.run_p50, latency.duration_ms?.p50),
+    run_p95: push(series.run_p95, latency.duration_ms?.p95),
+    run_p99: push(series.run_p99, latency.duration_ms?.p99),
+  };
+  if (now - (series.node_at.at(-1) ?? 0) < NODE_EVERY_S) return next;
+  const nodes: Record<string, Series['nodes'][string]> = {};
+  for (const node of values.nodes) {
+    const had = series.nodes[node.name];
+    const blank = had === undefined ? new Array<null>(series.node_at.length).fill(null) : [];
+    nodes[node.name] = {
+      cpu: pushed(had?.cpu ?? blank, node.cpu, NODE_ROWS),
+      memory: pushed(had?.memory ?? blank, node.memory, NODE_ROWS),
+      lag_s: pushed(had?.lag_s ?? blank, node.lag_s, NODE_ROWS),
+      in_flight: pushed(had?.in_flight ?? blank, node.in_flight, NODE_ROWS),
+    };
+  }
+  return { ...next, node_at: pushed(series.node_at, now, NODE_ROWS), nodes };
+}
+
+function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
+  const next = { ...tails };
+  for (const { topic, lines, gap } of tick.logs) {
+    const has = next[topic] ?? [];
+    const known = keysOf(has.slice(-1500));
+    const marker: TailEntry[] = gap === undefined || gap === 0 ? [] : [{ gap, at: tick.ts }];
+    next[topic] = [...has, ...marker, ...lines.filter((line) => !known.has(lineKey(line)))].slice(-LINES_KEPT);
+  }
+  return next;
+}
+
+/** When the old leader was lost. One that lives renews its lease long before half of it is over, so one that let it run
+ *  down was last alive when it renewed it; one that gave it back led until then.
+ */
+function lostAt(before: Values, ts: string): string {
+  const left = before.lease_left_s;
+  if (left === null || left > before.lease_s / 2) return ts;
+  return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
+}
+
+/** A failover is seen in the values: the leader's place falls empty or changes hands under a higher term. */
+function withLeader(known: readonly Failover[], before: Values, now: Values, ts: string): readonly Failover[] {
+  const open = known[0]?.to === null ? known[0] : undefined;
+  if (now.leader === before.leader) return known;
+  if (now.leader === null) {
+    const lost: Failover = {
+      id: `${before.term}-${ts}`, from: before.leader, to: null, term: now.term, lost_at: lostAt(before, ts), elected_at: null,
+      took_ms: null, runs_lost: 0, reassigned: 0,
+    };
+    return [lost, ...known].slice(0, 20);
+  }
+  const elected = now.elected_at ?? ts;
+  if (open !== undefined) {
+    const took = Math.max(0, Date.parse(elected) - Date.parse(open.lost_at));
+    return [{ ...open, to: now.leader, term: now.term, elected_at: elected, took_ms: took }, ...known.slice(1)];
+  }
+  if (before.leader === null) return known; // the first leader that this page sees
+  // It changed hands between two ticks: no page can say better than a second.
+  const lost = lostAt(before, ts);
+  const lost_at = lost === ts ? before.at : lost;
+  const took = Math.max(0, Date.parse(elected) - Date.parse(lost_at));
+  const swap: Failover = {
+    id: `${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at, elected_at: elected,
+    took_ms: took, runs_lost: 0, reassigned: 0,
+  };
+  return [swap, ...known].slice(0, 20);
+}
+
+/** The failovers that events tell of and that this page did not see; `events` the oldest first. Nobody tells when a
+ *  leader that was killed was last alive, so how long such a failover took is not known of them.
+ */
+function withElections(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
+  const seen = new Set(known.map((failover) => failover.term));
+  const found: Failover[] = [];
+  let before: { node: string; term: number } | null = null;
+  let released: ClusterEvent | null = null;
+  for (const event of events) {
+    if (event.kind === 'leader_stepped_down') released = event;
+    if (event.kind !== 'leader_elected') continue;
+    const now = { node: String(event.fields.node), term: Number(event.fields.term) };
+    if (before !== null && !seen.has(now.term)) {
+      const left = released !== null && Number(released.fields.term) === before.term ? released.at : null;
+      const failover: Failover = {
+        id: `${now.term}`, from: before.node, to: now.node, term: now.term, lost_at: left ?? event.at, elected_at: event.at,
+        took_ms: left === null ? null : Math.max(0, Date.parse(event.at) - Date.parse(left)), runs_lost: 0, reassigned: 0,
+      };
+      found.push(...withEvents([failover], events));
+    }
+    before = now;
+  }
+  return found.length === 0 ? known : [...known, ...found].sort((a, b) => b.term - a.term).slice(0, 20);
+}
+
+function withEvents(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
+  let next = known;
+  for (const event of events) {
+    const latest = next[0];
+    if (latest === undefined) continue;
+    const after = Date.parse(event.at) - Date.parse(latest.lost_at);
+    if (after < 0 || after > AFTERMATH_MS) continue;
+    const n = typeof event.fields.count === 'number' ? event.fields.count : 0;
+    if (event.kind === 'runs_lost') next = [{ ...latest, runs_lost: latest.runs_lost + n }, ...next.slice(1)];
+    if (event.kind === 'runs_reassigned') next = [{ ...latest, reassigned: latest.reassigned + n }, ...next.slice(1)];
+  }
+  return next;
+}

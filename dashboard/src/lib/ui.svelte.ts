@@ -1,0 +1,75 @@
+// What lies over the views: messages that pass, questions that wait for an answer, the palette and the help.
+import { ApiError } from './api';
+
+export interface Toast {
+  id: number;
+  text: string;
+  tone: 'ok' | 'bad' | 'info';
+  href: string | null;
+  undo: (() => Promise<unknown>) | null;
+}
+
+export interface Question {
+  title: string;
+  body: string;
+  confirm: string;
+  danger: boolean;
+  /** Asks for a reason, which may not be empty. */
+  reason: boolean;
+  /** A text to edit, such as arguments in JSON. */
+  edit: { label: string; value: string } | null;
+}
+
+export interface Answer {
+  reason: string;
+  edited: string;
+}
+
+class Ui {
+  toasts = $state.raw<Toast[]>([]);
+  question = $state.raw<Question | null>(null);
+  palette = $state(false);
+  help = $state(false);
+  menu = $state(false);
+  /** The failover that the ring plays again. */
+  replay = $state.raw<{ from: string | null; to: string } | null>(null);
+  private answer: ((answer: Answer | null) => void) | null = null;
+  private count = 0;
+
+  toast(text: string, options: Partial<Omit<Toast, 'id' | 'text'>> = {}): void {
+    const toast: Toast = { id: ++this.count, text, tone: 'ok', href: null, undo: null, ...options };
+    this.toasts = [...this.toasts.slice(-3), toast];
+    setTimeout(() => this.dismiss(toast.id), toast.tone === 'bad' ? 9000 : 6000);
+  }
+
+  dismiss(id: number): void {
+    this.toasts = this.toasts.filter((toast) => toast.id !== id);
+  }
+
+  ask(question: Partial<Question> & Pick<Question, 'title' | 'confirm'>): Promise<Answer | null> {
+    this.answer?.(null);
+    this.question = { body: '', danger: false, reason: false, edit: null, ...question };
+    return new Promise((resolve) => {
+      this.answer = resolve;
+    });
+  }
+
+  settle(answer: Answer | null): void {
+    this.question = null;
+    this.answer?.(answer);
+    this.answer = null;
+  }
+
+  /** Do something that the server may refuse; a refusal is told, not thrown. */
+  async attempt<T>(work: () => Promise<T>): Promise<T | null> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.toast(error.message, { tone: 'bad' });
+      return null;
+    }
+  }
+}
+
+export const ui = new Ui();

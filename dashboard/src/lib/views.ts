@@ -1,0 +1,40 @@
+// Every view: its address, its name, its key, and where its code is. Each is a chunk of its own.
+import type { Component } from 'svelte';
+import type { IconName } from '../ui/icons';
+
+export interface View {
+  name: string;
+  title: string;
+  path: RegExp;
+  href: string | null;
+  icon: IconName;
+  /** After `g`. */
+  key: string | null;
+  load: () => Promise<{ default: Component<{ id: string }> }>;
+}
+
+const one = (name: string) => new RegExp(`^/${name}/([^/]+)$`);
+
+export const VIEWS: View[] = [
+  { name: 'overview', title: 'Overview', path: /^\/$/, href: '/', icon: 'overview', key: 'o', load: () => import('../views/Overview.svelte') },
+  { name: 'jobs', title: 'Jobs', path: /^\/jobs$/, href: '/jobs', icon: 'jobs', key: 'j', load: () => import('../views/Jobs.svelte') },
+  { name: 'runs', title: 'Runs', path: /^\/runs$/, href: '/runs', icon: 'runs', key: 'r', load: () => import('../views/Runs.svelte') },
+  { name: 'timeline', title: 'Timeline', path: /^\/timeline$/, href: '/timeline', icon: 'timeline', key: 't', load: () => import('../views/Timeline.svelte') },
+  { name: 'logs', title: 'Logs', path: /^\/logs$/, href: '/logs', icon: 'logs', key: 'l', load: () => import('../views/Logs.svelte') },
+  { name: 'dead', title: 'Dead letters', path: /^\/dead-letters$/, href: '/dead-letters', icon: 'dead', key: 'd', load: () => import('../views/DeadLetters.svelte') },
+  { name: 'nodes', title: 'Nodes', path: /^\/nodes$/, href: '/nodes', icon: 'nodes', key: 'n', load: () => import('../views/Nodes.svelte') },
+  { name: 'load', title: 'Schedule load', path: /^\/load$/, href: '/load', icon: 'load', key: 'h', load: () => import('../views/Load.svelte') },
+  { name: 'cron', title: 'Cron builder', path: /^\/cron$/, href: '/cron', icon: 'cron', key: 'c', load: () => import('../views/Cron.svelte') },
+  { name: 'job', title: 'Job', path: one('jobs'), href: null, icon: 'jobs', key: null, load: () => import('../views/Job.svelte') },
+  { name: 'run', title: 'Run', path: one('runs'), href: null, icon: 'runs', key: null, load: () => import('../views/Run.svelte') },
+];
+
+export const NAV = VIEWS.filter((view) => view.href !== null);
+
+export function viewOf(path: string): { view: View; id: string } | null {
+  for (const view of VIEWS) {
+    const match = view.path.exec(path);
+    if (match !== null) return { view, id: decodeURIComponent(match[1] ?? '') };
+  }
+  return null;
+}

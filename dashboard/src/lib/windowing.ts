@@ -1,0 +1,36 @@
+// Which rows of a long list stand in the DOM: those in view, and a few on either side. Rows are of one height, so a
+// million of them cost no more than sixty.
+
+/** A browser gives up on elements beyond some 16 million pixels; a longer list scrolls in proportion. */
+export const TALLEST = 8_000_000;
+export const MOST_ROWS = 56;
+
+export interface Window {
+  first: number;
+  last: number;
+  /** Where the first row stands, in pixels from the top of the scrolled content. */
+  offset: number;
+  /** The height of the scrolled content. */
+  height: number;
+}
+
+export function windowOf(scroll: number, view: number, row: number, rows: number, extra = 6): Window {
+  const full = rows * row;
+  const height = Math.min(full, TALLEST);
+  if (rows === 0) return { first: 0, last: 0, offset: 0, height: 0 };
+  const reach = Math.max(0, height - view);
+  const at = Math.min(Math.max(0, scroll), reach);
+  // In a list that is too tall, how far one has scrolled tells which share of the rows is above.
+  const top = full > TALLEST ? (at / reach) * (full - view) : at;
+  const start = Math.floor(top / row);
+  const first = Math.max(0, start - extra);
+  const last = Math.min(rows, first + Math.min(MOST_ROWS, Math.ceil(view / row) + 1 + 2 * extra));
+  return { first, last, offset: at - (top - first * row), height };
+}
+
+/** Where to scroll so that a row is in view; the present place when it is already. */
+export function reveal(index: number, scroll: number, view: number, row: number): number {
+  const top = index * row;
+  if (top < scroll) return top;
+  return top + row > scroll + view ? top + row - view : scroll;
+}

@@ -1,0 +1,2 @@
+/** Runes everywhere; no preprocessor is needed, Svelte reads TypeScript itself. */
+export default { compilerOptions: { runes: true } };

@@ -1,0 +1,34 @@
+// What axe finds on a page, as lines that say where.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Page } from '@playwright/test';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'];
+
+interface Violation {
+  id: string;
+  nodes: { html: string; failureSummary: string }[];
+}
+
+/** In the theme that is shown and in the other one. */
+export async function axe(page: Page, view: string): Promise<string[]> {
+  // Half way from one theme to the other nothing has its own colour.
+  await page.evaluate(() => {
+    const still = new CSSStyleSheet();
+    still.replaceSync('*, *::before, *::after { transition: none !important }');
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
+  });
+  await page.evaluate(AXE);
+  const found: string[] = [];
+  for (let i = 0; i < 2; i++) {
+    const theme = await page.evaluate(() => document.documentElement.dataset.theme);
+    const violations = (await page.evaluate(
+      async (rules) => (await (window as unknown as { axe: { run: (options: unknown) => Promise<{ violations: unknown[] }> } }).axe.run({ runOnly: rules })).violations,
+      RULES,
+    )) as Violation[];
+    for (const one of violations) found.push(`${view}, ${theme}: ${one.id}: ${one.nodes[0]?.html.slice(0, 200)} ${one.nodes[0]?.failureSummary.split('\n')[1] ?? ''}`);
+    await page.getByRole('button', { name: /^(Light|Dark) theme$/ }).click();
+  }
+  return found;
+}

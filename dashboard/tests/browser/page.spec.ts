@@ -1,0 +1,274 @@
+import { expect, test as base, type Page } from '@playwright/test';
+import { axe } from './axe';
+import { Stage } from './server';
+import { SHELL } from './world';
+
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', 'RUN'];
+const PUBLIC = /status of (401|503)/; // what the browser itself says of an answer that a test asked for
+
+const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
+
+const test = base.extend<{ stage: Stage; user: Page }>({
+  stage: async ({}, use) => {
+    const stage = await Stage.open();
+    await use(stage);
+    await stage.close();
+  },
+  // A page of somebody who is logged in. Nothing may be said on its console.
+  user: async ({ page }, use) => {
+    const said: string[] = [];
+    page.on('console', (message) => {
+      if ((message.type() === 'error' || message.type() === 'warning') && !PUBLIC.test(message.text()) && !message.text().includes('WebSocket')) said.push(`${message.text()} ${message.location().url}`);
+    });
+    page.on('pageerror', (error) => said.push(String(error)));
+    await page.addInitScript(() => localStorage.setItem('cronflow.refresh', 'session.random'));
+    await use(page);
+    expect(said).toEqual([]);
+  },
+});
+
+const address = (stage: Stage, view: string) => stage.url + (view === 'RUN' ? `/runs/${encodeURIComponent(stage.world.dead()[0]!.id)}` : view);
+
+async function live(page: Page) {
+  await expect(page.locator('.pill')).toContainText('Live');
+  await expect(page.locator('.skeleton')).toHaveCount(0);
+}
+
+for (const views of [VIEWS.slice(0, 7), VIEWS.slice(7)]) {
+  test(`axe finds nothing and nothing is wider than the window: ${views.join(' ')}`, async ({ stage, user }) => {
+    test.setTimeout(180_000);
+    await user.emulateMedia({ reducedMotion: 'reduce' });
+    const found: string[] = [];
+    for (const view of views) {
+      await user.setViewportSize({ width: 1440, height: 900 });
+      await user.goto(address(stage, view));
+      await live(user);
+      if (view === '/dead-letters') await user.locator('.why').first().click();
+      found.push(...(await axe(user, view)));
+      for (const [width, height] of SIZES) {
+        await user.setViewportSize({ width, height });
+        const wide = () => user.evaluate(() => {
+          const main = document.querySelector('main') as HTMLElement;
+          return Math.max(main.scrollWidth - main.clientWidth, document.documentElement.scrollWidth - innerWidth);
+        });
+        // Charts and tables are laid out anew a moment after the window.
+        await expect.poll(wide, `${view} at ${width} px`).toBeLessThanOrEqual(0);
+      }
+    }
+    expect(found).toEqual([]);
+  });
+}
+
+test('a wrong password is refused in words, the right one leads to the cluster', async ({ stage, page }) => {
+  await page.goto(stage.url);
+  await page.getByLabel('Name').fill('ada');
+  await page.getByLabel('Password').fill('wrong');
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await expect(page.getByRole('alert')).toContainText('do not match');
+  await page.getByLabel('Password').fill('right');
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await live(page);
+  await expect(page.getByRole('group', { name: /12 nodes, eu-central-1 leads/ })).toBeVisible();
+});
+
+test('a failover is seen: nobody leads, then the crown is elsewhere and a banner says how long it took', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  stage.loseLeader();
+  await expect(user.getByText('Nobody leads.')).toBeVisible();
+  stage.elect('us-east-2');
+  await expect(user.getByText('us-east-2 leads').first()).toBeVisible();
+  await expect(user.getByText('0 runs lost')).toBeVisible();
+  await expect(user.getByRole('group', { name: /us-east-2 leads, term 42/ })).toBeVisible();
+});
+
+test('a failover is told of also after the page was loaded again', async ({ stage, user }) => {
+  stage.world.event('leader_elected', 'info', 'eu-central-1 leads, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
+  await user.goto(stage.url);
+  await live(user);
+  stage.loseLeader();
+  await expect(user.getByText('Nobody leads.')).toBeVisible();
+  stage.elect('us-east-2');
+  await expect(user.getByText('Failover took')).toBeVisible();
+  await user.reload();
+  await expect(user.getByText('It followed eu-central-1')).toBeVisible();
+});
+
+test('a large result is loaded when somebody wants to see it', async ({ stage, user }) => {
+  const run = stage.world.recent(900).find((one) => one.result_size !== null)!;
+  await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
+  await live(user);
+  await expect(user.getByText('It is kept apart')).toBeVisible();
+  await user.getByRole('button', { name: 'Show it' }).click();
+  await expect(user.getByText('all of them')).toBeVisible();
+});
+
+test('arguments are offered for editing only where they would have an effect', async ({ stage, user }) => {
+  const [without, some] = [stage.world.recent(3000).find((one) => one.job === SHELL && one.ended_at !== null)!, stage.world.dead()[0]!];
+  for (const [run, n] of [[some, 1], [without, 0]] as const) {
+    await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
+    await live(user);
+    await expect.poll(() => stage.asked.includes(`GET /api/v1/jobs/${run.job}`)).toBe(true);
+    await expect(user.getByRole('button', { name: 'Replay', exact: true })).toBeVisible();
+    await expect(user.getByRole('button', { name: 'Edit and replay' })).toHaveCount(n);
+  }
+});
+
+test('a job is moved out of the herd to a quieter minute, and back', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/load?job=nightly-report`);
+  await live(user);
+  await expect(user.locator('.heat tbody tr')).toHaveCount(7);
+  await expect(user.locator('.heat tbody td')).toHaveCount(168);
+  await user.getByRole('button', { name: 'Move to :37' }).click();
+  await expect(user.getByText('nightly-report fires at 37 2 * * * now')).toBeVisible();
+  await expect(user.getByText('Its minute, :37, is as quiet as any')).toBeVisible();
+  await user.getByRole('button', { name: 'Undo' }).click();
+  await expect(user.getByRole('button', { name: 'Move to :37' })).toBeVisible();
+  await user.goto(`${stage.url}/cron?cron=0+2+*+*+*&tz=UTC`);
+  await user.getByRole('button', { name: 'Take 37 2 * * *' }).click();
+  await expect(user).toHaveURL(/cron=37/);
+});
+
+test('the weeks of a job are shown as far back as its runs are kept, and it is said how far', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/jobs/nightly-report?tab=weeks`);
+  await live(user);
+  await expect(user.locator('.heat tbody td.day:not(.d0)')).toHaveCount(30);
+  await expect(user.getByText('The first that is kept fell due on')).toBeVisible();
+});
+
+test('a chart is not made anew by a tick, so what was zoomed stays', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  const chart = user.getByRole('region', { name: 'Throughput' });
+  const box = (await chart.locator('.u-over').boundingBox())!;
+  await user.mouse.move(box.x + 80, box.y + 40);
+  await user.mouse.down();
+  await user.mouse.move(box.x + 220, box.y + 40, { steps: 4 });
+  await user.mouse.up();
+  await expect(chart.getByRole('button', { name: 'All' })).toBeVisible();
+  await chart.locator('.uplot').evaluate((one) => one.setAttribute('data-mark', 'this one'));
+  const { seq } = stage.world;
+  await expect.poll(() => stage.world.seq).toBeGreaterThan(seq + 2);
+  await expect(chart.locator('[data-mark]')).toHaveCount(1);
+});
+
+test('a page that hears nothing says so, and catches up after it was away', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  stage.deaf = true;
+  stage.drop();
+  await expect(user.locator('.pill')).toContainText('Reconnecting');
+  stage.tell(stage.world.event('job_paused', 'info', 'mail-digest was paused'));
+  await expect(user.locator('.pill')).toContainText('frozen at', { timeout: 25_000 });
+  stage.deaf = false;
+  await user.locator('.pill').click();
+  await expect(user.getByText('Caught up 1 event')).toBeVisible({ timeout: 25_000 });
+  await expect(user.getByText('mail-digest was paused')).toBeVisible();
+  await live(user);
+});
+
+test('while Redis is away the page says what that means', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  stage.redisAway = true;
+  await expect(user.getByText('Redis is away.')).toBeVisible({ timeout: 30_000 });
+});
+
+test('a hundred thousand runs scroll with fewer than sixty rows in the document', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/runs`);
+  await live(user);
+  const rows = user.locator('[role=row]');
+  const box = user.locator('.scroll');
+  for (let i = 0; i < 12; i++) {
+    const before = await box.evaluate((one) => one.scrollHeight);
+    await box.evaluate((one) => (one.scrollTop = one.scrollHeight));
+    await expect.poll(() => box.evaluate((one) => one.scrollHeight)).toBeGreaterThan(before);
+    expect(await rows.count()).toBeLessThan(60);
+  }
+  expect(Number(await user.locator('[role=row]').last().getAttribute('aria-rowindex'))).toBeGreaterThan(2000);
+});
+
+test('a viewer sees no button that would be refused', async ({ stage, user }) => {
+  stage.world.role = 'viewer';
+  for (const view of ['/', '/jobs', '/jobs/rebuild-search-index', '/load?job=nightly-report', '/nodes', '/dead-letters', 'RUN']) {
+    await user.goto(address(stage, view));
+    await live(user);
+    await expect(user.getByRole('button', { name: /^(Run now|Run .* now|Pause\b|Resume|Replay|Edit and replay|Acknowledge|Cancel\b|Drain|Undrain|Step down|Move to)/ }), view).toHaveCount(0);
+  }
+});
+
+test('a job is run, paused with a way back, and its run followed', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/jobs/rebuild-search-index`);
+  await live(user);
+  await user.getByRole('button', { name: 'Pause', exact: true }).click();
+  await expect(user.getByText('rebuild-search-index is paused')).toBeVisible();
+  await expect(user.getByRole('button', { name: 'Resume', exact: true })).toBeVisible();
+  await user.getByRole('button', { name: 'Undo' }).click();
+  await expect.poll(() => stage.asked.includes('POST /api/v1/jobs/rebuild-search-index/resume')).toBe(true);
+  await user.getByRole('button', { name: 'Run now', exact: true }).click();
+  await user.getByRole('link', { name: 'Open', exact: true }).click();
+  await expect(user).toHaveURL(/\/runs\//);
+  await expect(user.locator('.line').first()).toBeVisible();
+});
+
+test('dead letters are replayed and acknowledged in bulk, with a reason', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/dead-letters`);
+  await live(user);
+  const before = await user.locator('.group').count();
+  const first = user.locator('.group').first();
+  await first.getByRole('button', { name: 'Replay all' }).click();
+  await user.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
+  await expect(user.locator('.group')).toHaveCount(before - 1);
+  await user.locator('.group').first().getByRole('button', { name: 'Acknowledge' }).click();
+  const agree = user.getByRole('dialog').getByRole('button', { name: 'Acknowledge' });
+  await expect(agree).toBeDisabled();
+  await user.getByLabel('Reason').fill('known outage');
+  await agree.click();
+  await expect(user.locator('.group')).toHaveCount(before - 2);
+});
+
+test('the address is the state: filters stand in it and come back from it', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/jobs`);
+  await live(user);
+  await user.getByRole('button', { name: 'Paused' }).click();
+  await expect(user).toHaveURL(/state=paused/);
+  await expect(user.getByRole('row')).toHaveCount(3);
+  await user.reload();
+  await expect(user.getByRole('row')).toHaveCount(3);
+});
+
+test('everything is reached by the keyboard', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  await user.keyboard.press('g');
+  await user.keyboard.press('j');
+  await expect(user).toHaveURL(/\/jobs$/);
+  await live(user);
+  await user.keyboard.press('j');
+  await user.keyboard.press('Enter');
+  await expect(user).toHaveURL(/\/jobs\/backup-postgres$/);
+  await user.keyboard.press('Control+k');
+  await user.getByRole('combobox').fill('nodes');
+  await user.keyboard.press('Enter');
+  await expect(user).toHaveURL(/\/nodes$/);
+  await user.keyboard.press('?');
+  await expect(user.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+});
+
+test('an empty cluster says what to do', async ({ stage, user }) => {
+  stage.world.bare = true;
+  for (const [view, text] of [['/', 'No node is up'], ['/jobs', 'There are no jobs yet'], ['/runs', 'No runs are like that'], ['/dead-letters', 'No dead letters']] as const) {
+    await user.goto(stage.url + view);
+    await expect(user.getByText(text, { exact: true })).toBeVisible();
+  }
+});
+
+test('what REST refuses is told, with a way to try again', async ({ stage, user }) => {
+  stage.refuse = 503;
+  await user.goto(`${stage.url}/runs`);
+  await expect(user.getByText('Redis does not answer')).toBeVisible();
+  stage.refuse = null;
+  await user.getByRole('button', { name: 'Try again' }).click();
+  await live(user);
+  await expect(user.getByRole('row').nth(3)).toBeVisible();
+});

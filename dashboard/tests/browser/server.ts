@@ -1,0 +1,281 @@
+// Serves the built page and plays a made-up cluster over real HTTP and a real websocket. A test changes the world and
+// sees what the page makes of it.
+import { createReadStream, existsSync, statSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { extname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { WebSocketServer, type WebSocket } from 'ws';
+import type { ClusterEvent } from '../../src/lib/stream';
+import type { Span } from '../../src/lib/types';
+import { USUAL, WORDS, World, type Scale } from './world';
+
+const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
+const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json' };
+const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+export class Stage {
+  readonly world: World;
+  readonly asked: string[] = [];
+  /** What REST answers to everything, when it is not null. */
+  refuse: number | null = null;
+  /** No ticks are sent, though sockets stay open. */
+  silent = false;
+  /** Redis does not answer: no ticks, and the probe says so. */
+  redisAway = false;
+  /** No socket is taken. */
+  deaf = false;
+  private readonly server: Server;
+  private readonly sockets = new WebSocketServer({ noServer: true });
+  private readonly tails = new Map<WebSocket, Set<string>>();
+  private readonly timer: NodeJS.Timeout;
+  private readonly history: { seq: string; text: string }[] = [];
+  private readonly pending: ClusterEvent[] = [];
+  private written = 0;
+
+  private constructor(scale: Scale) {
+    this.world = new World(scale);
+    this.server = createServer((request, response) => void this.answer(request, response));
+    this.server.on('upgrade', (request, socket, head) => {
+      if (this.deaf) {
+        socket.destroy();
+        return;
+      }
+      this.sockets.handleUpgrade(request, socket, head, (one) => this.enter(one));
+    });
+    this.timer = setInterval(() => this.tick(), 1000);
+  }
+
+  static async open(scale: Scale = USUAL): Promise<Stage> {
+    const stage = new Stage(scale);
+    await new Promise<void>((resolve) => stage.server.listen(0, '127.0.0.1', resolve));
+    return stage;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
+  }
+
+  tell(event: ClusterEvent): void {
+    this.pending.push(event);
+  }
+
+  /** The leader dies; nobody leads until `elect`. */
+  loseLeader(): void {
+    this.world.stale = this.world.leader;
+    this.world.leader = null;
+  }
+
+  elect(name: string): void {
+    this.world.term += 1;
+    this.world.leader = name;
+    this.world.electedAt = Date.now();
+    this.tell(this.world.event('leader_elected', 'info', `${name} leads, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
+  }
+
+  drop(code = 1012): void {
+    for (const socket of this.sockets.clients) socket.close(code);
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.timer);
+    for (const socket of this.sockets.clients) socket.terminate();
+    this.server.closeAllConnections();
+    await new Promise((resolve) => this.server.close(resolve));
+  }
+
+  // -------------------------------------------------------------------------------------------------------- stream
+
+  tick(): void {
+    const message = this.world.tick(this.pending.splice(0));
+    const text = JSON.stringify(message);
+    this.history.push({ seq: message.seq, text });
+    if (this.history.length > 900) this.history.shift();
+    if (this.silent || this.redisAway) return;
+    const { lines } = this.world.scale;
+    this.written += lines;
+    for (const socket of this.sockets.clients) {
+      const topics = [...(this.tails.get(socket) ?? [])];
+      const logs = topics.map((topic) => ({ topic, lines: this.linesOf(topic, this.written % 2 === 0 ? lines : lines - 1, this.written) }));
+      socket.send(logs.length === 0 ? text : JSON.stringify({ ...message, logs }));
+    }
+  }
+
+  private linesOf(topic: string, n: number, from: number) {
+    if (topic.startsWith('run:')) {
+      const run = this.world.find(topic.slice(4));
+      return run === null ? [] : this.world.lines(run, n, from);
+    }
+    return this.world.recent(n).map((run, i) => ({ ...this.world.lines(run, 1, from + i)[0]!, n: from + i }));
+  }
+
+  private enter(socket: WebSocket): void {
+    socket.on('message', (data) => {
+      const message = JSON.parse(String(data)) as { op: string; since?: string | null; topic?: string };
+      if (message.op === 'hello') {
+        const place = this.history.findIndex((one) => one.seq === message.since);
+        if (place >= 0) for (const one of this.history.slice(place + 1)) socket.send(one.text);
+        else socket.send(JSON.stringify(this.world.snapshot()));
+      } else if (message.op === 'sub' && message.topic !== undefined) {
+        this.tails.set(socket, (this.tails.get(socket) ?? new Set()).add(message.topic));
+        const lines = message.topic.startsWith('run:') ? this.linesOf(message.topic, 300, 0) : this.world.recent(160).flatMap((run) => this.world.lines(run, 2)).reverse();
+        socket.send(JSON.stringify({ ...this.world.tick(), logs: [{ topic: message.topic, lines }] }));
+      } else if (message.op === 'unsub' && message.topic !== undefined) {
+        this.tails.get(socket)?.delete(message.topic);
+      }
+    });
+    socket.on('close', () => this.tails.delete(socket));
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- REST
+
+  private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? '/', 'http://here');
+    if (url.pathname === '/readyz') {
+      response.writeHead(this.redisAway ? 503 : 200, { 'Content-Type': 'application/json' });
+      response.end(JSON.stringify({ status: this.redisAway ? 'unavailable' : 'ok', redis: this.redisAway ? { error: 'connection refused' } : { ms: 0.6 }, mongodb: { ms: 2.1 } }));
+      return;
+    }
+    if (!url.pathname.startsWith('/api/')) {
+      this.file(url.pathname, response);
+      return;
+    }
+    this.asked.push(`${request.method} ${url.pathname}${url.search}`);
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const body = chunks.length === 0 ? {} : (JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>);
+    const [status, found] = this.route(request.method ?? 'GET', decodeURI(url.pathname.slice('/api/v1'.length)), url.searchParams, body);
+    response.writeHead(status, { 'Content-Type': status < 400 ? 'application/json' : 'application/problem+json', ...(status === 503 ? { 'Retry-After': '5' } : {}) });
+    response.end(status === 204 ? '' : JSON.stringify(found));
+  }
+
+  private route(method: string, path: string, query: URLSearchParams, body: Record<string, unknown>): [number, unknown] {
+    const { world } = this;
+    const tokens = { access_token: 'a.b.c', refresh_token: 'session.random', expires_in: 900 };
+    if (path === '/auth/token') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'the name or the password is wrong' }];
+    if (path === '/auth/refresh') return [200, tokens];
+    if (path === '/auth/logout') return [204, null];
+    if (path === '/auth/ws-ticket') return [200, { ticket: 't', expires_in: 30 }];
+    if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: [] }];
+    if (this.refuse !== null) return [this.refuse, { title: 'Service Unavailable', status: this.refuse, detail: 'Redis does not answer' }];
+    const limit = Number(query.get('limit') ?? 50);
+    const page = <T>(all: T[]): [number, unknown] => {
+      const from = Number(query.get('cursor') ?? 0);
+      return [200, { items: all.slice(from, from + limit), next_cursor: from + limit < all.length ? String(from + limit) : null }];
+    };
+    const none: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
+    if (path === '/jobs') return page(world.jobs());
+    if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number });
+    if (path === '/schedules/herd') return [200, world.herd(query)];
+    let match = /^\/jobs\/([^/]+)(?:\/(\w+))?$/.exec(path);
+    if (match !== null) {
+      const job = world.named(match[1] ?? '');
+      if (job === null) return none;
+      switch (match[2]) {
+        case undefined:
+          return [200, method === 'PATCH' ? world.move(job.name, (body.schedule as { cron: string }).cron) : job];
+        case 'days':
+          return [200, world.days(job.name)];
+        case 'run':
+          return [202, { id: world.run(0).id }];
+        case 'pause':
+        case 'resume':
+          return [200, world.hold(job.name, match[2] === 'pause')];
+        case 'next':
+          return [200, { job: job.name, state: job.state, fires: job.next_fire === null ? [] : Array.from({ length: 10 }, (_, i) => new Date(Date.parse(job.next_fire ?? '') + i * 900e3).toISOString()) }];
+        case 'history':
+          return [200, { items: [1, 2, 3].map((version) => ({ version, at: `2026-1${version - 1}-01T08:00:00Z`, by: 'ada', state: version === 2 ? 'paused' : 'active', since: null, job: { ...job, timeout: `${version * 5}m` } })), next_cursor: null }];
+        case 'runs':
+          return page(Array.from({ length: 120 }, (_, i) => ({ ...world.run(i * 3 + 2), job: job.name })));
+        case 'why':
+          return [200, why(world, job.name)];
+      }
+    }
+    if (path === '/runs') {
+      if (query.get('dead') === 'true') return page(world.dead());
+      const states = query.getAll('state');
+      // By key, as the real one: the number of the run to go on with.
+      const newest = Number(world.run(0).id.split('~')[1]);
+      const from = query.get('cursor') === null ? 0 : newest - Number(query.get('cursor'));
+      const items = [];
+      let i = from;
+      const since = query.get('since');
+      for (; i < world.total && items.length < limit; i++) {
+        const run = world.slot(newest - i);
+        if (since !== null && run.fire_at < since) {
+          i = world.total;
+          break;
+        }
+        if ((states.length === 0 || states.includes(run.state)) && (!query.get('job') || run.job === query.get('job')) && (!query.get('node') || run.node?.startsWith(`${query.get('node')}#`))) items.push(run);
+        if (i - from > 20_000) break;
+      }
+      return [200, { items: world.bare ? [] : items, next_cursor: i < world.total && !world.bare ? String(newest - i) : null }];
+    }
+    if (path === '/runs/recent') {
+      const asked = query.getAll('job');
+      const items = world.jobs().filter((job) => asked.includes(job.name)).map((job) => ({ job: job.name, state: job.state, next_fire: job.next_fire, runs: Array.from({ length: limit }, (_, i) => world.run(i * 3 + 2)).map(({ id, fire_at, state, duration_ms }) => ({ id, fire_at, state, duration_ms })) }));
+      return [200, { items, next_cursor: null }];
+    }
+    if (path === '/series') return [200, world.past_series(query.get('span') as Span)];
+    if (path === '/runs/report') return [200, { since: '2026-11-14T00:00:00Z', job: null, dead: world.dead().length, failures: [{ reason: 'x', count: 212, open: 64, first: '', last: '', jobs: {}, example: '' }], more: false }];
+    match = /^\/runs\/([^/]+)(?:\/(\w+))?$/.exec(path);
+    if (match !== null) {
+      const run = world.find(decodeURIComponent(match[1] ?? ''));
+      if (run === null) return none;
+      switch (match[2]) {
+        case undefined:
+          return [200, { ...run, ...(run.result_size !== null && query.get('whole') === 'true' ? { result: { rows: 'all of them' } } : {}), late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
+        case 'logs':
+          return [200, { items: world.lines(run, 320), next_cursor: null }];
+        case 'retry':
+          world.settle(run.id);
+          return [202, { id: world.run(0).id, replay_of: run.id }];
+        case 'ack':
+          world.settle(run.id);
+          return [200, run];
+        case 'cancel':
+          return [200, { ...run, cancel_requested: true }];
+      }
+    }
+    if (path === '/events') {
+      const kinds = query.getAll('kind');
+      return [200, { items: world.past().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
+    }
+    if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
+    return none;
+  }
+
+  private file(path: string, response: ServerResponse): void {
+    const wanted = normalize(join(ROOT, path));
+    const found = wanted.startsWith(ROOT) && existsSync(wanted) && statSync(wanted).isFile() ? wanted : join(ROOT, 'index.html');
+    response.writeHead(200, { 'Content-Type': TYPES[extname(found)] ?? 'application/octet-stream', 'Content-Security-Policy': CSP });
+    createReadStream(found).pipe(response);
+  }
+}
+
+function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
+  const { cron, every, at, tz } = body.schedule;
+  if (cron !== undefined && !/^(@\w+|(\S+\s+){4,5}\S+)$/.test(cron)) return [422, { title: 'Unprocessable Content', status: 422, detail: `schedule.cron: ${cron} has ${cron.split(/\s+/).length} fields; write five or six` }];
+  const words = cron !== undefined ? (WORDS[cron] ?? `every hour at ${cron.split(' ')[0]} past`) : every !== undefined ? `every ${every}` : `once at ${at}`;
+  const start = Math.ceil(Date.now() / 60_000) * 60_000;
+  const notes = tz === 'Europe/Berlin' && cron === '0 2 * * *' ? ['On 28 March 2027 the clocks go from 02:00 to 03:00: it runs at 03:00 on that day.'] : [];
+  return [200, { expression: cron ?? null, tz: tz ?? 'UTC', words, fires: Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString()), notes }];
+}
+
+function why(world: World, job: string) {
+  const run = world.run(900);
+  return {
+    job, at: run.fire_at, run: run.id,
+    chain: [
+      { step: 'due', instant: run.fire_at, ver: 3, since: '2026-11-01T08:00:00Z', by: 'ada', schedule: 'every 5 minutes, UTC' },
+      { step: 'lateness', late_ms: 84, late_after_ms: 60000, missed: false, policy: 'fire_once', covers: null, skipped: false },
+      { step: 'overlapping', policy: 'forbid', blocked_by: null, skipped: false },
+      { step: 'placed', node: run.node, placement: run.placement },
+      { step: 'dispatched', at: run.dispatched_at, term: 41, fence: run.fence, node: run.node, again: 0, taken: true, check_at: null },
+      { step: 'started', at: run.fire_at, lateness_ms: 104 },
+      { step: 'tried', attempt: { n: 1, node: run.node, fence: run.fence, started_at: run.fire_at, ended_at: run.fire_at, duration_ms: 2210, outcome: 'error', error: "KeyError: 'customer_id'" } },
+      { step: 'tries_again', at: run.fire_at, attempt: 2, waiting: null },
+      { step: 'ended', state: 'failed', at: run.ended_at, outcome: 'error', reason: null, error: "KeyError: 'customer_id'", dead: true, resolution: null },
+    ],
+  };
+}

@@ -1,0 +1,355 @@
+// A cluster that is made up, for the tests of the page: twelve nodes, forty jobs, any number of runs. Everything follows
+// from numbers, so the same second shows the same cluster; time is what the server says it is.
+import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
+import type { Attempt, Days, Herd, Job, LogLine, Run, RunState, Schedule, Series as SeriesOf, Span } from '../../src/lib/types';
+
+const NODES = [
+  'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
+  'us-west-1', 'ap-south-1', 'ap-south-2', 'batch-gpu-large-memory-frankfurt-07',
+];
+
+const NAMES: [string, Schedule | null, string][] = [
+  ['nightly-report', { cron: '0 2 * * *', tz: 'Europe/Berlin' }, 'Builds the report that finance reads at breakfast'],
+  ['sync-tokens', { every: '30s', tz: 'UTC' }, 'Refreshes tokens before they expire'],
+  ['invoice-reminders', { cron: '0 9 * * MON-FRI', tz: 'Europe/Berlin' }, 'Reminds customers of open invoices'],
+  ['rebuild-search-index', { cron: '*/15 * * * *', tz: 'UTC' }, 'Rebuilds the search index from the catalogue'],
+  ['import-exchange-rates', { cron: '5 * * * *', tz: 'UTC' }, 'European Central Bank, hourly'],
+  ['warehouse.customer-360.materialize-daily-aggregates-for-all-regions', { cron: '30 3 * * *', tz: 'America/New_York' }, 'A long name, because somebody will have one'],
+  ['backup-postgres', { cron: '15 1 * * *', tz: 'UTC' }, 'Dumps and ships the main database'],
+  ['expire-sessions', { every: '1m', tz: 'UTC' }, 'Deletes what nobody uses any more'],
+  ['thumbnail-sweeper', { cron: '*/10 * * * * *', tz: 'UTC' }, 'Renders what has no thumbnail yet'],
+  ['usage-rollup', { cron: '* * * * *', tz: 'UTC' }, 'Adds up usage by the minute'],
+  ['certificate-watch', { cron: '0 */6 * * *', tz: 'UTC' }, 'Warns before certificates run out'],
+  ['close-month', { cron: '30 23 L * *', tz: 'Europe/London' }, 'Closes the books on the last evening'],
+  ['migrate-legacy-accounts', null, 'Run by hand'],
+  ['launch-campaign', { at: '2026-12-24T18:00:00Z' }, 'Once, on Christmas Eve'],
+  ['poll-carrier-status', { every: '5s', tz: 'UTC' }, 'Where is my parcel'],
+  ['recompute-prices', { cron: '*/5 * * * *', tz: 'UTC' }, 'Prices of the whole catalogue'],
+  ['webhook-redelivery', { every: '10s', tz: 'UTC' }, 'Delivers again what was refused'],
+  ['fraud-scores', { cron: '*/2 * * * *', tz: 'UTC' }, 'Scores the orders of the last minutes'],
+  ['mail-digest', { cron: '0 7 * * *', tz: 'Asia/Tokyo' }, 'The morning digest'],
+  ['cache-warmup', { every: '45s', tz: 'UTC' }, 'Keeps the front page warm'],
+];
+for (let i = 0; i < 20; i++) {
+  const team = ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string;
+  NAMES.push([`${team}-task-${String(i + 1).padStart(2, '0')}`, { cron: `${(i * 7) % 60} * * * *`, tz: 'UTC' }, `Something of the team ${team}`]);
+}
+
+/** The one that takes no arguments. */
+export const SHELL = 'backup-postgres';
+
+const ERRORS = [
+  'ConnectionError: POST https://api.partner.example:443/v2/orders: connection refused after 3 attempts',
+  'TimeoutError: no answer within 10 m',
+  "KeyError: 'customer_id'",
+  'psycopg.errors.DeadlockDetected: deadlock detected\nDETAIL:  Process 4711 waits for ShareLock on transaction 88123',
+  'exit status 137: killed, out of memory',
+  'HTTPStatusError: 503 Service Unavailable',
+];
+
+/** How large the cluster is, and how busy. */
+export interface Scale {
+  nodes: readonly string[];
+  /** From one run to the next. */
+  gap_ms: number;
+  /** Of each topic that is followed, in a tick. */
+  lines: number;
+}
+
+export const USUAL: Scale = { nodes: NODES, gap_ms: 350, lines: 3 };
+
+/** A hundred nodes, a thousand runs a second. */
+export const LARGE: Scale = { nodes: [...NODES, ...Array.from({ length: 100 - NODES.length }, (_, i) => `worker-${String(i + 1).padStart(3, '0')}`)], gap_ms: 1, lines: 200 };
+
+export function noise(n: number): number {
+  const x = Math.sin(n * 12.9898 + 78.233) * 43758.5453;
+  return x - Math.floor(x);
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
+
+export const WORDS: Record<string, string> = {
+  '0 2 * * *': 'every day at 02:00', '0 9 * * MON-FRI': 'at 09:00 from Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'every hour at 5 past', '30 3 * * *': 'every day at 03:30', '15 1 * * *': 'every day at 01:15',
+  '*/10 * * * * *': 'every 10 seconds', '* * * * *': 'every minute', '0 */6 * * *': 'every 6 hours', '30 23 L * *': 'at 23:30 on the last day of the month', '*/5 * * * *': 'every 5 minutes', '*/2 * * * *': 'every 2 minutes', '0 7 * * *': 'every day at 07:00',
+};
+
+export class World {
+  term = 41;
+  leader: string | null = 'eu-central-1';
+  electedAt: number;
+  mongo: string | null = null;
+  stale: string | null = null;
+  seq = 1000;
+  role = 'admin';
+  total = 100_000;
+  bare = false;
+  private events: ClusterEvent[] = [];
+  private readonly paused = new Set(['mail-digest', 'growth-task-08']);
+  private readonly moved = new Map<string, string>();
+  private readonly settled = new Set<string>();
+
+  constructor(readonly scale: Scale = USUAL, readonly now: () => number = Date.now) {
+    this.electedAt = now() - 3 * 3600e3;
+    this.event('node_joined', 'info', 'batch-gpu-large-memory-frankfurt-07 joined with 32 slots', 400e3);
+    this.event('breaker_opened', 'error', 'the breaker of api.partner.example opened after 5 failures', 210e3);
+    this.event('job_changed', 'info', 'recompute-prices was changed', 150e3, { job: 'recompute-prices' });
+    this.event('runs_failed', 'error', '3 runs of invoice-reminders failed, as invoice-reminders@20261121T080000Z: ConnectionError: connection refused', 96e3, { count: 3 });
+    this.event('node_draining', 'warn', 'us-west-1 drains', 61e3);
+    this.event('fence_rejected', 'warn', 'a late ok of fraud-scores@20261121T145800Z was kept aside, fence 1795272000123456', 33e3);
+  }
+
+  event(kind: string, gravity: ClusterEvent['gravity'], text: string, before = 0, fields: Record<string, unknown> = {}): ClusterEvent {
+    const at = this.now() - before;
+    const event: ClusterEvent = { id: `${at.toString(16).padStart(14, '0')}-${this.events.length}`, at: iso(at), kind, gravity, source: 'api', text, fields };
+    this.events.push(event);
+    return event;
+  }
+
+  nodes(second: number): Node[] {
+    if (this.bare) return [];
+    return this.scale.nodes.map((name, i) => {
+      const slots = name.startsWith('batch') ? 32 : 16;
+      const wave = 0.45 + 0.3 * Math.sin(second / 23 + i * 1.7) + 0.2 * noise(second * 13 + i);
+      const draining = name === 'us-west-1';
+      const stale = name === this.stale;
+      const inFlight = draining ? 2 : stale ? 5 : Math.max(0, Math.min(slots, Math.round(wave * slots)));
+      return {
+        name, id: `${name}#${(0x9f31c2 + i * 7919).toString(16)}`, leads: name === this.leader,
+        state: stale ? 'stale' : draining ? 'draining' : 'up',
+        cpu: Math.min(0.99, Math.max(0.03, wave * 0.9 + 0.05 * noise(second + i))), memory: 0.4 + 0.04 * i + 0.02 * Math.sin(second / 60),
+        slots, in_flight: inFlight, queued: noise(second * 3 + i) > 0.8 ? 2 : 0, lag_s: (1 + 9 * noise(second * 7 + i) + (i === 5 ? 240 * Math.max(0, Math.sin(second / 40)) : 0)) / 1000,
+        rate: draining || stale ? 0 : wave * 6, age_s: stale ? 12.4 : 0.4 + 4 * noise(second + i * 3),
+      };
+    });
+  }
+
+  values(at = this.now()): Values {
+    const second = Math.floor(at / 1000);
+    const nodes = this.nodes(second);
+    const inFlight = nodes.reduce((sum, node) => sum + node.in_flight, 0);
+    const slots = nodes.reduce((sum, node) => sum + node.slots, 0);
+    const wave = (38 + 14 * Math.sin(second / 31) + 6 * noise(second)) * (this.scale === USUAL ? 1 : 1000 / this.scale.gap_ms / 40);
+    const p99 = 190 + 120 * noise(second * 5) + (second % 300 < 20 ? 2400 : 0);
+    return {
+      at: iso(at), namespace: 'default', lease_s: 30, term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
+      elected_at: this.leader === null ? null : iso(this.electedAt), nodes, nodes_more: 0,
+      queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, room: Math.max(0, slots - inFlight), open: inFlight + 7 },
+      rates: { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
+      latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
+      servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
+      jobs: this.bare ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
+      breakers: this.bare ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
+      next: this.bare ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
+    };
+  }
+
+  series(): SentSeries {
+    const columns: SentSeries = { cluster: { at: [], ended: [], failed: [], queued: [], in_flight: [], lateness_p50_ms: [], lateness_p95_ms: [], lateness_p99_ms: [], duration_p50_ms: [], duration_p95_ms: [], duration_p99_ms: [] }, nodes: { at: [], by_name: {} } };
+    const now = Math.floor(this.now() / 1000);
+    for (let second = now - 600; second < now; second++) {
+      const { at, rates, latency, queue, nodes } = this.values(second * 1000);
+      const { cluster } = columns;
+      cluster.at.push(at);
+      cluster.ended.push(rates.ended ?? null);
+      cluster.failed.push(rates.failed ?? null);
+      for (const word of ['p50', 'p95', 'p99'] as const) {
+        cluster[`lateness_${word}_ms`].push(latency.lateness_ms?.[word] ?? null);
+        cluster[`duration_${word}_ms`].push(latency.duration_ms?.[word] ?? null);
+      }
+      cluster.queued.push(queue.queued);
+      cluster.in_flight.push(queue.in_flight);
+      if (second % 5 !== 0) continue;
+      columns.nodes.at.push(at);
+      for (const node of nodes) {
+        const past = (columns.nodes.by_name[node.name] ??= { cpu: [], memory: [], lag_s: [], in_flight: [] });
+        past.cpu.push(node.cpu);
+        past.memory.push(node.memory);
+        past.lag_s.push(node.lag_s);
+        past.in_flight.push(node.in_flight);
+      }
+    }
+    return columns;
+  }
+
+  past_series(span: Span): SeriesOf {
+    const [count, step_s] = span === '15m' ? [15, 60] : span === '1h' ? [60, 60] : span === '24h' ? [144, 600] : [168, 3600];
+    const last = Math.floor(this.now() / 1000 / step_s);
+    const ended = Array.from({ length: count }, (_, i) => Math.round(step_s * (24 + 14 * Math.sin(i / 9) + 6 * noise(i))));
+    const column = (ms: number) => ended.map((_, i) => ms * (1 + 0.4 * noise(i * ms)));
+    const quantiles = (ms: number) => ({ p50: column(ms), p95: column(ms * 4), p99: column(ms * 9) });
+    const failed = ended.map((n, i) => Math.round(n * 0.03 * noise(i * 3)));
+    const lost = ended.map((_, i) => (i % 37 === 0 ? 2 : 0));
+    return {
+      span, step_s, at: ended.map((_, i) => iso((last - count + 1 + i) * step_s * 1000)), ended, failed, lost,
+      succeeded: ended.map((n, i) => n - (failed[i] ?? 0) - (lost[i] ?? 0)), lateness_ms: quantiles(14), duration_ms: quantiles(420),
+    };
+  }
+
+  past(): ClusterEvent[] {
+    return this.bare ? [] : [...this.events].reverse();
+  }
+
+  get place(): string {
+    return `${this.seq}-0`;
+  }
+
+  snapshot(): SnapMessage {
+    return { t: 'snap', seq: this.place, doc: { ...this.values(), series: this.series() } };
+  }
+
+  tick(events: ClusterEvent[] = [], logs: TickMessage['logs'] = []): TickMessage {
+    this.seq += 1;
+    return { t: 'tick', seq: this.place, ts: iso(this.now()), patch: this.values(), events, logs, dropped: 0 };
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- runs
+
+  /** The i-th run from the newest; the newest is due now. About three a second. */
+  run(i: number): Run {
+    return this.slot(Math.floor(this.now() / this.scale.gap_ms) - i);
+  }
+
+  slot(slot: number): Run {
+    const due = Math.floor((slot * this.scale.gap_ms) / 1000) * 1000;
+    const [job] = NAMES[Math.floor(noise(slot) * NAMES.length)] as (typeof NAMES)[number];
+    const node = NODES[Math.floor(noise(slot * 3) * NODES.length)] as string;
+    const late = Math.round(20 + 300 * noise(slot * 5) ** 4);
+    const took = Math.round(300 + 9000 * noise(slot * 7) ** 5 * (1 + 20 * noise(slot * 19) ** 8));
+    const start = due + late;
+    const luck = noise(slot * 11);
+    let state: RunState = luck < 0.035 ? 'failed' : luck < 0.04 ? 'lost' : luck < 0.055 ? 'skipped' : luck < 0.06 ? 'cancelled' : 'succeeded';
+    const attempts: Attempt[] = [];
+    let at = start;
+    const tries = state === 'failed' ? 4 : luck > 0.93 ? 2 : 1;
+    const error = ERRORS[Math.floor(noise(slot * 13) * ERRORS.length)] as string;
+    const fence = due * 1000 + (slot % 1000);
+    if (state !== 'skipped') {
+      for (let n = 1; n <= tries; n++) {
+        const end = at + (state === 'failed' || n < tries ? Math.min(took, 4000) : took);
+        const good = state === 'succeeded' && n === tries;
+        if (end > this.now()) break;
+        attempts.push({ n, fence: fence + n, node: `${NODES[(NODES.indexOf(node) + n - 1) % NODES.length]}#9f31c2`, started_at: iso(at), ended_at: iso(end), duration_ms: end - at, outcome: good ? 'ok' : state === 'lost' ? 'lost' : state === 'cancelled' ? 'cancelled' : 'error', error: good ? null : error });
+        at = end + 4000 * 2 ** (n - 1);
+      }
+    }
+    const done = state === 'skipped' || attempts.length === tries;
+    const last = attempts.at(-1);
+    if (!done) state = attempts.length > 0 && at > this.now() ? 'retrying' : this.now() < start ? 'dispatched' : 'running';
+    const attempt = Math.min(tries, attempts.length + (done ? 0 : 1));
+    const id = `${job}@${iso(due).replaceAll(/[-:]/g, '')}~${slot}`;
+    const settled = this.settled.has(id);
+    return {
+      id, job, fire_at: iso(due), kind: 'cron', state, attempt: Math.max(1, attempt), max_attempts: 4, fence: fence + attempt, term: this.term,
+      node: state === 'skipped' ? null : `${node}#9f31c2`, created_at: iso(due + 5), dispatched_at: state === 'skipped' ? null : iso(due + 9),
+      started_at: state === 'skipped' || state === 'dispatched' ? null : iso(attempts.length > 0 && !done && state === 'running' ? at : start),
+      ended_at: done ? (last?.ended_at ?? iso(due + 6)) : null, check_at: state === 'retrying' ? iso(at) : null, lateness_ms: state === 'skipped' ? null : late,
+      duration_ms: done && last ? (last.duration_ms ?? null) : null, outcome: done ? (last?.outcome ?? 'skipped') : null, reason: state === 'skipped' ? 'overlap' : null,
+      cancel_requested: state === 'cancelled', cancel_reason: state === 'cancelled' ? 'wrong data' : null, cancel_by: state === 'cancelled' ? 'ada' : null,
+      result_size: state === 'succeeded' && slot % 3 === 1 ? 48_210 : null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
+      error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
+      placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'it drains' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
+      blocked_by: null, replay_of: null, dead: (state === 'failed' || state === 'lost') && !settled,
+      resolution: settled ? { how: 'acknowledged', at: iso(this.now()), by: 'ada', note: 'known', run: null } : null,
+    };
+  }
+
+  recent(n: number): Run[] {
+    return Array.from({ length: n }, (_, i) => this.run(i));
+  }
+
+  private kept: Run[] | null = null;
+  dead(): Run[] {
+    if (this.bare) return [];
+    this.kept ??= this.recent(2600).filter((run) => run.dead).slice(0, 64);
+    return this.kept.filter((run) => !this.settled.has(run.id));
+  }
+
+  settle(id: string): void {
+    this.settled.add(id);
+  }
+
+  find(id: string): Run | null {
+    const slot = Number(id.split('~')[1]);
+    if (!Number.isFinite(slot)) return null;
+    const run = this.slot(slot);
+    return run.id === id ? run : null;
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- jobs
+
+  jobs(): Job[] {
+    return this.bare ? [] : NAMES.map((_, i) => this.job(i)).sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  job(i: number): Job {
+    const [name, defined, description] = NAMES[i] as (typeof NAMES)[number];
+    const moved = this.moved.get(name);
+    const schedule = moved === undefined ? defined : { ...defined, cron: moved };
+    const paused = this.paused.has(name);
+    const disabled = name === 'data-task-14';
+    return {
+      name, description, schedule: schedule === null ? null : { start: null, end: null, ...schedule }, run: name === SHELL ? { shell: 'pg_dump main | ship', cwd: null, env: {} } : { python: `${name.split(/[-.]/)[0]}.jobs:${name.replaceAll(/[-.]/g, '_')}`, args: { region: 'eu' }, process: false },
+      retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false }, timeout: '10m', overlap: 'forbid',
+      misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {},
+      labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
+      words: schedule === null ? null : (WORDS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pend: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
+      next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
+      due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
+    };
+  }
+
+  /** Another expression for a job. */
+  move(name: string, cron: string): Job | null {
+    this.moved.set(name, cron);
+    return this.named(name);
+  }
+
+  /** The hours of a week: nights are busy, and everybody likes the full hour. */
+  herd(query: URLSearchParams): Herd {
+    const first = Math.floor(this.now() / 3600e3) * 3600e3;
+    const cron = query.get('cron') ?? this.named(query.get('job') ?? '')?.schedule?.cron ?? null;
+    const fields = cron?.split(' ') ?? [];
+    const minute = Number(fields.at(-5));
+    const slot = fields.length === 0 || Number.isNaN(minute) ? null : minute !== 0 ? { minute, beside: 0, quieter: null, there: 0, cron: cron ?? '' } : { minute, beside: 84, quieter: 37, there: 0, cron: [...fields.slice(0, -5), '37', ...fields.slice(-4)].join(' ') };
+    return {
+      first: iso(first), jobs: this.bare ? 0 : 36, more: false, slot,
+      hours: Array.from({ length: 168 }, (_, i) => (this.bare ? 0 : 40 + Math.round(20 * noise(i)) + (new Date(first + i * 3600e3).getUTCHours() < 4 ? 160 : 0))),
+    };
+  }
+
+  /** Thirty days, as long as runs are kept. */
+  days(job: string): Days {
+    const today = Math.floor(this.now() / 86_400e3);
+    return {
+      job, more: false,
+      items: Array.from({ length: 30 }, (_, i) => ({ day: iso((today - i) * 86_400e3).slice(0, 10), states: { succeeded: 80 + Math.round(16 * noise(i)), ...(noise(i * 7) > 0.8 ? { failed: 2 } : {}) } })),
+    };
+  }
+
+  hold(name: string, paused: boolean): Job | null {
+    const i = NAMES.findIndex(([known]) => known === name);
+    if (i < 0) return null;
+    if (paused) this.paused.add(name);
+    else this.paused.delete(name);
+    return this.job(i);
+  }
+
+  named(name: string): Job | null {
+    const i = NAMES.findIndex(([known]) => known === name);
+    return i < 0 ? null : this.job(i);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- lines
+
+  lines(run: { id: string; job: string; fence: number }, n: number, from = 0): LogLine[] {
+    const texts: [LogLine['level'], string][] = [
+      ['info', 'building report region=eu'], ['debug', 'cache miss key=orders:2026-11-21 shard=4'], ['info', '\u001b[36mfetch\u001b[0m https://api.partner.example/v2/orders?page=3 \u001b[32m200\u001b[0m in 184 ms'],
+      ['info', 'wrote 4,096 rows to warehouse.orders_daily'], ['warn', 'partner answered slowly: 1.9 s, limit 2 s'], ['success', 'part 7 of 12 done'],
+      ['error', '\u001b[31mConnectionError\u001b[0m: POST https://api.partner.example:443/v2/orders: connection refused'], ['info', 'retrying in 4 s (attempt 2 of 4)'],
+    ];
+    return Array.from({ length: n }, (_, i) => {
+      const [level, text] = texts[Math.floor(noise(from + i + run.fence) ** 1.3 * texts.length)] as [LogLine['level'], string];
+      return { run: run.id, job: run.job, attempt: 1, fence: run.fence, n: from + i, at: new Date(this.now() - (n - i) * 230).toISOString(), level, text, node: 'eu-central-1' };
+    });
+  }
+}

@@ -1,0 +1,40 @@
+import { describe, expect, it } from 'vitest';
+import { ago, clock, count, countdown, instant, length, percent, rate } from '../../src/lib/format';
+
+describe('numbers', () => {
+  it.each([[0, '0'], [9999, '9,999'], [12_345, '12.3k'], [999_949, '1000k'], [1_250_000, '1.3M']])('count %s is %s', (value, text) => {
+    expect(count(value)).toBe(text);
+  });
+  it('never rounds a failure away', () => {
+    expect(percent(0.99999)).toBe('99.9 %');
+    expect(percent(1)).toBe('100 %');
+    expect(percent(null)).toBe('–');
+  });
+  it.each([[0, '0'], [0.04, '0.0'], [12.34, '12.3'], [1234, '1,234']])('rate %s is %s', (value, text) => {
+    expect(rate(value)).toBe(text);
+  });
+});
+
+describe('lengths', () => {
+  it.each([
+    [null, '–'], [0, '0 ms'], [999, '999 ms'], [999.7, '1.0 s'], [1800, '1.8 s'], [9960, '10 s'], [59_700, '1 m'], [200_000, '3 m 20 s'],
+    [7_500_000, '2 h 5 m'], [360_000_000, '4 d 4 h'], [-1500, '-1.5 s'],
+  ])('%s ms is %s', (value, text) => {
+    expect(length(value)).toBe(text);
+  });
+  it.each([[-5, '0:00'], [1, '0:01'], [7000, '0:07'], [760_000, '12:40'], [11_109_000, '3:05:09'], [90_000_000, '1 d 1 h']])('a countdown of %s is %s', (value, text) => {
+    expect(countdown(value)).toBe(text);
+  });
+  it.each([[0, 'now'], [12_000, '12 s ago'], [240_000, '4 m ago'], [90_000_000, '1 d ago']])('%s ago is %s', (value, text) => {
+    expect(ago(value)).toBe(text);
+  });
+});
+
+describe('instants', () => {
+  it('are shown in the zone that was asked for, also on the days when clocks change', () => {
+    expect(clock('2026-10-25T00:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
+    expect(clock('2026-10-25T01:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
+    expect(instant('2026-11-21T23:30:00Z', 'Asia/Tokyo')).toBe('Sun 22 Nov, 08:30:00');
+    expect(clock('2026-11-21T00:00:00Z', 'UTC')).toBe('00:00:00');
+  });
+});

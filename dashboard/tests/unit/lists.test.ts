@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest';
+import { layout, ticks } from '../../src/lib/gantt';
+import { dash, ring } from '../../src/lib/geometry';
+import { apart, patched } from '../../src/lib/joined';
+import { MOST_ROWS, reveal, TALLEST, windowOf } from '../../src/lib/windowing';
+import { USUAL, World } from '../browser/world';
+
+describe('a window over a long list', () => {
+  it('never has more than sixty rows, wherever it stands', () => {
+    for (const rows of [0, 1, 10, 1000, 1_000_000]) {
+      for (let scroll = 0; scroll <= rows * 44; scroll += Math.max(1, rows * 4)) {
+        const { first, last } = windowOf(scroll, 4000, 44, rows);
+        expect(last - first).toBeLessThanOrEqual(MOST_ROWS);
+        expect(MOST_ROWS).toBeLessThan(60);
+      }
+    }
+  });
+  it('covers what is in view', () => {
+    const { first, last, offset } = windowOf(4400, 900, 44, 5000);
+    expect(first * 44).toBeLessThanOrEqual(4400);
+    expect(last * 44).toBeGreaterThanOrEqual(5300);
+    expect(offset).toBe(first * 44);
+  });
+  it('reaches the last of a million rows, though no browser can be so tall', () => {
+    const { height } = windowOf(0, 900, 44, 1_000_000);
+    expect(height).toBe(TALLEST);
+    expect(windowOf(height - 900, 900, 44, 1_000_000).last).toBe(1_000_000);
+    expect(windowOf(0, 900, 44, 1_000_000).first).toBe(0);
+  });
+  it('scrolls no further than it must to show a row', () => {
+    expect(reveal(3, 0, 400, 44)).toBe(0);
+    expect(reveal(0, 100, 400, 44)).toBe(0);
+    expect(reveal(20, 0, 400, 44)).toBe(20 * 44 + 44 - 400);
+  });
+});
+
+const world = new World(USUAL, () => 1_795_272_000_000);
+
+describe('a list and its first page, asked again', () => {
+  const rows = world.recent(200).sort((a, b) => (a.fire_at + a.id < b.fire_at + b.id ? 1 : -1));
+  it('is left alone when nothing changed', () => {
+    expect(patched(rows, rows.slice(0, 50))).toBeNull();
+  });
+  it('gets what is new on top and what changed in its place', () => {
+    const older = rows.slice(2);
+    const changed = { ...older[4]!, state: 'cancelled' as const };
+    const next = patched(older, [...rows.slice(0, 2), changed])!;
+    expect(next.length).toBe(200);
+    expect(next[6]?.state).toBe('cancelled');
+    expect(next[7]).toBe(older[5]);
+  });
+  it('does not take a run that belongs further below', () => {
+    expect(patched(rows.slice(0, 10), rows.slice(100, 110))).toBeNull();
+  });
+  it('takes a run of the same second that was planned later, in its place', () => {
+    const without = [...rows.slice(0, 3), ...rows.slice(4)];
+    expect(patched(without, rows.slice(0, 10))?.map((run) => run.id)).toEqual(rows.map((run) => run.id));
+  });
+  it('knows when more is new than the first page tells', () => {
+    expect(apart(rows.slice(60), rows.slice(0, 50))).toBe(true);
+    expect(apart(rows.slice(40), rows.slice(0, 50))).toBe(false);
+  });
+});
+
+describe('the timeline', () => {
+  const { bars, lanes, rows } = layout(world.recent(800), ['idle-node'], 1_795_272_000_000, 10);
+  it('lays no two attempts over each other', () => {
+    const by = new Map<string, typeof bars>();
+    for (const bar of bars) by.set(`${bar.lane} ${bar.row}`, [...(by.get(`${bar.lane} ${bar.row}`) ?? []), bar]);
+    for (const row of by.values()) {
+      row.sort((a, b) => a.from - b.from);
+      row.forEach((bar, i) => expect(bar.from).toBeGreaterThanOrEqual(row[i - 1]?.to ?? 0));
+    }
+  });
+  it('has a lane for a node that ran nothing, and a gap between two attempts', () => {
+    expect(lanes.map((lane) => lane.node)).toContain('idle-node');
+    expect(rows).toBe(lanes.reduce((sum, lane) => sum + lane.rows, 0));
+    expect(bars.some((bar) => bar.kind === 'gap')).toBe(true);
+  });
+  it('has round instants on its axis', () => {
+    expect(ticks(1000, 301_000, 900).every((tick) => tick % 30_000 === 0)).toBe(true);
+  });
+});
+
+describe('the ring', () => {
+  it('begins at the top and goes round evenly', () => {
+    const [top, right] = ring(4, 10, { x: 0, y: 0 });
+    expect(top?.y).toBeCloseTo(-10);
+    expect(right?.x).toBeCloseTo(10);
+  });
+  it('draws no more than a whole circle', () => {
+    expect(dash(3, 10)).toBe(dash(1, 10));
+    expect(dash(-1, 10).startsWith('0.00')).toBe(true);
+  });
+});

@@ -1,0 +1,107 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { backoff, Live, type Link } from '../../src/lib/live';
+
+class Socket {
+  static readonly OPEN = 1;
+  static made: Socket[] = [];
+  readyState = 1;
+  sent: { op: string; [key: string]: unknown }[] = [];
+  onopen: () => void = () => {};
+  onmessage: (event: { data: string }) => void = () => {};
+  onclose: (event: { code: number }) => void = () => {};
+  constructor(readonly url: string) {
+    Socket.made.push(this);
+  }
+  send(text: string) {
+    this.sent.push(JSON.parse(text) as { op: string });
+  }
+  close() {}
+}
+
+const settle = () => vi.advanceTimersByTimeAsync(0);
+
+describe('the socket', () => {
+  let links: Link[];
+  let seq: string | null;
+  let ticket: () => Promise<string>;
+  let live: Live;
+
+  beforeEach(() => {
+    vi.useFakeTimers();
+    vi.stubGlobal('WebSocket', Socket);
+    Socket.made = [];
+    links = [];
+    seq = null;
+    ticket = () => Promise.resolve('ticket');
+    live = new Live({
+      url: 'ws://here/api/v1/stream', ticket: () => ticket(), cursor: () => seq, onMessage: (message) => (seq = message.seq), onLink: (link) => links.push(link), random: () => 1, open: (url) => new Socket(url) as unknown as WebSocket,
+    });
+  });
+  afterEach(() => {
+    live.stop();
+    vi.useRealTimers();
+    vi.unstubAllGlobals();
+  });
+
+  it('says hello with a ticket that stands in no address, and goes on from its place after a loss', async () => {
+    live.start();
+    await settle();
+    const [first] = Socket.made;
+    first?.onopen();
+    expect(first?.sent[0]).toEqual({ op: 'hello', ticket: 'ticket', since: null, topics: ['cluster'] });
+    expect(first?.url).not.toContain('ticket');
+    first?.onmessage({ data: JSON.stringify({ t: 'tick', seq: '17-0' }) });
+    first?.onclose({ code: 1006 });
+    await vi.advanceTimersByTimeAsync(500);
+    Socket.made[1]?.onopen();
+    expect(Socket.made[1]?.sent[0]).toMatchObject({ op: 'hello', since: '17-0' });
+  });
+
+  it('is not called live before a message came', async () => {
+    live.start();
+    await settle();
+    Socket.made[0]?.onopen();
+    expect(links.map((link) => link.state)).toEqual(['connecting']);
+    Socket.made[0]?.onmessage({ data: JSON.stringify({ t: 'snap', seq: '1-0' }) });
+    expect(links.at(-1)?.state).toBe('live');
+  });
+
+  it('comes back later and later, and at once when it is told to', async () => {
+    ticket = () => Promise.reject(new Error('away'));
+    live.start();
+    await settle();
+    expect(links.at(-1)).toMatchObject({ state: 'waiting', reason: 'away', retryAt: Date.now() + 500 });
+    await vi.advanceTimersByTimeAsync(500);
+    expect(links.at(-1)?.retryAt).toBe(Date.now() + 1000);
+    ticket = () => Promise.resolve('t');
+    live.now();
+    await settle();
+    expect(Socket.made.length).toBe(1);
+  });
+
+  it('follows its topics again on a new connection', async () => {
+    live.start();
+    await settle();
+    Socket.made[0]?.onopen();
+    live.subscribe('run:x', 200);
+    live.subscribe('run:y', 200);
+    live.unsubscribe('run:y');
+    Socket.made[0]?.onclose({ code: 1012 });
+    await vi.advanceTimersByTimeAsync(500);
+    Socket.made[1]?.onopen();
+    expect(Socket.made[1]?.sent.slice(1)).toEqual([{ op: 'sub', topic: 'run:x', tail: 200 }]);
+  });
+
+  it('renews its login before it is over', async () => {
+    live.start();
+    await settle();
+    Socket.made[0]?.onopen();
+    await vi.advanceTimersByTimeAsync(14 * 60_000);
+    expect(Socket.made[0]?.sent.some((message) => message.op === 'auth')).toBe(true);
+  });
+
+  it('waits between half of the time and all of it, at most fifteen seconds', () => {
+    expect(backoff(0, () => 0)).toBe(250);
+    expect(backoff(30, () => 1)).toBe(15_000);
+  });
+});

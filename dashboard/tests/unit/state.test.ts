@@ -1,0 +1,184 @@
+import { describe, expect, it } from 'vitest';
+import { apply, empty, follows, isGap, LINES_KEPT, lineKey, NODE_ROWS, resumed, SERIES_ROWS, withFound, withHistory, withPast, type State } from '../../src/lib/state';
+import type { ClusterEvent, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
+import type { LogLine } from '../../src/lib/types';
+
+const T0 = Date.parse('2026-11-21T12:00:00Z');
+const at = (second: number) => new Date(T0 + second * 1000).toISOString();
+
+function values(changes: Partial<Values> = {}): Values {
+  return {
+    at: at(0), namespace: 'default', leader: 'a', lease_left_s: 30, lease_s: 30, term: 7, elected_at: at(-60), nodes: [], nodes_more: 0,
+    queue: { queued: 0, in_flight: 0, slots: 16, room: 16, open: 0 }, rates: { ended: 1, failed: 0 }, latency: {}, jobs: null,
+    dead_letters: 0, next: [], breakers: [], servers: { redis: { ms: 1 }, mongodb: { ms: 2 } }, ...changes,
+  };
+}
+
+function snap(changes: Partial<Values> = {}, seq = '1000-0'): SnapMessage {
+  const series = { cluster: { at: [at(-1)], ended: [3], failed: [1], queued: [0], in_flight: [2], lateness_p50_ms: [8], lateness_p95_ms: [40], lateness_p99_ms: [80], duration_p50_ms: [90], duration_p95_ms: [500], duration_p99_ms: [900] }, nodes: { at: [], by_name: {} } };
+  return { t: 'snap', seq, doc: { ...values(changes), series } };
+}
+
+function tick(second: number, patch: Partial<Values> = {}, rest: Partial<TickMessage> = {}): TickMessage {
+  return { t: 'tick', seq: `${1000 + second}-0`, ts: at(second), patch: { at: at(second), ...patch }, events: [], logs: [], dropped: 0, ...rest };
+}
+
+function event(id: string, kind: string, second: number, fields: Record<string, unknown> = {}): ClusterEvent {
+  return { id, at: at(second), kind, gravity: 'info', source: 'n', text: kind, fields };
+}
+
+function line(n: number, fence = 1): LogLine {
+  return { run: 'r', job: 'j', attempt: 1, fence, n, at: at(n), level: 'info', text: `line ${n}`, node: 'a' };
+}
+
+const play = (...messages: (SnapMessage | TickMessage)[]): State => messages.reduce(apply, empty());
+const numbers = (state: State, topic: string) => (state.tails[topic] ?? []).map((entry) => (isGap(entry) ? `gap ${entry.gap}` : entry.n));
+
+describe('the stream', () => {
+  it('shows nothing of a tick before there was a snapshot', () => {
+    expect(apply(empty(), tick(1)).ready).toBe(false);
+  });
+
+  it('takes absolute values, so a tick that never came does no harm', () => {
+    const every = play(snap(), tick(1, { dead_letters: 1 }), tick(2, { dead_letters: 2 }), tick(3, { term: 8 }));
+    const some = play(snap(), tick(2, { dead_letters: 2 }), tick(3, { term: 8 }));
+    expect(some.values).toEqual(every.values);
+  });
+
+  it('is pure: the same messages give the same state, and the one before is left alone', () => {
+    const before = play(snap());
+    const kept = structuredClone(before);
+    apply(before, tick(1, { dead_letters: 5 }, { events: [event('1', 'job_paused', 1)], logs: [{ topic: 'run:r', lines: [line(1)] }] }));
+    expect(before).toEqual(kept);
+  });
+
+  it('ignores what it was told already, in the order of stream ids and not of text', () => {
+    const state = play(snap({}, '999-0'), tick(1, { dead_letters: 4 }));
+    expect(apply(state, { ...tick(1), patch: { dead_letters: 9 } })).toBe(state);
+    expect(follows('1000-0', '999-9')).toBe(true);
+    expect(follows('1000-10', '1000-9')).toBe(true);
+    expect(follows('1000-9', '1000-9')).toBe(false);
+  });
+
+  it('counts the ticks that the server left out', () => {
+    expect(play(snap(), tick(20, {}, { dropped: 18 })).missed).toBe(18);
+  });
+
+  it('forgets that it had caught up when it begins anew', () => {
+    const state = resumed(play(snap()), 41);
+    expect(state.caughtUp).toBe(41);
+    expect(apply(state, snap({}, '5000-0')).caughtUp).toBeNull();
+  });
+});
+
+describe('events', () => {
+  it('are kept once each, the newest first, with those of before the page was opened', () => {
+    const told = play(snap(), tick(1, {}, { events: [event('b', 'x', 1), event('c', 'y', 1)] }), tick(2, {}, { events: [event('c', 'y', 1), event('d', 'z', 2)] }));
+    expect(withPast(told, [event('a', 'w', 0), event('b', 'x', 1)]).events.map((one) => one.id)).toEqual(['d', 'c', 'b', 'a']);
+  });
+});
+
+describe('series', () => {
+  it('begin with the ten minutes of the snapshot and grow by a row a tick', () => {
+    const { series } = play(snap(), tick(1, { rates: { ended: 5, failed: 2 }, latency: { lateness_ms: { p50: 1, p95: 2, p99: 3 } } }));
+    expect(series.ended).toEqual([3, 5]);
+    expect(series.late_p99).toEqual([80, 3]);
+    expect(series.late_p50).toEqual([8, 1]);
+  });
+
+  it('have an end, and all columns are of one length', () => {
+    let state = play(snap());
+    for (let second = 1; second <= SERIES_ROWS + 50; second++) state = apply(state, tick(second));
+    const { nodes, node_at, ...columns } = state.series;
+    expect(new Set(Object.values(columns).map((column) => column.length))).toEqual(new Set([SERIES_ROWS]));
+    expect(node_at.length).toBe(NODE_ROWS);
+    expect(nodes).toEqual({});
+  });
+
+  it('of a node that joins late begin with nothing', () => {
+    const node = { name: 'n', id: 'n#1', leads: false, state: 'up' as const, cpu: 0.5, memory: 0.1, lag_s: 0, slots: 1, in_flight: 1, queued: 0, rate: 0, age_s: 0 };
+    const { series } = play(snap(), tick(5), tick(10, { nodes: [node] }));
+    expect(series.nodes.n?.cpu).toEqual([null, 0.5]);
+  });
+});
+
+describe('tails', () => {
+  const logs = (lines: LogLine[], gap?: number | null) => ({ logs: [gap === undefined ? { topic: 'run:r', lines } : { topic: 'run:r', lines, gap }] });
+
+  it('mark where lines are missing, with their number when it is known', () => {
+    const state = play(snap(), tick(1, {}, logs([line(1)])), tick(2, {}, logs([line(9)], 7)), tick(3, {}, logs([], null)));
+    expect(numbers(state, 'run:r')).toEqual([1, 'gap 7', 9, 'gap null']);
+  });
+
+  it('are marked when a connection began anew, and show no line twice', () => {
+    const state = play(snap(), tick(1, {}, logs([line(1), line(2)])), snap({}, '2000-0'), { ...tick(3, {}, logs([line(2), line(3)])), seq: '2001-0' });
+    expect(numbers(state, 'run:r')).toEqual([1, 2, 'gap null', 3]);
+  });
+
+  it('have what was written before in front, without what they have', () => {
+    const state = withHistory(play(snap(), tick(1, {}, logs([line(3), line(4)]))), 'run:r', [line(1), line(2), line(3)]);
+    expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 4]);
+  });
+
+  it('tell lines of two attempts apart', () => {
+    expect(lineKey(line(1, 1))).not.toBe(lineKey(line(1, 2)));
+  });
+
+  it('are preceded by what the server found before them, each line once', () => {
+    const tail = play(snap(), tick(1, {}, logs([line(5), line(6)]))).tails['run:r']!;
+    expect(withFound(tail, [line(1), line(3), line(5), line(6)])).toEqual([line(1), line(3), line(5), line(6)]);
+    expect(withFound(tail, [line(6)])).toBe(tail);
+    expect(withFound([], [line(1)])).toEqual([line(1)]);
+  });
+
+  it('have no gap where history came before the first snapshot, and one after each later snapshot', () => {
+    const early = apply(withHistory(empty(), 'run:r', [line(1)]), snap());
+    expect(early.tails['run:r']).toEqual([line(1)]);
+    expect(apply(early, snap({}, '9000-0')).tails['run:r']?.map(isGap)).toEqual([false, true]);
+  });
+
+  it('have an end', () => {
+    const many = Array.from({ length: LINES_KEPT + 10 }, (_, n) => line(n));
+    expect(play(snap(), tick(1, {}, logs(many))).tails['run:r']?.length).toBe(LINES_KEPT);
+  });
+});
+
+describe('failovers', () => {
+  it('are seen when the place falls empty and is taken, with what became of the runs', () => {
+    const state = play(
+      snap(), tick(1, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }),
+      tick(4, {}, { events: [event('1', 'runs_reassigned', 4, { count: 3 }), event('2', 'runs_lost', 4, { count: 1 })] }),
+    );
+    expect(state.failovers).toMatchObject([{ from: 'a', to: 'b', term: 8, took_ms: 1800, reassigned: 3, runs_lost: 1 }]);
+  });
+
+  it('began with the last sign of life where the lease ran out, and with its release where it did not', () => {
+    const killed = play(snap(), tick(1, { lease_s: 3, lease_left_s: 0.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    expect(killed.failovers).toMatchObject([{ lost_at: at(-1.5), took_ms: 4300 }]);
+    const asked = play(snap(), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    expect(asked.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
+  });
+
+  it('are seen when it changed hands between two ticks, or while the page was away', () => {
+    expect(play(snap(), tick(1, { leader: 'b', term: 8, elected_at: at(0.4) })).failovers).toMatchObject([{ from: 'a', to: 'b', took_ms: 400 }]);
+    expect(play(snap(), snap({ at: at(90), leader: 'c', term: 9, elected_at: at(40) }, '9000-0')).failovers).toMatchObject([{ from: 'a', to: 'c' }]);
+  });
+
+  it('of before the page was opened are known from events, and none is told twice', () => {
+    const elected = (id: string, node: string, term: number, second: number) => event(id, 'leader_elected', second, { node, term });
+    const told = [
+      elected('1', 'a', 6, -900), event('2', 'leader_stepped_down', -62, { node: 'a', term: 6 }), elected('3', 'b', 7, -60),
+      event('4', 'runs_lost', -59, { count: 2 }), elected('5', 'c', 8, -20), elected('6', 'd', 9, 5),
+    ];
+    const state = withPast(play(snap({ leader: 'c', term: 8 }), tick(5, { leader: 'd', term: 9, elected_at: at(5) })), told);
+    expect(state.failovers.map((one) => [one.from, one.to, one.term, one.took_ms, one.runs_lost])).toEqual([
+      ['c', 'd', 9, 5000, 0], ['b', 'c', 8, null, 0], ['a', 'b', 7, 2000, 2],
+    ]);
+    expect(withPast(state, told).failovers).toBe(state.failovers);
+  });
+
+  it('do not own what is lost long after', () => {
+    const state = play(snap(), tick(1, { leader: 'b', term: 8 }), tick(120, {}, { events: [event('1', 'runs_lost', 120, { count: 4 })] }));
+    expect(state.failovers[0]?.runs_lost).toBe(0);
+  });
+});

@@ -1,0 +1,176 @@
+"""The page beside the API: which address answers what, what browsers are told, and that nothing else gets out."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from urllib.parse import unquote
+
+import httpx2
+import pytest
+from starlette.types import ASGIApp, Message
+
+from cronflow.api.guards import guarded
+from cronflow.api.page import OTHERS, Page, WithPage
+from tests.api.conftest import the_api
+from tests.api.test_access import routes
+
+INDEX = b'<!doctype html><script type="module" src="/assets/index-1.js"></script>'
+SCRIPT = b"const answer = 42; // \n" * 100
+FILES = {
+    "index.html": INDEX,
+    "theme.js": b"// short",
+    "favicon.svg": b"<svg/>",
+    "assets/index-1.js": SCRIPT,
+    "assets/index-1.css": b"a{}",
+    "assets/inter-1.woff2": b"wOF2" + bytes(range(256)) * 8,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A page as `make ui` builds it, beside a file that is none of it."""
+    built = tmp_path / "_ui"
+    for name, content in FILES.items():
+        (built / name).parent.mkdir(parents=True, exist_ok=True)
+        (built / name).write_bytes(content)
+    (tmp_path / "secret.txt").write_text("not for you")
+    return built
+
+
+def application(folder: Path) -> ASGIApp:
+    """The whole of it, as a process serves it."""
+    return guarded(WithPage(the_api(), Page(folder)))
+
+
+async def ask(app: ASGIApp, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
+    """One request."""
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://api") as http:
+        return await http.request(method, path, headers={"Accept-Encoding": "identity", **headers})
+
+
+async def raw(app: ASGIApp, path: str) -> tuple[int, bytes]:
+    """One request whose path no client has tidied."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(
+        {
+            "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": unquote(path),
+            "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": [],
+            "client": ("127.0.0.1", 1), "server": ("api", 80),
+        },
+        receive,
+        send,
+    )  # fmt: skip
+    body = b"".join(message.get("body", b"") for message in sent)
+    return int(sent[0]["status"]), body
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/runs/nightly-report@20261121T020000Z", "/dead-letters", "/a/b/c"])
+async def test_an_address_of_the_page_answers_its_index_which_is_asked_for_each_time(folder: Path, path: str) -> None:
+    answer = await ask(application(folder), path)
+    assert (answer.status_code, answer.content) == (200, INDEX)
+    assert answer.headers["content-type"].startswith("text/html")
+    assert answer.headers["cache-control"] == "no-cache"
+
+
+async def test_only_what_is_its_own_may_run_on_the_page(folder: Path) -> None:
+    policy = (await ask(application(folder), "/")).headers["content-security-policy"].split("; ")
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert not any("unsafe" in part or "*" in part for part in policy)
+
+
+@pytest.mark.parametrize(
+    ("path", "media_type", "cache"),
+    [
+        ("assets/index-1.js", "text/javascript", "public, max-age=31536000, immutable"),
+        ("assets/index-1.css", "text/css", "public, max-age=31536000, immutable"),
+        ("assets/inter-1.woff2", "font/woff2", "public, max-age=31536000, immutable"),
+        ("theme.js", "text/javascript", "no-cache"),
+        ("favicon.svg", "image/svg+xml", "no-cache"),
+    ],
+)
+async def test_files_have_their_types_and_are_kept_where_their_names_tell_their_content(
+    folder: Path, path: str, media_type: str, cache: str
+) -> None:
+    answer = await ask(application(folder), f"/{path}")
+    assert (answer.status_code, answer.content) == (200, FILES[path])
+    assert answer.headers["content-type"].partition(";")[0] == media_type
+    assert answer.headers["cache-control"] == cache
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_what_gets_smaller_is_sent_packed_to_who_can_unpack_it(folder: Path) -> None:
+    app = application(folder)
+    packed = await ask(app, "/assets/index-1.js", **{"Accept-Encoding": "gzip, br"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) == len(gzip.compress(SCRIPT))
+    assert packed.content == SCRIPT
+    plain = await ask(app, "/assets/index-1.js")
+    assert "content-encoding" not in plain.headers
+    assert plain.headers["vary"] == packed.headers["vary"] == "Accept-Encoding"
+    assert "content-encoding" not in (await ask(app, "/theme.js", **{"Accept-Encoding": "gzip"})).headers
+
+
+async def test_head_answers_the_same_without_the_content(folder: Path) -> None:
+    answer = await ask(application(folder), "/assets/index-1.js", "HEAD")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-length"] == str(len(SCRIPT))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret.txt",
+        "/assets/../../secret.txt",
+        "/assets/%2e%2e/%2e%2e/secret.txt",
+        "/..%2fsecret.txt",
+        "//etc/passwd",
+        "/assets//etc/passwd",
+        "/assets/..",
+        "/assets/index-1.js/",
+        "/%00",
+    ],
+)
+async def test_no_address_leads_out_of_the_folder(folder: Path, path: str) -> None:
+    code, body = await raw(application(folder), path)
+    assert b"not for you" not in body
+    assert b"root:" not in body
+    assert (code, body) == (200, INDEX) or (code == 404 and b"there is nothing at" in body)
+
+
+async def test_a_file_of_a_page_that_was_replaced_is_missing_and_not_the_page(folder: Path) -> None:
+    answer = await ask(application(folder), "/assets/index-0.js")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_the_addresses_of_the_api_stay_the_apis(folder: Path) -> None:
+    app = application(folder)
+    assert {path.split("/")[1] for _, path, _ in routes(the_api())} <= OTHERS
+    for path in ("/api/v1/nothing", "/api", "/metrics"):
+        answer = await ask(app, path)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json"), path
+    assert (await ask(app, "/livez")).json() == {"status": "ok"}
+    assert (await ask(app, "/openapi.json")).json()["openapi"] == "3.1.0"
+    assert b"swagger" in (await ask(app, "/docs")).content
+    answer = await ask(app, "/jobs", "POST")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_without_a_page_its_address_says_how_to_build_it(tmp_path: Path) -> None:
+    app = application(tmp_path / "nothing")
+    for path in ("/", "/jobs", "/assets/index-1.js"):
+        answer = await ask(app, path)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+        assert "make ui" in answer.text
+    assert (await ask(app, "/livez")).status_code == 200
