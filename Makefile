@@ -18,6 +18,7 @@ BIN := .venv/bin
 FOR ?=
 WORDS ?=
 DATA ?= .cronflow/demo
+CHROMIUM ?= /usr/bin/chromium
 # Twice as many as cores: most of the time of the process tests is waiting.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
@@ -26,7 +27,7 @@ NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); proce
 uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
+.PHONY: help demo browser-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -40,7 +41,13 @@ help:
 demo: .venv/ready page-where-node-is
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
-test: .venv/ready
+# In CI what the browser's tests need is installed where it can be; elsewhere they say what is missing.
+browser-in-ci:
+	@if [ -n "$$CI" ] && [ ! -x "$(CHROMIUM)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null; \
+	fi
+
+test: .venv/ready browser-in-ci
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
