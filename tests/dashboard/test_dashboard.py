@@ -141,7 +141,7 @@ def test_a_wheel_that_is_installed_serves_the_page_without_node(wheel: Path, tmp
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
     env = {name: value for name, value in os.environ.items() if not name.startswith(("CRONFLOW_", "PYTHON"))}
     port = free_port()
-    command = [python.with_name("cronflow"), "dev", "--memory", "--port", str(port), "--for", "10m"]
+    command = [str(python.with_name("cronflow")), "dev", "--memory", "--port", str(port), "--for", "10m"]
     child = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -163,7 +163,7 @@ def test_a_wheel_that_is_installed_serves_the_page_without_node(wheel: Path, tmp
         assert loaded(port, "/jobs/any").startswith("<!doctype html>"), "every address of the page leads to it"
         for address in assets(index):
             assert loaded(port, address), address
-        where = [python, "-c", "import cronflow; print(cronflow.__file__)"]
+        where = [str(python), "-c", "import cronflow; print(cronflow.__file__)"]
         found = subprocess.run(where, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
         assert found.stdout.startswith(str(packages)), "it was the wheel that served"
     finally:
