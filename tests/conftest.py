@@ -15,6 +15,29 @@ import pytest
 from cronflow.embedded import MongoServer, RedisServer
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
+LONG = frozenset({"client", "dashboard", "live", "processes"})
+"""The folders of tests that take long, most of it in waiting for real processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several workers share the tests, each begins with its part of the long ones, so that none of them is left
+    alone with one at the end.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    long = [item for item in items if item.path.parent.name in LONG]
+    short = [item for item in items if item.path.parent.name not in LONG]
+    # Each worker is given as many in a row, and takes from the end of another's when it has none left.
+    ordered: list[pytest.Item] = []
+    for k in range(workers):
+        size = (len(items) - len(ordered)) // (workers - k)
+        part = long[k::workers]
+        rest = max(0, size - len(part))
+        ordered += part + short[:rest]
+        short = short[rest:]
+    items[:] = ordered + short
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
