@@ -15,6 +15,31 @@ import pytest
 from cronflow.embedded import MongoServer, RedisServer
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
+LONG = frozenset({"client", "live", "processes"})
+"""The folders of tests that take long, most of it in waiting for real processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several workers share the tests, the long ones are spread over all of them and among the others: none is
+    left for the end, where the other workers would wait for it, and few run at the same time.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        return
+    long = [item for item in items if item.path.parent.name in LONG]
+    short = [item for item in items if item.path.parent.name not in LONG]
+    # Each worker is given as many in a row, and takes from the end of another's when it has none left.
+    ordered: list[pytest.Item] = []
+    for k in range(workers):
+        size = (len(items) - len(ordered)) // (workers - k)
+        part = long[k::workers]
+        rest, short = short[: max(0, size - len(part))], short[max(0, size - len(part)) :]
+        between = len(rest) * 2 // 3 // max(1, len(part))
+        for n, item in enumerate(part):
+            ordered += [item, *rest[n * between : (n + 1) * between]]
+        ordered += rest[len(part) * between :]
+    items[:] = ordered + short
+
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
