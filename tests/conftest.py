@@ -20,8 +20,8 @@ LONG = frozenset({"client", "dashboard", "live", "processes"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several workers share the tests, each begins with its part of the long ones, so that none of them is left
-    alone with one at the end.
+    """Where several workers share the tests, the long ones are spread over all of them and among the others: none is
+    left for the end, where the other workers would wait for it, and few run at the same time.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
@@ -33,9 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for k in range(workers):
         size = (len(items) - len(ordered)) // (workers - k)
         part = long[k::workers]
-        rest = max(0, size - len(part))
-        ordered += part + short[:rest]
-        short = short[rest:]
+        rest, short = short[: max(0, size - len(part))], short[max(0, size - len(part)) :]
+        between = len(rest) * 2 // 3 // max(1, len(part))
+        for n, item in enumerate(part):
+            ordered += [item, *rest[n * between : (n + 1) * between]]
+        ordered += rest[len(part) * between :]
     items[:] = ordered + short
 
 
