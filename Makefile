@@ -4,7 +4,7 @@
 #   make test            every test, on real servers
 #   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
-#   make bench           executions a second, lateness of a lone job and of a herd
+#   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make docs            the reference of the API, from its description
 #   make clean           removes .venv and what the tools left
 
