@@ -7,7 +7,7 @@
 #   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
 #   make uitest          the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
-#   make bench           executions a second, lateness of a lone job and of a herd
+#   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
 #   make docs            the reference of the API, from its description
 #   make clean           removes .venv, the built page and what the tools left
