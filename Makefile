@@ -17,6 +17,9 @@ DATA ?= .cronflow/demo
 # Twice as many as cores: most of the time of the process tests is waiting.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
 
+# Hundreds of processes of the tests import CronFlow: compiled once, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test mutants check bench docs clean
 
