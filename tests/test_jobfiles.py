@@ -433,6 +433,7 @@ def test_targets_are_not_imported_when_nobody_asks() -> None:
     assert len(read_job_files(["a.yaml"], check_python=False)) == 1
 
 
+@pytest.mark.usefixtures("folder")
 def test_a_word_for_true_is_text_as_a_key() -> None:
     found = problems_of("name: a\nrun: {shell: 'true'}\non: x\nYes: y")
     assert [problem.partition(" (")[0] for problem in found] == [
