@@ -63,7 +63,10 @@ describe('a list and its first page, asked again', () => {
 });
 
 describe('the timeline', () => {
-  const { bars, lanes, rows } = layout(world.recent(800), ['idle-node'], 1_795_272_000_000, 10);
+  const runs = world.recent(800);
+  const span = { from: 1_795_271_700_000, to: 1_795_272_000_000 };
+  const { lanes, rows, runs: shown } = layout(runs, ['idle-node'], span, 10);
+  const bars = lanes.flatMap((lane) => lane.bars);
   it('lays no two attempts over each other', () => {
     const by = new Map<string, typeof bars>();
     for (const bar of bars) by.set(`${bar.lane} ${bar.row}`, [...(by.get(`${bar.lane} ${bar.row}`) ?? []), bar]);
@@ -76,6 +79,14 @@ describe('the timeline', () => {
     expect(lanes.map((lane) => lane.node)).toContain('idle-node');
     expect(rows).toBe(lanes.reduce((sum, lane) => sum + lane.rows, 0));
     expect(bars.some((bar) => bar.kind === 'gap')).toBe(true);
+  });
+  it('leaves out what lies outside of the span, and counts what lies in it', () => {
+    expect(shown).toBe(runs.filter((run) => Date.parse(run.fire_at) < span.to && (run.ended_at === null || Date.parse(run.ended_at) > span.from)).length);
+    expect(layout(runs, [], { from: 0, to: 1 }, 10)).toEqual({ lanes: [], rows: 0, runs: 0 });
+  });
+  it('has no end for what runs, so that it need not be laid out anew as time goes on', () => {
+    const open = runs.find((run) => run.state === 'running')!;
+    expect(bars.find((bar) => bar.run === open.id && bar.kind === 'attempt' && bar.state === 'running')?.to).toBe(Infinity);
   });
   it('has round instants on its axis', () => {
     expect(ticks(1000, 301_000, 900).every((tick) => tick % 30_000 === 0)).toBe(true);
