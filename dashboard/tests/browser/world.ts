@@ -255,7 +255,8 @@ export class World {
   }
 
   recent(n: number): Run[] {
-    return Array.from({ length: n }, (_, i) => this.run(i));
+    const newest = Math.floor(this.now() / this.scale.gap_ms); // once: time goes on meanwhile
+    return Array.from({ length: n }, (_, i) => this.slot(newest - i));
   }
 
   private kept: Run[] | null = null;
