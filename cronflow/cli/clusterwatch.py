@@ -200,7 +200,7 @@ def _node(node: LiveNodeShape, size: int) -> Sequence[Cell]:
         Text.assemble(bar(node["cpu"], size, _heat(node["cpu"])), f" {node['cpu']:4.0%}"),
         Text.assemble(bar(node["memory"], size, _heat(node["memory"])), f" {node['memory']:4.0%}"),
         f"{node['rate']:.1f}",
-        f"{node['lag_s'] * 1000:.0f}ms",
+        f"{node['lag_s'] * 1000:.1f}ms",
         f"{node['age_s']:.0f}s ago",
     ]
 

@@ -53,7 +53,7 @@ class Backlog:
 class NodeReport:
     """What a node says of itself with each heartbeat.
 
-    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is for how long its event loop has not turned,
+    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is how late its event loop turns,
     `mongo_away_s` for how long it has not reached MongoDB; `breakers` are the states of its circuits by service,
     MongoDB's and those of hosts that are not closed; `zones` is the version of its time zone data.
     """

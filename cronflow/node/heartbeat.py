@@ -136,7 +136,7 @@ class Heartbeat:
             rate=round(self._rate, 1),
             labels=self._labels,
             draining=self.draining or self.asked,
-            lag_s=round(self._lag_s(), 1),
+            lag_s=round(self._lag_s(), 4),
             mongo_away_s=round(self._mongo_away_s(), 1),
             version=self._version,
             pid=os.getpid(),

@@ -33,15 +33,26 @@ class Pulse:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._at: float | None = None
+        self._late_s = 0.0
         self.role = Role("pulse", self._beat, Wake())
 
     @property
-    def lag_s(self) -> float:
+    def stalled_s(self) -> float:
         """For how long the main loop has not turned, beyond its usual beat, in seconds."""
-        return 0.0 if self._at is None else max(0.0, self._clock.monotonic() - self._at - PULSE_EVERY_S)
+        return self._behind(self._clock.monotonic())
+
+    @property
+    def lag_s(self) -> float:
+        """How late the main loop turns, in seconds: how late its last beat came, or the next one already is."""
+        return max(self._late_s, self.stalled_s)
+
+    def _behind(self, now: float) -> float:
+        return 0.0 if self._at is None else max(0.0, now - self._at - PULSE_EVERY_S)
 
     async def _beat(self) -> float:
-        self._at = self._clock.monotonic()
+        now = self._clock.monotonic()
+        self._late_s = self._behind(now)
+        self._at = now
         return PULSE_EVERY_S
 
 

@@ -283,7 +283,7 @@ class Node:
         return (0, 0) if self._worker is None else (self._worker.in_flight, self._worker.ended)
 
     def _unfit(self) -> str | None:
-        if self._pulse.lag_s > STALLED_AFTER_S:
+        if self._pulse.stalled_s > STALLED_AFTER_S:
             return "the loop that plans does not turn"
         return self._timekeeper.complaint
 

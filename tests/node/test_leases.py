@@ -95,7 +95,19 @@ async def test_the_pulse_tells_for_how_long_the_loop_has_not_turned() -> None:
     await clock.advance(0.5)
     assert pulse.lag_s == 0.0
     await clock.advance(7)
-    assert pulse.lag_s == 7.0
+    assert pulse.lag_s == pulse.stalled_s == 7.0
+
+
+async def test_the_pulse_tells_how_late_the_loop_turned_though_it_turns_again() -> None:
+    clock = FakeClock()
+    pulse = Pulse(clock)
+    await pulse.role.step()
+    await clock.advance(0.5 + 0.0123)
+    await pulse.role.step()
+    assert (round(pulse.lag_s, 4), pulse.stalled_s) == (0.0123, 0.0)
+    await clock.advance(0.5)
+    await pulse.role.step()
+    assert pulse.lag_s == 0.0
 
 
 async def test_river_1161_the_failure_of_a_vital_role_ends_the_node_loudly() -> None:

@@ -45,6 +45,11 @@ export function length(ms: number | null | undefined): string {
   return `${whole} s`;
 }
 
+/** How late a loop turns, from seconds: 0.4 ms, 12 ms, 1.8 s. */
+export function lag(s: number): string {
+  return s < 0.00995 ? `${(s * 1000).toFixed(1)} ms` : length(s * 1000);
+}
+
 /** Until an instant, as a clock that runs down: 0:07, 12:40, 3:05:09; beyond a day `2 d 4 h`. */
 export function countdown(ms: number): string {
   const s = Math.max(0, Math.ceil(ms / 1000));

@@ -1,12 +1,12 @@
 // Where the bars of the timeline stand. Pure: runs in, rectangles out; the canvas only paints them.
 import type { Run, RunState } from './types';
 
-export interface Bar {
+interface Piece {
   run: string;
   job: string;
-  lane: number;
-  row: number;
+  node: string;
   from: number;
+  /** Infinity: it has not ended. */
   to: number;
   /** `wait`: from when it was due until it started; `gap`: between two attempts. */
   kind: 'attempt' | 'wait' | 'gap';
@@ -14,76 +14,103 @@ export interface Bar {
   attempt: number;
 }
 
+export interface Bar extends Piece {
+  lane: number;
+  row: number;
+}
+
+/** What stands in a lane is kept with it: lanes out of view are not looked at. */
 export interface Lane {
   node: string;
   rows: number;
+  /** Rows of the lanes above. */
   top: number;
+  bars: Bar[];
 }
 
 export interface Layout {
-  bars: Bar[];
   lanes: Lane[];
   rows: number;
+  /** How many runs have a part within the span. */
+  runs: number;
 }
 
 const name = (id: string | null): string => (id === null ? '' : (id.split('#')[0] ?? id));
+const order = new Intl.Collator('en', { numeric: true });
 
-/** Bars of one lane are put in the first row where they overlap nothing. */
-export function layout(runs: Iterable<Run>, nodes: readonly string[], now: number, least: number): Layout {
-  const found: Omit<Bar, 'lane' | 'row'>[] = [];
-  const place: string[] = [];
-  const add = (node: string, bar: Omit<Bar, 'lane' | 'row'>) => {
-    found.push(bar);
-    place.push(node);
+interface Cut {
+  due: number;
+  ended: number;
+  pieces: Piece[];
+}
+
+/** A run that did not change keeps its identity, so its instants are parsed once. */
+const known = new WeakMap<Run, Cut>();
+
+function cutOf(run: Run): Cut {
+  let found = known.get(run);
+  if (found === undefined) {
+    found = { due: Date.parse(run.fire_at), ended: run.ended_at === null ? Infinity : Date.parse(run.ended_at), pieces: piecesOf(run) };
+    known.set(run, found);
+  }
+  return found;
+}
+
+function piecesOf(run: Run): Piece[] {
+  const found: Piece[] = [];
+  let last = Date.parse(run.fire_at);
+  const add = (id: string | null, from: number, to: number, state: RunState, attempt: number) => {
+    const node = name(id);
+    if (node === '') return;
+    const one = { run: run.id, job: run.job, node, attempt };
+    if (from > last) found.push({ ...one, from: last, to: from, kind: attempt === 1 ? 'wait' : 'gap', state: run.state });
+    found.push({ ...one, from, to, kind: 'attempt', state });
+    last = to;
   };
-  for (const run of runs) {
-    const due = Date.parse(run.fire_at);
-    let last = due;
-    for (const attempt of run.attempts) {
-      if (attempt.started_at === null) continue;
-      const from = Date.parse(attempt.started_at);
-      const to = Date.parse(attempt.ended_at);
-      const node = name(attempt.node);
-      const kind = attempt.n === 1 ? 'wait' : 'gap';
-      if (from - last > least) add(node, { run: run.id, job: run.job, from: last, to: from, kind, state: run.state, attempt: attempt.n });
-      add(node, { run: run.id, job: run.job, from, to, kind: 'attempt', state: attempt.outcome === 'ok' ? 'succeeded' : attempt.outcome === 'lost' ? 'lost' : attempt.outcome === 'cancelled' ? 'cancelled' : attempt.outcome === 'skipped' ? 'skipped' : 'failed', attempt: attempt.n });
-      last = to;
-    }
-    const known = run.attempts;
-    const present = known.length === 0 || known.every((attempt) => attempt.n < run.attempt);
-    if (present && run.started_at !== null && run.node !== null) {
-      const from = Date.parse(run.started_at);
-      const to = run.ended_at === null ? now : Date.parse(run.ended_at);
-      if (from - last > least) add(name(run.node), { run: run.id, job: run.job, from: last, to: from, kind: known.length === 0 ? 'wait' : 'gap', state: run.state, attempt: run.attempt });
-      add(name(run.node), { run: run.id, job: run.job, from, to, kind: 'attempt', state: run.state, attempt: run.attempt });
-    }
+  for (const attempt of run.attempts) {
+    if (attempt.started_at === null) continue;
+    const { outcome } = attempt;
+    const state = outcome === 'ok' ? 'succeeded' : outcome === 'lost' || outcome === 'cancelled' || outcome === 'skipped' ? outcome : 'failed';
+    add(attempt.node, Date.parse(attempt.started_at), Date.parse(attempt.ended_at), state, attempt.n);
   }
+  if (run.started_at !== null && run.attempts.every((attempt) => attempt.n < run.attempt)) {
+    add(run.node, Date.parse(run.started_at), run.ended_at === null ? Infinity : Date.parse(run.ended_at), run.state, run.attempt);
+  }
+  return found;
+}
 
-  const all = [...new Set([...nodes, ...place.filter((one) => one !== '')])].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
-  const ends = new Map<string, number[]>(all.map((node) => [node, []]));
-  const order = found.map((_, i) => i).sort((a, b) => (found[a]?.from ?? 0) - (found[b]?.from ?? 0));
-  const rows = new Array<number>(found.length).fill(0);
-  for (const i of order) {
-    const bar = found[i];
-    const busy = ends.get(place[i] ?? '');
-    if (bar === undefined || busy === undefined) continue;
-    let row = busy.findIndex((end) => end <= bar.from);
-    if (row < 0) row = busy.push(0) - 1;
-    busy[row] = Math.max(bar.to, bar.from + least);
-    rows[i] = row;
+/** What of the runs lies in a span, in a lane for each node; a bar is put in the first row where it overlaps nothing.
+ *  Waits shorter than `least` are left out, and a bar has at least that room.
+ */
+export function layout(runs: readonly Run[], nodes: readonly string[], span: { from: number; to: number }, least: number): Layout {
+  const found: Piece[] = [];
+  let count = 0;
+  for (const run of runs) {
+    const { due, ended, pieces } = cutOf(run);
+    if (due >= span.to || ended <= span.from) continue;
+    count += 1;
+    for (const piece of pieces) if (piece.kind === 'attempt' || piece.to - piece.from > least) found.push(piece);
   }
-  let top = 0;
-  const lanes = all.map((node) => {
-    const lane = { node, rows: Math.max(1, ends.get(node)?.length ?? 1), top };
-    top += lane.rows;
-    return lane;
+  found.sort((a, b) => a.from - b.from);
+  const all = [...new Set([...nodes, ...found.map((piece) => piece.node)])].sort(order.compare);
+  const lanes = all.map<Lane>((node) => ({ node, rows: 1, top: 0, bars: [] }));
+  const place = new Map(all.map((node, i) => [node, i]));
+  const ends = all.map<number[]>(() => []);
+  for (const piece of found) {
+    const lane = place.get(piece.node) ?? 0;
+    const busy = ends[lane]!;
+    let row = busy.findIndex((end) => end <= piece.from);
+    if (row < 0) row = busy.length;
+    busy[row] = Math.max(piece.to, piece.from + least);
+    lanes[lane]!.bars.push({ ...piece, lane, row });
+  }
+  let rows = 0;
+  lanes.forEach((lane, i) => {
+    lane.rows = Math.max(1, ends[i]!.length);
+    lane.top = rows;
+    rows += lane.rows;
   });
-  const index = new Map(all.map((node, i) => [node, i]));
-  const bars = found.flatMap((bar, i) => {
-    const lane = index.get(place[i] ?? '');
-    return lane === undefined ? [] : [{ ...bar, lane, row: rows[i] ?? 0 }];
-  });
-  return { bars, lanes, rows: top };
+  return { lanes, rows, runs: count };
 }
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400].map((s) => s * 1000);

@@ -139,6 +139,7 @@ export function withHistory(state: State, topic: string, lines: readonly LogLine
 
 /** A tail with what the server found before it; what the server found within it is in the tail already. */
 export function withFound(entries: readonly TailEntry[], found: readonly LogLine[]): readonly TailEntry[] {
+  if (found.length === 0) return entries;
   const first = entries.find((entry) => !isGap(entry));
   const begins = first === undefined ? Infinity : Date.parse(first.at);
   const known = keysOf(entries);

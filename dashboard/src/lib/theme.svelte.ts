@@ -17,8 +17,21 @@ class Kept {
 
   private show(theme: Theme): void {
     this.value = theme;
+    kept.clear();
     document.documentElement.dataset.theme = theme;
   }
+}
+
+const kept = new Map<string, string>();
+
+/** A colour of the theme for a canvas. Asked of the browser once, since asking lays out what is not laid out yet. */
+export function colour(name: string): string {
+  let found = kept.get(name);
+  if (found === undefined) {
+    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    kept.set(name, found);
+  }
+  return found;
 }
 
 export const theme = new Kept();

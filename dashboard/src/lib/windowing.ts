@@ -34,3 +34,30 @@ export function reveal(index: number, scroll: number, view: number, row: number)
   if (top < scroll) return top;
   return top + row > scroll + view ? top + row - view : scroll;
 }
+
+/** Tells which element shows which row: a row keeps the one it has, and a row that is new takes one whose row is gone,
+ *  so that no element is made anew where every second all rows are others.
+ */
+export function recycler(): (ids: readonly string[]) => number[] {
+  let before = new Map<string, number>();
+  return (ids) => {
+    const now = new Map<string, number>();
+    for (const id of ids) {
+      const had = before.get(id);
+      if (had !== undefined) now.set(id, had);
+    }
+    const taken = new Set(now.values());
+    let next = 0;
+    const slots = ids.map((id) => {
+      let slot = now.get(id);
+      if (slot === undefined) {
+        while (taken.has(next)) next += 1;
+        slot = next++;
+        now.set(id, slot);
+      }
+      return slot;
+    });
+    before = now;
+    return slots;
+  };
+}

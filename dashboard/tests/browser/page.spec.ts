@@ -1,16 +1,17 @@
 import { expect, test as base, type Page } from '@playwright/test';
 import { axe } from './axe';
 import { Stage } from './server';
-import { SHELL } from './world';
+import { LARGE, SHELL, USUAL, type Scale } from './world';
 
 const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', 'RUN'];
 const PUBLIC = /status of (401|503)/; // what the browser itself says of an answer that a test asked for
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
 
-const test = base.extend<{ stage: Stage; user: Page }>({
-  stage: async ({}, use) => {
-    const stage = await Stage.open();
+const test = base.extend<{ scale: Scale; stage: Stage; user: Page }>({
+  scale: [USUAL, { option: true }],
+  stage: async ({ scale }, use) => {
+    const stage = await Stage.open(scale);
     await use(stage);
     await stage.close();
   },
@@ -271,4 +272,97 @@ test('what REST refuses is told, with a way to try again', async ({ stage, user 
   await user.getByRole('button', { name: 'Try again' }).click();
   await live(user);
   await expect(user.getByRole('row').nth(3)).toBeVisible();
+});
+
+test.describe('a hundred nodes, a thousand runs a second', () => {
+  test.use({ scale: LARGE });
+
+  /** What ticks do until so many have come. */
+  async function ticks(stage: Stage, n: number) {
+    const { seq } = stage.world;
+    await expect.poll(() => stage.world.seq).toBeGreaterThanOrEqual(seq + n);
+  }
+
+  test('the ring is one canvas, with few pulses that no tick makes anew', async ({ stage, user }) => {
+    await user.goto(stage.url);
+    await live(user);
+    await expect(user.locator('.board canvas')).toHaveCount(1);
+    await expect(user.locator('.board .node')).toHaveCount(0);
+    const pulses = user.locator('.pulse');
+    await expect.poll(() => pulses.count()).toBeGreaterThan(0);
+    expect(await pulses.count()).toBeLessThanOrEqual(36);
+    await user.evaluate(() => {
+      const made = window as unknown as { made: number };
+      made.made = 0;
+      new MutationObserver((records) => (made.made += records.reduce((sum, one) => sum + one.addedNodes.length, 0))).observe(document.querySelector('.board')!, { childList: true });
+    });
+    await ticks(stage, 3);
+    expect(await user.evaluate(() => (window as unknown as { made: number }).made)).toBe(0);
+    // Only what the compositor moves by itself goes on and on.
+    const moved = await user.evaluate(() => document.getAnimations().filter((one) => one.effect?.getComputedTiming().iterations === Infinity).flatMap((one) => (one.effect as KeyframeEffect).getKeyframes().flatMap((frame) => Object.keys(frame))));
+    expect(new Set(moved.filter((key) => !['offset', 'computedOffset', 'easing', 'composite'].includes(key)))).toEqual(new Set(['opacity', 'transform']));
+  });
+
+  test('the canvases of the timeline are no taller than the window, and show what is scrolled to', async ({ stage, user }) => {
+    await user.goto(`${stage.url}/timeline`);
+    await live(user);
+    const main = user.locator('main');
+    await expect.poll(() => main.evaluate((one) => one.scrollHeight > 4 * one.clientHeight)).toBe(true);
+    const tall = () => user.locator('.pane canvas').evaluateAll((all) => all.map((one) => one.clientHeight));
+    const height = await main.evaluate((one) => one.clientHeight);
+    for (const one of await tall()) expect(one).toBeLessThanOrEqual(height);
+    expect(await tall()).toHaveLength(2);
+    for (const share of [0.5, 1]) {
+      await main.evaluate((one, share) => (one.scrollTop = share * one.scrollHeight), share);
+      await expect.poll(() => user.locator('.pane').evaluate((one) => Math.round(one.getBoundingClientRect().bottom - one.closest('main')!.getBoundingClientRect().bottom))).toBeLessThanOrEqual(0);
+      // The bars reach the edge that is now: a part of the canvas is painted there.
+      await expect.poll(() => user.locator('.pane canvas').last().evaluate((one: HTMLCanvasElement) => {
+        const copy = new OffscreenCanvas(one.width, one.height).getContext('2d', { willReadFrequently: true })!;
+        copy.drawImage(one, 0, 0);
+        return copy.getImageData(0, 30, one.width, one.height - 30).data.some((value) => value > 0);
+      })).toBe(true);
+    }
+  });
+
+  test('a hidden page asks for no animation frame, and paints when it is seen again', async ({ stage, user }) => {
+    await user.addInitScript(() => {
+      const counted = window as unknown as { frames: number };
+      counted.frames = 0;
+      const ask = requestAnimationFrame.bind(window);
+      window.requestAnimationFrame = (work) => {
+        counted.frames += 1;
+        return ask(work);
+      };
+    });
+    const frames = () => user.evaluate(() => (window as unknown as { frames: number }).frames);
+    const hide = (hidden: boolean) => user.evaluate((hidden) => {
+      Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    }, hidden);
+    for (const view of ['/', '/timeline']) {
+      await user.goto(stage.url + view);
+      await live(user);
+      await hide(true);
+      // What had been asked for before has come.
+      await ticks(stage, 1);
+      const before = await frames();
+      await ticks(stage, 3);
+      expect(await frames(), view).toBe(before);
+      await hide(false);
+      await expect.poll(frames).toBeGreaterThan(before);
+    }
+  });
+
+  test('rows that are all new take the elements of those that left', async ({ stage, user }) => {
+    await user.goto(`${stage.url}/runs`);
+    await live(user);
+    const row = user.locator('.scroll [role=row]').first();
+    await expect(row).toBeVisible();
+    await user.locator('.scroll [role=row]').evaluateAll((all) => all.forEach((one) => one.setAttribute('data-mark', 'kept')));
+    const first = await row.innerText();
+    await expect.poll(() => row.innerText()).not.toBe(first);
+    await ticks(stage, 3);
+    const [all, kept] = [await user.locator('.scroll [role=row]').count(), await user.locator('.scroll [data-mark]').count()];
+    expect(kept).toBe(all);
+  });
 });

@@ -212,7 +212,8 @@ export class World {
   slot(slot: number): Run {
     const due = Math.floor((slot * this.scale.gap_ms) / 1000) * 1000;
     const [job] = NAMES[Math.floor(noise(slot) * NAMES.length)] as (typeof NAMES)[number];
-    const node = NODES[Math.floor(noise(slot * 3) * NODES.length)] as string;
+    const { nodes } = this.scale;
+    const node = nodes[Math.floor(noise(slot * 3) * nodes.length)] as string;
     const late = Math.round(20 + 300 * noise(slot * 5) ** 4);
     const took = Math.round(300 + 9000 * noise(slot * 7) ** 5 * (1 + 20 * noise(slot * 19) ** 8));
     const start = due + late;
@@ -228,7 +229,7 @@ export class World {
         const end = at + (state === 'failed' || n < tries ? Math.min(took, 4000) : took);
         const good = state === 'succeeded' && n === tries;
         if (end > this.now()) break;
-        attempts.push({ n, fence: fence + n, node: `${NODES[(NODES.indexOf(node) + n - 1) % NODES.length]}#9f31c2`, started_at: iso(at), ended_at: iso(end), duration_ms: end - at, outcome: good ? 'ok' : state === 'lost' ? 'lost' : state === 'cancelled' ? 'cancelled' : 'error', error: good ? null : error });
+        attempts.push({ n, fence: fence + n, node: `${nodes[(nodes.indexOf(node) + n - 1) % nodes.length]}#9f31c2`, started_at: iso(at), ended_at: iso(end), duration_ms: end - at, outcome: good ? 'ok' : state === 'lost' ? 'lost' : state === 'cancelled' ? 'cancelled' : 'error', error: good ? null : error });
         at = end + 4000 * 2 ** (n - 1);
       }
     }
@@ -254,7 +255,8 @@ export class World {
   }
 
   recent(n: number): Run[] {
-    return Array.from({ length: n }, (_, i) => this.run(i));
+    const newest = Math.floor(this.now() / this.scale.gap_ms); // once: time goes on meanwhile
+    return Array.from({ length: n }, (_, i) => this.slot(newest - i));
   }
 
   private kept: Run[] | null = null;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ago, clock, count, countdown, instant, length, percent, rate } from '../../src/lib/format';
+import { ago, clock, count, countdown, instant, lag, length, percent, rate } from '../../src/lib/format';
 
 describe('numbers', () => {
   it.each([[0, '0'], [9999, '9,999'], [12_345, '12.3k'], [999_949, '1000k'], [1_250_000, '1.3M']])('count %s is %s', (value, text) => {
@@ -21,6 +21,9 @@ describe('lengths', () => {
     [7_500_000, '2 h 5 m'], [360_000_000, '4 d 4 h'], [-1500, '-1.5 s'],
   ])('%s ms is %s', (value, text) => {
     expect(length(value)).toBe(text);
+  });
+  it.each([[0, '0.0 ms'], [0.0004, '0.4 ms'], [0.00994, '9.9 ms'], [0.00996, '10 ms'], [1.8, '1.8 s']])('a lag of %s s is %s', (value, text) => {
+    expect(lag(value)).toBe(text);
   });
   it.each([[-5, '0:00'], [1, '0:01'], [7000, '0:07'], [760_000, '12:40'], [11_109_000, '3:05:09'], [90_000_000, '1 d 1 h']])('a countdown of %s is %s', (value, text) => {
     expect(countdown(value)).toBe(text);

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { layout, ticks } from '../../src/lib/gantt';
-import { dash, ring } from '../../src/lib/geometry';
+import { dash, flows, halves, PERIODS, ring, sector } from '../../src/lib/geometry';
 import { apart, patched } from '../../src/lib/joined';
-import { MOST_ROWS, reveal, TALLEST, windowOf } from '../../src/lib/windowing';
+import { MOST_ROWS, recycler, reveal, TALLEST, windowOf } from '../../src/lib/windowing';
 import { USUAL, World } from '../browser/world';
 
 describe('a window over a long list', () => {
@@ -63,7 +63,10 @@ describe('a list and its first page, asked again', () => {
 });
 
 describe('the timeline', () => {
-  const { bars, lanes, rows } = layout(world.recent(800), ['idle-node'], 1_795_272_000_000, 10);
+  const runs = world.recent(800);
+  const span = { from: 1_795_271_700_000, to: 1_795_272_000_000 };
+  const { lanes, rows, runs: shown } = layout(runs, ['idle-node'], span, 10);
+  const bars = lanes.flatMap((lane) => lane.bars);
   it('lays no two attempts over each other', () => {
     const by = new Map<string, typeof bars>();
     for (const bar of bars) by.set(`${bar.lane} ${bar.row}`, [...(by.get(`${bar.lane} ${bar.row}`) ?? []), bar]);
@@ -77,8 +80,38 @@ describe('the timeline', () => {
     expect(rows).toBe(lanes.reduce((sum, lane) => sum + lane.rows, 0));
     expect(bars.some((bar) => bar.kind === 'gap')).toBe(true);
   });
+  it('leaves out what lies outside of the span, and counts what lies in it', () => {
+    expect(shown).toBe(runs.filter((run) => Date.parse(run.fire_at) < span.to && (run.ended_at === null || Date.parse(run.ended_at) > span.from)).length);
+    expect(layout(runs, [], { from: 0, to: 1 }, 10)).toEqual({ lanes: [], rows: 0, runs: 0 });
+  });
+  it('has no end for what runs, so that it need not be laid out anew as time goes on', () => {
+    const open = runs.find((run) => run.state === 'running')!;
+    expect(bars.find((bar) => bar.run === open.id && bar.kind === 'attempt' && bar.state === 'running')?.to).toBe(Infinity);
+  });
   it('has round instants on its axis', () => {
     expect(ticks(1000, 301_000, 900).every((tick) => tick % 30_000 === 0)).toBe(true);
+  });
+});
+
+describe('the rows in view', () => {
+  it('take the elements of those that left, and keep their own as they move', () => {
+    const slots = recycler();
+    expect(slots(['c', 'b', 'a'])).toEqual([0, 1, 2]);
+    expect(slots(['d', 'c', 'b'])).toEqual([2, 0, 1]);
+    expect(slots(['x', 'y', 'z']).sort()).toEqual([0, 1, 2]);
+  });
+  it('need no more elements than were ever seen at once', () => {
+    const slots = recycler();
+    const used = new Set<number>();
+    for (let n = 0; n < 200; n++) for (const slot of slots(Array.from({ length: 10 + (n % 7) }, (_, i) => `${n * 5 + i}`))) used.add(slot);
+    expect(Math.max(...used)).toBeLessThan(16);
+  });
+  it('are never two of one element', () => {
+    const slots = recycler();
+    for (let n = 0; n < 50; n++) {
+      const found = slots(Array.from({ length: 20 }, (_, i) => `${(n * 3 + i * 7) % 90}`));
+      expect(new Set(found).size).toBe(found.length);
+    }
   });
 });
 
@@ -91,5 +124,34 @@ describe('the ring', () => {
   it('draws no more than a whole circle', () => {
     expect(dash(3, 10)).toBe(dash(1, 10));
     expect(dash(-1, 10).startsWith('0.00')).toBe(true);
+  });
+  it('has few pulses, however many nodes and runs there are', () => {
+    for (const n of [1, 3, 24, 100, 200]) {
+      for (const rate of [0.01, 1, 1000]) {
+        const found = flows(Array.from({ length: n }, (_, i) => ({ name: `n${i}`, rate })), 100, 36);
+        expect(found.length).toBeGreaterThan(0);
+        expect(found.length).toBeLessThanOrEqual(36);
+        expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
+        expect(found.every((one) => PERIODS.includes(one.every) && one.ahead >= 0 && one.ahead <= one.every)).toBe(true);
+      }
+    }
+    expect(flows([{ name: 'idle', rate: 0 }], 100, 36)).toEqual([]);
+  });
+  it('flies to its node alone where there is room for all', () => {
+    const places = ring(3, 100, { x: 0, y: 0 });
+    flows([0, 1, 2].map((i) => ({ name: `n${i}`, rate: 0.5 })), 100, 36).forEach((one, i) => {
+      expect(one.dx).toBeCloseTo(places[i]!.x);
+      expect(one.dy).toBeCloseTo(places[i]!.y);
+      expect(one.every).toBe(2);
+    });
+  });
+  it('shows a share by two halves that turn', () => {
+    expect(halves(0)).toEqual([-180, 0]);
+    expect(halves(0.25)).toEqual([-90, 0]);
+    expect(halves(0.75)).toEqual([0, 90]);
+    expect(halves(7)).toEqual([0, 180]);
+  });
+  it('knows which sector a point is in', () => {
+    ring(100, 10, { x: 0, y: 0 }).forEach((place, i) => expect(sector(100, place.x, place.y)).toBe(i));
   });
 });

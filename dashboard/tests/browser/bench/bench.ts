@@ -1,88 +1,59 @@
-// What a tick costs the main thread, at a hundred nodes and a thousand runs a second. From Chromium's own trace: every
-// task of the main thread, summed up by the second between two ticks. SECONDS says for how long each view is watched.
+// What a tick costs the main thread, at a hundred nodes and a thousand runs a second. SECONDS says for how long each
+// view is watched, VIEWS which ones. Three things are told apart: the work of a tick (its message, what that made the
+// page ask for, and the frames that show it), the frames between two ticks, and everything together.
+import { loadavg } from 'node:os';
 import { test } from '@playwright/test';
 import { Stage } from '../server';
 import { LARGE } from '../world';
+import { CATEGORIES, costOf, LONG_MS, quantile, type Cost, type TraceEvent } from './cost';
 
 const SECONDS = Number(process.env.SECONDS ?? 20);
 const SETTLES_MS = 3000;
-const LONG_MS = 50;
-const VIEWS = ['/', '/jobs', '/runs', '/timeline', '/logs', '/nodes', '/dead-letters'];
+const VIEWS = (process.env.VIEWS ?? '/,/jobs,/runs,/timeline,/logs,/nodes,/dead-letters').split(',');
 
-interface TraceEvent {
-  name: string;
-  ph: string;
-  pid: number;
-  tid: number;
-  /** Microseconds, as are the durations: by the clock on the wall, and of the thread itself. */
-  ts: number;
-  dur?: number;
-  tdur?: number;
-  args: { name?: string };
-}
+const ms = (value: number) => value.toFixed(1);
+const sum = (values: readonly number[]) => values.reduce((all, one) => all + one, 0);
 
-interface Cost {
-  /** Of the thread, in milliseconds, for each second. */
-  work: number[];
-  /** By the clock on the wall, in milliseconds. */
-  tasks: number[];
-}
+const COLUMNS: [string, (cost: Cost) => string][] = [
+  ['tick p50', (cost) => ms(quantile(cost.ticks, 0.5))],
+  ['p95', (cost) => ms(quantile(cost.ticks, 0.95))],
+  ['most', (cost) => ms(quantile(cost.ticks, 1))],
+  ['longest task', (cost) => ms(cost.longest.thread)],
+  ['on the wall', (cost) => ms(cost.longest.wall)],
+  [`over ${LONG_MS}`, (cost) => String(cost.long)],
+  ['frames/s', (cost) => ms(cost.frames.length / (sum(cost.walls) / 1000))],
+  ['frame p50', (cost) => ms(quantile(cost.frames, 0.5))],
+  ['p95', (cost) => ms(quantile(cost.frames, 0.95))],
+  ['all p95', (cost) => ms(quantile(cost.spans, 0.95))],
+  ['share', (cost) => `${((sum(cost.spans) / sum(cost.walls)) * 100).toFixed(1)} %`],
+];
 
 test('what a tick costs', async ({ browser }) => {
   const stage = await Stage.open(LARGE);
-  const context = await browser.newContext();
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   await context.addInitScript(() => localStorage.setItem('cronflow.refresh', 'session.random'));
-  const rows: string[][] = [['view', 'work a tick, p50', 'p95', 'most', 'longest task', `tasks over ${LONG_MS} ms`]];
-  const all: Cost = { work: [], tasks: [] };
+  const rows: string[][] = [['view', ...COLUMNS.map(([title]) => title)]];
+  const load = [loadavg()[0]!];
   try {
     for (const view of VIEWS) {
       const page = await context.newPage();
       await page.goto(stage.url + view);
       await page.locator('.pill', { hasText: 'Live' }).waitFor();
       await page.waitForTimeout(SETTLES_MS);
-      await browser.startTracing(page, { categories: ['-*', '__metadata', 'disabled-by-default-devtools.timeline', 'toplevel'] });
-      await page.waitForTimeout(SECONDS * 1000);
+      await browser.startTracing(page, { categories: CATEGORIES });
+      // One more: the last tick only ends the one before.
+      await page.waitForTimeout((SECONDS + 1) * 1000);
       const cost = costOf(JSON.parse((await browser.stopTracing()).toString()).traceEvents as TraceEvent[]);
       await page.close();
-      all.work.push(...cost.work);
-      all.tasks.push(...cost.tasks);
-      rows.push(row(view, cost));
+      rows.push([view, ...COLUMNS.map(([, cell]) => cell(cost))]);
+      load.push(loadavg()[0]!);
     }
-    rows.push(row('all', all));
     const widths = rows[0]!.map((_, i) => Math.max(...rows.map((one) => one[i]!.length)));
-    console.info(`${LARGE.nodes.length} nodes, ${1000 / LARGE.gap_ms} runs a second, ${SECONDS} ticks a view, Chromium ${browser.version()}`);
+    console.info(`${LARGE.nodes.length} nodes, ${1000 / LARGE.gap_ms} runs a second, ${SECONDS} ticks a view, Chromium ${browser.version()}; milliseconds of the main thread`);
     for (const one of rows) console.info(one.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  '));
+    console.info(`load of the machine from ${Math.min(...load).toFixed(1)} to ${Math.max(...load).toFixed(1)}`);
   } finally {
     await context.close();
     await stage.close();
   }
 });
-
-/** Of the busiest main thread in the trace: that of the page. */
-function costOf(events: TraceEvent[]): Cost {
-  const mains = new Set(events.filter((one) => one.name === 'thread_name' && one.args.name === 'CrRendererMain').map(threadOf));
-  const threads = new Map<string, TraceEvent[]>();
-  for (const one of events) {
-    if (one.ph !== 'X' || one.name !== 'RunTask' || !mains.has(threadOf(one))) continue;
-    threads.set(threadOf(one), [...(threads.get(threadOf(one)) ?? []), one]);
-  }
-  const busiest = [...threads.values()].sort((a, b) => sum(b.map(ofThread)) - sum(a.map(ofThread)))[0] ?? [];
-  const begin = Math.min(...busiest.map((one) => one.ts));
-  const work = new Array<number>(SECONDS).fill(0);
-  for (const one of busiest) {
-    const second = Math.floor((one.ts - begin) / 1e6);
-    if (second < SECONDS) work[second]! += ofThread(one);
-  }
-  return { work, tasks: busiest.map((one) => (one.dur ?? 0) / 1000) };
-}
-
-const threadOf = (one: TraceEvent) => `${one.pid}/${one.tid}`;
-const ofThread = (one: TraceEvent) => (one.tdur ?? one.dur ?? 0) / 1000;
-const sum = (values: number[]) => values.reduce((all, one) => all + one, 0);
-
-function row(name: string, { work, tasks }: Cost): string[] {
-  const sorted = [...work].sort((a, b) => a - b);
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)] ?? 0;
-  const ms = (value: number) => `${value.toFixed(1)} ms`;
-  return [name, ms(at(0.5)), ms(at(0.95)), ms(at(1)), ms(Math.max(0, ...tasks)), String(tasks.filter((one) => one > LONG_MS).length)];
-}

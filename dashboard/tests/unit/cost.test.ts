@@ -1,0 +1,59 @@
+import { describe, expect, test } from 'vitest';
+import { costOf, quantile, type TraceEvent } from '../browser/bench/cost';
+
+const trace: TraceEvent[] = [{ name: 'thread_name', ph: 'M', pid: 1, tid: 1, ts: 0, args: { name: 'CrRendererMain' } }];
+
+/** A task of the page, in milliseconds, and what happens in it. */
+function task(at: number, wall: number, thread: number, ...names: string[]): TraceEvent[] {
+  const place = { pid: 1, tid: 1, args: {} };
+  return [
+    { ...place, name: 'ThreadControllerImpl::RunTask', ph: 'X', ts: at * 1000, dur: wall * 1000, tdur: thread * 1000 },
+    ...names.map((name) => ({ ...place, name, ph: name === 'AnimationFrame::Render' ? 'b' : 'I', ts: at * 1000 + 1 })),
+  ];
+}
+
+describe('what the benchmark tells apart', () => {
+  const tick = 'WebSocketReceive';
+  const frame = 'AnimationFrame::Render';
+  const cost = costOf([
+    ...trace,
+    ...task(0, 9, 9, frame), // before the first tick
+    ...task(10, 4, 3, tick),
+    ...task(20, 2, 2),
+    ...task(30, 8, 5, frame),
+    ...task(50, 1, 1, frame),
+    ...task(60, 1, 1, frame),
+    ...task(300, 3, 2, 'ResourceFinish'),
+    ...task(310, 90, 60, frame),
+    ...task(500, 1, 1),
+    ...task(1010, 4, 4, tick),
+    ...task(1020, 6, 6, frame),
+    ...task(2010, 7, 7, tick), // ends the one before
+  ]);
+
+  test('a tick is its message, what it asked for and the frames that show them', () => {
+    expect(cost.ticks).toEqual([3 + 2 + 5 + 2 + 60 + 1, 10]);
+  });
+
+  test('a frame that shows nothing new is an animation, and in the sum', () => {
+    expect(cost.frames).toEqual([1, 1]);
+    expect(cost.spans).toEqual([75, 10]);
+    expect(cost.walls).toEqual([1000, 1000]);
+  });
+
+  test('the longest task is told by the thread and by the wall, the long ones by the thread', () => {
+    expect(cost.longest).toEqual({ thread: 60, wall: 90 });
+    expect(cost.long).toBe(1);
+  });
+
+  test('a task within a task is not counted twice, nor is another thread', () => {
+    const twice = costOf([...trace, ...task(0, 10, 10, tick), ...task(2, 5, 5), ...task(0, 50, 50).map((one) => ({ ...one, tid: 2 })), ...task(1000, 1, 1, tick)]);
+    expect(twice.ticks).toEqual([10]);
+  });
+
+  test('a quantile is a value that was seen', () => {
+    expect(quantile([4, 1, 3, 2], 0.5)).toBe(2);
+    expect(quantile([4, 1, 3, 2], 0.95)).toBe(4);
+    expect(quantile([], 0.5)).toBe(0);
+  });
+});
