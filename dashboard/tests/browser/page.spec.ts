@@ -303,6 +303,27 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     expect(new Set(moved.filter((key) => !['offset', 'computedOffset', 'easing', 'composite'].includes(key)))).toEqual(new Set(['opacity', 'transform']));
   });
 
+  test('runs that come do not move what somebody reads', async ({ stage, user }) => {
+    await user.goto(`${stage.url}/runs`);
+    await live(user);
+    const rows = user.getByRole('rowgroup', { name: 'Runs, rows' });
+    await rows.evaluate((box) => box.scrollTo({ top: 1500 }));
+    const read = () => rows.evaluate((box) => {
+      const top = box.getBoundingClientRect().top;
+      const row = [...box.querySelectorAll('.tr')].find((one) => one.getBoundingClientRect().top >= top);
+      return [box.scrollTop, row?.querySelector('[title*="@"]')?.getAttribute('title')];
+    });
+    await expect.poll(async () => (await read())[1]).toContain('@');
+    const before = await read();
+    const more = user.getByRole('button', { name: /new runs/ });
+    await expect(more).toBeVisible();
+    expect(await read()).toEqual(before);
+    await more.click();
+    await expect(more).toBeHidden();
+    expect((await read())[0]).toBe(0);
+    expect((await read())[1]).not.toBe(before[1]);
+  });
+
   test('the canvases of the timeline are no taller than the window, and show what is scrolled to', async ({ stage, user }) => {
     await user.goto(`${stage.url}/timeline`);
     await live(user);
