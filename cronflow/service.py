@@ -61,6 +61,7 @@ from cronflow.ports import (
     LineQuery,
     LogLine,
     Postman,
+    ReplicaSet,
     RunQuery,
     Tell,
     nobody,
@@ -516,6 +517,19 @@ class Service:
     async def keeping(self) -> Keeping:
         """How Redis keeps what it was given."""
         return await self._backends.housekeeping.keeping()
+
+    async def replica_set(self) -> ReplicaSet:
+        """Who keeps the store."""
+        return await self._backends.upkeep.replica_set()
+
+    async def offsets(self) -> Mapping[str, float]:
+        """By how many seconds the clock of each server is ahead of this machine's, give or take half a round trip."""
+        found = {}
+        for name, timepiece in self._backends.timepieces.items():
+            before = self._clock.now()
+            theirs = await timepiece.now()
+            found[name] = (theirs - before - (self._clock.now() - before) / 2).total_seconds()
+        return found
 
     async def _account(self, by: str, *done: tuple[Changed, Event]) -> None:
         """What was done, told to whoever looks on and put into the audit log."""

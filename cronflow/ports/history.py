@@ -313,8 +313,23 @@ class Archive(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """Who keeps the store: MongoDB of this version, in a replica set of this name with so many members that keep data,
+    and those of them that are away, as `host:port`; None when it does not tell.
+    """
+
+    version: str
+    name: str
+    members: int
+    away: tuple[str, ...] | None
+
+
 class Upkeep(Protocol):
     """What the store needs to stay sound: its time, its indexes, the age of log lines, and the report of the sweep."""
+
+    async def replica_set(self) -> ReplicaSet:
+        """Who keeps the store."""
 
     async def time(self) -> datetime:
         """The store's own clock, by which every `check_at` is written."""

@@ -159,11 +159,12 @@ class Endless:
 @dataclass(frozen=True, slots=True)
 class Keeping:
     """How Redis keeps what it was given; None is what it does not tell. `eviction` is its `maxmemory-policy`; `durable`
-    says whether it writes to a disk at all.
+    says whether it writes to a disk at all; `versions` has those of its servers.
     """
 
     eviction: str | None
     durable: bool | None
+    versions: frozenset[str] = frozenset()
 
 
 class Housekeeping(Protocol):

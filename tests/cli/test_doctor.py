@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cronflow.cli import connect, doctor, requirements
+from cronflow.cli import connect, requirements
+from cronflow.cli.doctor import machine
 from cronflow.cli.requirements import Package
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.embedded import Binary
-from cronflow.ports import Keeping
+from cronflow.embedded.server import free_port
+from cronflow.ports import Keeping, ReplicaSet
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import Scene
+from tests.cli.served import Served, serving
 
 
 @pytest.fixture(autouse=True)
 def _no_binaries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is found on this machine, unless a test says so."""
-    monkeypatch.setattr(doctor, "find_redis", lambda: None)
-    monkeypatch.setattr(doctor, "find_mongod", lambda: None)
+    monkeypatch.setattr(machine, "find_redis", lambda: None)
+    monkeypatch.setattr(machine, "find_mongod", lambda: None)
 
 
 @pytest.fixture
 def urls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both URLs are set."""
     monkeypatch.setenv("CRONFLOW_REDIS_URL", "redis://me:geheim@r:6379")
-    monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://m:27017")
+    monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://me:geheim@m:27017,n:27017")
 
 
 def findings(cli: Cli) -> dict[str, dict[str, Any]]:
@@ -91,7 +97,7 @@ def test_extras_are_no_requirements() -> None:
 def test_servers_that_answer_are_told_with_their_round_trip(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
-    assert "✓ ok         redis              redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
+    assert "✓ ok         redis                redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
     assert "geheim" not in result.output
 
 
@@ -137,7 +143,7 @@ def script(folder: Path, body: str) -> Binary:
 
 def test_a_program_for_dev_tells_its_version(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     binary = script(tmp_path, "echo 'Redis server v=7.0.15'; echo more")
-    monkeypatch.setattr(doctor, "find_redis", lambda: binary)
+    monkeypatch.setattr(machine, "find_redis", lambda: binary)
     assert findings(cli)["redis for dev"] == {
         "check": "redis for dev",
         "state": "ok",
@@ -151,7 +157,7 @@ def test_a_program_without_its_libraries_names_them_and_the_packages(
 ) -> None:
     said = "error while loading shared libraries: libssl.so.3: cannot open shared object file"
     binary = script(tmp_path, f'[ -n "$LD_TRACE_LOADED_OBJECTS" ] && exit 0; echo "mongod: {said}" >&2; exit 127')
-    monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
+    monkeypatch.setattr(machine, "find_mongod", lambda: binary)
     assert cli("doctor").exit_code == 1
     found = findings(cli)["mongod for dev"]
     assert (found["state"], found["remedy"]) == ("failed", "On Debian or Ubuntu: apt-get install libssl3")
@@ -162,8 +168,8 @@ def test_a_broken_program_does_not_matter_where_urls_are_set(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scene: Scene, urls: None
 ) -> None:
     binary = script(tmp_path, "echo broken >&2; exit 3")
-    monkeypatch.setattr(doctor, "find_redis", lambda: binary)
-    monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
+    monkeypatch.setattr(machine, "find_redis", lambda: binary)
+    monkeypatch.setattr(machine, "find_mongod", lambda: binary)
     assert cli("doctor").exit_code == 0
     found = findings(cli)
     assert (found["redis for dev"]["state"], found["mongod for dev"]["state"]) == ("warning", "warning")
@@ -202,3 +208,98 @@ def _report(scene: Scene, name: str, zones: str) -> None:
     [node] = [node for node in reports if node.startswith(f"{name}#")]
     report, until, seen = reports[node]
     reports[node] = (replace(report, zones=zones), until, seen)
+
+
+@pytest.mark.usefixtures("urls")
+def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_warning(cli: Cli, scene: Scene) -> None:
+    found = findings(cli)["mongodb replica set"]
+    assert (found["state"], found["found"]) == ("ok", "memory of 3 members, MongoDB 7.0.0")
+    for kept, state, words in (
+        (ReplicaSet("7.0.0", "rs0", 3, ("c:27017",)), "failed", "away: c:27017"),
+        (ReplicaSet("7.0.0", "rs0", 2, ()), "warning", "both are needed"),
+        (ReplicaSet("7.0.0", "rs0", 1, None), "warning", "the disk of one"),
+    ):
+        scene.backends.upkeep.kept_by = kept  # type: ignore[attr-defined]
+        found = findings(cli)["mongodb replica set"]
+        assert found["state"] == state
+        assert words in found["found"]
+        assert found["remedy"]
+
+
+@pytest.mark.usefixtures("urls")
+def test_clocks_that_disagree_are_a_failure(cli: Cli, scene: Scene) -> None:
+    found = findings(cli)["clocks"]
+    assert (found["state"], found["found"]) == ("ok", "against this machine's: MongoDB +0.000 s, Redis +0.000 s")
+    scene.backends.timepieces["Redis"].skew = timedelta(seconds=-3)  # type: ignore[attr-defined]
+    found = findings(cli)["clocks"]
+    assert (found["state"], found["found"]) == ("failed", "against this machine's: MongoDB +0.000 s, Redis -3.000 s")
+    assert "chrony" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("url", "open_to_all"),
+    [
+        ("redis://r:6379", True),
+        ("redis://me:secret@r:6379", False),
+        ("redis://127.0.0.1:6379", False),
+        ("redis://[::1]:6379/0", False),
+        ("redis://localhost", False),
+    ],
+)
+def test_a_server_on_another_machine_that_asks_for_no_password_is_a_warning(
+    cli: Cli, scene: Scene, urls: None, monkeypatch: pytest.MonkeyPatch, url: str, open_to_all: bool
+) -> None:
+    monkeypatch.setenv("CRONFLOW_REDIS_URL", url)
+    found = findings(cli)
+    assert ("redis login" in found) is open_to_all
+    assert "mongodb login" not in found
+    monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://localhost:1,n:2")
+    assert findings(cli)["mongodb login"]["found"] == "localhost, n: whoever reaches it is let in without a password"
+    if open_to_all:
+        assert found["redis login"]["remedy"] == "ask for one there, and write it into CRONFLOW_REDIS_URL"
+
+
+def test_a_folder_that_cannot_be_written_is_a_failure(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path))
+    assert findings(cli)["spool"]["found"] == f"{tmp_path} can be written"
+    monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "new" / "one"))
+    assert findings(cli)["spool"]["found"] == f"{tmp_path / 'new' / 'one'} can be made"
+    # Root may write everywhere, so the answer of the system is put in its place.
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
+    found = findings(cli)["spool"]
+    assert (found["state"], found["remedy"]) == ("failed", f"give it {tmp_path}, or set CRONFLOW_SPOOL_DIR")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "file" / "below"))
+    assert findings(cli)["spool"]["found"] == f"{tmp_path / 'file'} is no folder"
+
+
+def test_without_a_login_no_api_is_looked_at(cli: Cli) -> None:
+    found = findings(cli)["api"]
+    assert (found["state"], found["remedy"]) == ("unchecked", "cronflow login URL, to use an API and to look at it")
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """An API."""
+    with serving() as found:
+        yield found
+
+
+def test_a_proxy_that_passes_no_websockets_is_a_failure(cli: Cli, scene: Scene, served: Served) -> None:
+    served.serve(scene)
+    served.log_in(cli)
+    found = findings(cli)
+    assert found["api"]["state"] == "ok"
+    assert found["api"]["found"].startswith(f"{served.url} answers")
+    # This server knows no websockets.
+    assert found["live stream"]["state"] == "failed"
+    assert "HTTP 404" in found["live stream"]["found"]
+    assert "proxy_http_version 1.1" in found["live stream"]["remedy"]
+
+
+def test_an_api_that_is_away_is_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONFLOW_API_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("CRONFLOW_API_KEY", "cf_x")
+    assert findings(cli)["api"]["state"] == "failed"

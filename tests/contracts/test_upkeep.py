@@ -131,6 +131,13 @@ async def test_marking_leaves_sound_runs_as_they_are(history: History) -> None:
     assert {run.id: run for run in await history.runs.get([run.id for run in runs])} == {run.id: run for run in runs}
 
 
+async def test_the_replica_set_tells_who_keeps_the_store(history: History) -> None:
+    found = await history.upkeep.replica_set()
+    assert found.version.split(".")[0].isdigit()
+    assert found.name
+    assert (found.members >= 1, found.away) == (True, ())
+
+
 # ------------------------------------------------------------------------------------------------------------- Upkeep
 
 

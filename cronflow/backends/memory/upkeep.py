@@ -15,7 +15,7 @@ from cronflow.backends.memory.telling import MemoryEventStore
 from cronflow.domain.cluster import NO_EVICTION
 from cronflow.domain.run import Run, run_id
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
-from cronflow.ports import Clock, Endless, Keeping
+from cronflow.ports import Clock, Endless, Keeping, ReplicaSet
 
 
 class MemoryArchive:
@@ -117,11 +117,17 @@ class MemoryUpkeep:
         self.lost_indexes: set[str] = set()
         self.line_retention: timedelta | None = None
         self.last: SweepReport | None = None
+        self.kept_by = ReplicaSet("7.0.0", "memory", 3, away=())
 
     @verb(MONGO, "upkeep.time")
     def time(self) -> datetime:
         """The clock."""
         return self._clock.now()
+
+    @verb(MONGO, "upkeep.replica_set")
+    def replica_set(self) -> ReplicaSet:
+        """What a test wants."""
+        return self.kept_by
 
     @verb(MONGO, "upkeep.missing_indexes")
     def missing_indexes(self) -> list[str]:

@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from pymongo.errors import OperationFailure
+
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
+from cronflow.ports import ReplicaSet
+
+UNAUTHORIZED = 13
+"""The code that MongoDB gives to what a user may not do."""
 
 
 class MongoUpkeep:
@@ -24,6 +30,22 @@ class MongoUpkeep:
             hello = await self._control.database.command("hello", codec_options=self._control.codec_options)
         at: datetime = hello["localTime"]
         return at
+
+    async def replica_set(self) -> ReplicaSet:
+        """From hello and buildInfo, which everybody may send, and replSetGetStatus, which takes `clusterMonitor`."""
+        admin = self._control.database.client.admin
+        async with self._database.translated():
+            hello, build = await admin.command("hello"), await admin.command("buildInfo")
+            try:
+                status = await admin.command("replSetGetStatus")
+            except OperationFailure as error:
+                if error.code != UNAUTHORIZED:
+                    raise
+                status = None
+        # Those that may become primary, and those that may not; arbiters keep nothing.
+        members = len(hello.get("hosts", ())) + len(hello.get("passives", ()))
+        away = None if status is None else tuple(one["name"] for one in status["members"] if one["health"] != 1)
+        return ReplicaSet(build["version"], hello["setName"], members, away)
 
     async def missing_indexes(self) -> list[str]:
         """By name."""

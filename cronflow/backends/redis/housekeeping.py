@@ -33,7 +33,9 @@ class RedisHousekeeping:
             durable = all(
                 one.get("aof_enabled") or save.get("save") for one, save in zip(persistence, saves, strict=True)
             )
-        return Keeping(unfit[0] if unfit else None if None in policies else NO_EVICTION, durable)
+        told = await self._redis.each("INFO", "server") or []
+        versions = frozenset(str(one.get("valkey_version") or one.get("redis_version")) for one in told)
+        return Keeping(unfit[0] if unfit else None if None in policies else NO_EVICTION, durable, versions)
 
     async def endless(self, cursor: int = 0) -> tuple[int, list[Endless]]:
         """SCAN, then PTTL of what should expire, then EXISTS of the heartbeats behind lists: three round trips."""
