@@ -9,7 +9,7 @@
 #   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
 #   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
-#   make docs            the reference of the API, from its description
+#   make docs            the references of the API and of the metrics, from their descriptions
 #   make clean           removes .venv, the built page and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -89,6 +89,7 @@ bench-ui: ui
 
 docs: .venv/ready
 	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
+	$(BIN)/python -m cronflow.monitoring.reference > docs/reference/metrics.md
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui

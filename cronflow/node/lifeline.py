@@ -18,8 +18,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from cronflow.domain import metrics
 from cronflow.node.loop import Outages, Role, Wake, repeat
-from cronflow.ports import Clock
+from cronflow.ports import UNMETERED, Clock, Meter
 
 PULSE_EVERY_S = 0.5
 READY_WITHIN_S = 30.0
@@ -30,8 +31,9 @@ Answer = TypeVar("Answer")
 class Pulse:
     """When the main loop last turned."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, meter: Meter = UNMETERED) -> None:
         self._clock = clock
+        self._meter = meter
         self._at: float | None = None
         self.role = Role("pulse", self._beat, Wake())
 
@@ -41,6 +43,8 @@ class Pulse:
         return 0.0 if self._at is None else max(0.0, self._clock.monotonic() - self._at - PULSE_EVERY_S)
 
     async def _beat(self) -> float:
+        if self._at is not None:
+            self._meter.observe(metrics.LOOP_LAG, self.lag_s)
         self._at = self._clock.monotonic()
         return PULSE_EVERY_S
 

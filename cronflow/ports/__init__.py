@@ -44,6 +44,7 @@ from cronflow.ports.history import (
     Upkeep,
     VersionStore,
 )
+from cronflow.ports.metering import UNMETERED, Exposition, Meter, Reading
 from cronflow.ports.motion import (
     Assignment,
     Bell,
@@ -60,6 +61,7 @@ from cronflow.ports.motion import (
 from cronflow.ports.telling import Entry, EventStore, Feed, Lines, RollupStore, Standing, Tails, Tell, Totals, nobody
 
 __all__ = [
+    "UNMETERED",
     "AlertStore",
     "Archive",
     "Assignment",
@@ -78,6 +80,7 @@ __all__ = [
     "Entry",
     "EventStore",
     "Executor",
+    "Exposition",
     "Feed",
     "Found",
     "Hold",
@@ -94,6 +97,7 @@ __all__ = [
     "LogLine",
     "LogStore",
     "Membership",
+    "Meter",
     "Move",
     "OpenRun",
     "Outbox",
@@ -101,6 +105,7 @@ __all__ = [
     "Postman",
     "Queue",
     "RateLimiter",
+    "Reading",
     "ResultStore",
     "RollupStore",
     "RunQuery",
