@@ -143,6 +143,10 @@ def test_what_is_no_secret_stays_as_it_was() -> None:
     assert Masking(frozenset({"x" * (SHORTEST - 1)}))(None, "", dict(event)) == event
 
 
+def test_a_secret_that_begins_with_another_is_masked_to_its_end() -> None:
+    assert Masking({"first", "first-and-more"})(None, "", {"event": "of first-and-more"}) == {"event": "of ***"}
+
+
 def test_what_files_hold_in_place_of_a_setting_is_a_secret(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("from a file\n")
     settings = Settings(admin_password_file=tmp_path / "password", api_key_file=tmp_path / "gone")
