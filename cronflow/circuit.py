@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 
 import structlog
 from pybreaker import (
@@ -28,9 +29,18 @@ from pybreaker import (
 )
 
 from cronflow.domain.events import BreakerClosed, BreakerOpened
+from cronflow.domain.metrics import MOST_SERVICES
 from cronflow.ports import Tell, nobody
 
 log = structlog.get_logger("cronflow.circuit")
+
+
+_FIGURES = {"closed": 0, "half-open": 1, "open": 2}
+
+
+def breaker_figures(states: Mapping[str, str]) -> dict[str, int]:
+    """The states of breakers as their metric tells them: some of them, the first ones, where they are very many."""
+    return {service: _FIGURES[state] for service, state in islice(states.items(), MOST_SERVICES + 1)}
 
 
 class CircuitOpen(Exception):

@@ -6,6 +6,7 @@ The only module that knows all the others. Settings become plain values here; no
 from __future__ import annotations
 
 import asyncio
+import platform
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
@@ -44,10 +45,12 @@ from cronflow.backends.redis.housekeeping import RedisHousekeeping
 from cronflow.backends.redis.live import RedisFeed, RedisTails
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
-from cronflow.circuit import Circuit
+from cronflow.circuit import Circuit, breaker_figures
 from cronflow.config import Settings, credentials
+from cronflow.domain import metrics
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
+from cronflow.domain.metrics import Teller
 from cronflow.domain.system import system_jobs
 from cronflow.executors import Executors
 from cronflow.executors.breakers import Breakers
@@ -57,22 +60,26 @@ from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.executors.system import SystemExecutor
 from cronflow.executors.webhook import WebhookPostman
+from cronflow.live.figures import tell_figures
 from cronflow.live.hub import Hub
 from cronflow.live.state import About
 from cronflow.node.arrival import patiently
 from cronflow.node.cleanup import Cleanup
 from cronflow.node.journal import Journal
+from cronflow.node.lifeline import Pulse
 from cronflow.node.loop import Outages, repeat
 from cronflow.node.node import Connected, Node
 from cronflow.node.spool import Spool
 from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Tell, nobody
+from cronflow.ports import UNMETERED, Backends, Clock, Exposition, Meter, Tell, nobody
 from cronflow.service import Service
 
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
+
+    from cronflow.monitoring.prometheus import PrometheusMeter
 
 VERSION = metadata.version("cronflow")
 
@@ -92,13 +99,20 @@ def timings(settings: Settings) -> Timings:
 
 
 def connect(
-    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0, circuit: Circuit | None = None
+    redis_url: str,
+    mongo_url: str,
+    namespace: str,
+    *,
+    lock_s: float = 35.0,
+    circuit: Circuit | None = None,
+    meter: Meter = UNMETERED,
 ) -> Connected:
     """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop.
 
     `circuit` is MongoDB's where one process connects more than once.
     """
-    redis, mongo = RedisConnection(redis_url, namespace), MongoDatabase(mongo_url, namespace, circuit=circuit)
+    redis = RedisConnection(redis_url, namespace, meter=meter)
+    mongo = MongoDatabase(mongo_url, namespace, circuit=circuit, meter=meter)
     return Connected(adapters(redis, mongo, lock_s=lock_s), _both(redis, mongo))
 
 
@@ -148,13 +162,19 @@ async def _both(redis: RedisConnection, mongo: MongoDatabase) -> AsyncIterator[N
 
 @asynccontextmanager
 async def open_backends(
-    redis_url: str, mongo_url: str, namespace: str, *, lock_s: float = 35.0, circuit: Circuit | None = None
+    redis_url: str,
+    mongo_url: str,
+    namespace: str,
+    *,
+    lock_s: float = 35.0,
+    circuit: Circuit | None = None,
+    meter: Meter = UNMETERED,
 ) -> AsyncIterator[Backends]:
     """Connect to both servers and check that they serve.
 
     Raises BackendUnavailable within ten seconds when one does not.
     """
-    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s, circuit=circuit)
+    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s, circuit=circuit, meter=meter)
     async with connected.lifetime:
         yield connected.backends
 
@@ -260,22 +280,29 @@ async def run_node(
 ) -> None:
     """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once.
 
-    Waits START_WAIT for servers that are not up yet; then raises BackendUnavailable.
+    Waits START_WAIT for servers that are not up yet; then raises BackendUnavailable. Raises InvalidInput when
+    METRICS_PORT is taken.
     """
     redis_url, mongo_url = _urls(settings)
     limits = timings(settings)
     clock: Clock = SystemClock()
     name = name or settings.node_name
     async with AsyncExitStack() as stack:
+        meter: Meter = UNMETERED
+        if settings.metrics_port is not None:
+            meter = found = _meter(settings, (Teller.NODE, Teller.LEADER), name)
+            await stack.enter_async_context(_metrics_served(settings, found))
 
         async def arrive() -> tuple[Backends, Circuit]:
             # Each time a new one: an open circuit would only say that MongoDB was away a moment ago.
             circuit = mongo_circuit()
-            opening = open_backends(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit)
+            opening = open_backends(
+                redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit, meter=meter
+            )
             return await stack.enter_async_context(opening), circuit
 
         backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
-        journal = Journal(backends, clock, name)
+        journal = Journal(backends, clock, name, meter=meter)
         circuit.tell = journal.tell
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         breakers = Breakers(tell=journal.tell)
@@ -298,7 +325,9 @@ async def run_node(
             slots=slots or settings.slots,
             labels=labels,
             version=VERSION,
-            lifeline=connect(redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit),
+            lifeline=connect(
+                redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit, meter=meter
+            ),
             system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
             log_retention=settings.log_retention,
             lines_per_run=settings.log_lines_per_run,
@@ -307,6 +336,7 @@ async def run_node(
             journal=journal,
             namespace=settings.namespace,
             postman=_postman(settings, backends, clock),
+            meter=meter,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -321,10 +351,11 @@ async def memory_cluster(
     """Nodes and the API in this one process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
-    journal = Journal(backends, clock, "api")
+    meter = _meter(settings, (Teller.API,), "api")
+    journal = Journal(backends, clock, "api", meter=meter)
     service = _service(settings, backends, clock, journal.tell)
-    hub = Hub(backends, clock, _about(settings))
-    server = await _api_server(settings, service, backends, clock, hub, host, port)
+    hub = Hub(backends, clock, _about(settings), meter)
+    server = await _api_server(settings, service, backends, clock, hub, host, port, meter)
     # The signals are the caller's; uvicorn would take them.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     breakers = Breakers(tell=journal.tell)
@@ -337,7 +368,12 @@ async def memory_cluster(
         breakers=breakers,
         tell=journal.tell,
     )
-    async with by_target as executor, told(journal, clock), asyncio.TaskGroup() as group:
+    async with (
+        _metrics_served(settings, meter),
+        by_target as executor,
+        told(journal, clock),
+        asyncio.TaskGroup() as group,
+    ):
         members = [
             Node(
                 backends,
@@ -367,18 +403,54 @@ async def memory_cluster(
                 member.stop()
 
 
+def _meter(settings: Settings, tellers: Sequence[Teller], name: str) -> PrometheusMeter:
+    """What this process tells, beginning with what it is."""
+    # Imported here: commands have no use for it, and would wait for it.
+    from cronflow.monitoring.prometheus import PrometheusMeter
+
+    meter = PrometheusMeter(tellers)
+    role = "api" if Teller.API in tellers else "node"
+    about: tuple[str, ...] = (VERSION, platform.python_version(), settings.namespace, role, name)
+    meter.read(metrics.BUILD_INFO, lambda: {about: 1})
+    return meter
+
+
+@asynccontextmanager
+async def _metrics_served(settings: Settings, exposition: Exposition) -> AsyncIterator[None]:
+    """On a port of their own, if they have one. Raises InvalidInput when it is taken."""
+    if settings.metrics_port is None:
+        yield
+        return
+    from cronflow.monitoring.server import MetricsServer
+
+    with MetricsServer(settings.metrics_host, settings.metrics_port, exposition):
+        yield
+
+
 async def _serve(server: uvicorn.Server, hub: Hub) -> None:
     """Serve until the server stops, with the live stream beside it."""
+    pulse = Pulse(SystemClock(), hub.meter)
     async with asyncio.TaskGroup() as group:
-        streaming = group.create_task(hub.run(), name="live stream")
+        beside = [
+            group.create_task(hub.run(), name="live stream"),
+            group.create_task(repeat(pulse.role, SystemClock(), Outages()), name="pulse"),
+        ]
         try:
             await server.serve()
         finally:
-            streaming.cancel()
+            for task in beside:
+                task.cancel()
 
 
 async def _api_server(
-    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, host: str, port: int
+    settings: Settings,
+    service: Service,
+    backends: Backends,
+    clock: Clock,
+    hub: Hub,
+    host: str,
+    port: int,
+    meter: PrometheusMeter,
 ) -> uvicorn.Server:
     import uvicorn
 
@@ -386,7 +458,7 @@ async def _api_server(
 
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        await api_application(settings, service, backends, clock, hub),
+        await api_application(settings, service, backends, clock, hub, meter),
         host=host,
         port=port,
         log_config=None,
@@ -403,13 +475,16 @@ async def _api_server(
     return uvicorn.Server(config)
 
 
-async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub) -> ASGIApp:
-    """The API and the page behind their guards. Raises InvalidInput without an admin or a JWT_SECRET."""
+async def api_application(
+    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, meter: PrometheusMeter
+) -> ASGIApp:
+    """The API and the page behind their guards, measured. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
     from cronflow.api.app import create_api
     from cronflow.api.gate import TokenGate
     from cronflow.api.guards import guarded
     from cronflow.api.inputs import Deployment
+    from cronflow.api.measuring import Measured
     from cronflow.api.page import Page, WithPage
     from cronflow.api.stream import Stream
 
@@ -424,26 +499,35 @@ async def api_application(settings: Settings, service: Service, backends: Backen
         namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
     )
     stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
-    api = create_api(service, gate, deployment, logins, stream)
-    return guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
+    meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)
+    tell_figures(meter, hub)
+    exposition = meter if settings.metrics_port is None else None
+    api = create_api(service, gate, deployment, logins, stream, exposition)
+    app = guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
+    return Measured(app, meter)
 
 
 def serve_api(settings: Settings, host: str, port: int) -> None:
-    """Serve the API until SIGTERM or SIGINT. Raises InvalidInput without an admin or a JWT_SECRET, BackendUnavailable
-    when a server is away at start.
+    """Serve the API until SIGTERM or SIGINT.
+
+    Raises InvalidInput without an admin or a JWT_SECRET, or when METRICS_PORT is taken; BackendUnavailable when a
+    server is away at start.
     """
 
     async def serve() -> None:
         credentials(settings)
         redis_url, mongo_url = _urls(settings)
-        clock = SystemClock()
+        clock, circuit = SystemClock(), mongo_circuit()
+        meter = _meter(settings, (Teller.API,), "api")
+        meter.read(metrics.BREAKER_STATE, lambda: breaker_figures({circuit.service: circuit.state}))
         async with (
-            open_backends(redis_url, mongo_url, settings.namespace) as backends,
-            told(Journal(backends, clock, "api"), clock) as tell,
+            _metrics_served(settings, meter),
+            open_backends(redis_url, mongo_url, settings.namespace, circuit=circuit, meter=meter) as backends,
+            told(Journal(backends, clock, "api", meter=meter), clock) as tell,
         ):
-            hub = Hub(backends, clock, _about(settings))
+            hub = Hub(backends, clock, _about(settings), meter)
             service = _service(settings, backends, clock, tell)
-            server = await _api_server(settings, service, backends, clock, hub, host, port)
+            server = await _api_server(settings, service, backends, clock, hub, host, port, meter)
             # uvicorn would raise the signal again at its end, before the connections are closed.
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -78,6 +78,9 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "LOG_RETENTION": "7d",
         "LOG_LINES_PER_RUN": "10000",
         "LOG_LEVEL": "info",
+        "LOG_FORMAT": "unset",
+        "METRICS_PORT": "unset",
+        "METRICS_HOST": "127.0.0.1",
     }
 
 
@@ -312,6 +315,16 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "https://example.com",
             "'https://example.com' is not a host (write names such as *.example.com, or networks such as 10.0.0.0/8)",
         ),
+        ("LOG_FORMAT", "xml", "expected text or json, got the text 'xml'"),
+        ("METRICS_PORT", "70000", "expected a whole number from 0 to 65535, got the text '70000'"),
+        (
+            "METRICS_HOST",
+            "everywhere",
+            (
+                "expected an IP address, got the text 'everywhere'"
+                " (write 127.0.0.1 for this machine alone, 0.0.0.0 for all that reach it)"
+            ),
+        ),
         ("LOG_LEVEL", "loud", "expected debug, info, warn or error, got the text 'loud'"),
     ],
 )
@@ -412,10 +425,10 @@ def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
 
 
 def test_a_setting_of_a_coming_version_is_noted(tmp_path: Path) -> None:
-    (tmp_path / "cronflow.toml").write_text("metrics_port = 9000\n")
+    (tmp_path / "cronflow.toml").write_text("look_ahead = 5\n")
     assert load(tmp_path, CRONFLOW_MIN_NODES="2").notes == (
         "CRONFLOW_MIN_NODES has no effect in this version",
-        "cronflow.toml:1: metrics_port has no effect in this version",
+        "cronflow.toml:1: look_ahead has no effect in this version",
     )
 
 

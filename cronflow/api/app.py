@@ -1,7 +1,8 @@
 """The application: its routes under one prefix, its probes, its errors and its description.
 
 It keeps nothing between two requests, so any number of replicas may serve the same stores. `/livez` says that the event
-loop turns; `/readyz` that Redis and MongoDB answer. Neither needs a login: a load balancer has none.
+loop turns; `/readyz` that Redis and MongoDB answer; `/metrics` is for Prometheus, unless it has a port of its own. None
+needs a login: a load balancer has none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from cronflow.api.inputs import Deployment, Uses
 from cronflow.api.openapi import describe
 from cronflow.api.stream import Stream, add_stream
 from cronflow.auth.logins import Logins
+from cronflow.ports import Exposition
 from cronflow.service import Service
 
 
@@ -24,9 +26,10 @@ def create_api(
     deployment: Deployment | None = None,
     sessions: Logins | None = None,
     stream: Stream | None = None,
+    exposition: Exposition | None = None,
 ) -> FastAPI:
     """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here,
-    without `stream` there is no live stream.
+    without `stream` there is no live stream, without `exposition` no `/metrics`.
     """
     deployment = deployment or Deployment()
     api = FastAPI(
@@ -49,10 +52,19 @@ def create_api(
         add_stream(api, stream)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]
     _add_probes(api)
+    if exposition is not None:
+        _add_metrics(api, exposition)
     # FastAPI would put the routes together with the first request, which would wait for it.
     for _ in iter_route_contexts(api.routes):
         pass
     return api
+
+
+def _add_metrics(api: FastAPI, exposition: Exposition) -> None:
+    # No coroutine: it is called in a thread, and the text of a thousand series keeps nobody waiting.
+    @api.get("/metrics", include_in_schema=False)
+    def metrics() -> Response:
+        return Response(exposition.text(), media_type=exposition.media_type)
 
 
 def _add_probes(api: FastAPI) -> None:

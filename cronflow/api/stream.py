@@ -75,6 +75,11 @@ class Stream:
         self._open = 0
         self._each: Counter[str] = Counter()
 
+    @property
+    def connected(self) -> int:
+        """How many sockets there are."""
+        return self._open
+
     async def __call__(self, socket: WebSocket) -> None:
         """One socket, from its beginning to its end."""
         if not self._is_ours(socket):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 
 
@@ -14,8 +15,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """The loop's own clock, so that both agree on how long a second is."""
-        return asyncio.get_running_loop().time()
+        """The clock that event loops go by, so that all agree on how long a second is; from any thread."""
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """asyncio.sleep."""

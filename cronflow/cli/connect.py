@@ -46,7 +46,7 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
     from cronflow import wiring
 
-    _log_to_stderr()
+    _log_to_stderr(settings)
     async with wiring.open_service(settings) as service:
         yield service
 
@@ -56,19 +56,19 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
     """The same with the live stream, as an API replica has it."""
     from cronflow import wiring
 
-    _log_to_stderr()
+    _log_to_stderr(settings)
     async with wiring.open_live(settings) as both:
         yield both
 
 
-def _log_to_stderr() -> None:
-    """What the log has to say of a server belongs there; stdout carries the answer."""
+def _log_to_stderr(settings: Settings) -> None:
+    """What the log has to say of a server belongs there, for people; stdout carries the answer."""
     import structlog
 
-    from cronflow.cli.logs import LogFormat, configure
+    from cronflow.cli.logs import LogFormat, log_of
 
     if not structlog.is_configured():
-        configure("warn", LogFormat.TEXT)
+        log_of(settings, otherwise=LogFormat.TEXT, level="warn", role="command")
 
 
 def settings(overrides: Mapping[str, object] | None = None) -> Settings:

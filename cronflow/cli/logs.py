@@ -1,7 +1,9 @@
-"""The log of a process that runs (`cronflow node`, `cronflow api`): lines for people, or JSON, on stderr.
+"""The log of every process, on stderr: lines for people, or JSON.
 
-The rule: one event, one line: an ISO time in UTC, the level, what happened, then `key=value`. Lines of libraries that
-use Python's own logging look the same. Colours are for terminals alone.
+The rules: one event, one line: an ISO time in UTC, the level, what happened, then `key=value`. Lines of libraries that
+use Python's own logging look the same. A process that runs (`cronflow node`, `cronflow api`) writes for people on a
+terminal and JSON elsewhere, unless LOG_FORMAT says it. JSON has the role and the name of the process in each line;
+people see them. Secrets are masked, see `masking`. Colours are for terminals alone.
 """
 
 from __future__ import annotations
@@ -10,14 +12,18 @@ import json
 import logging
 import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
 
+from cronflow.cli.masking import Masking
 from cronflow.cli.words import clean
+
+if TYPE_CHECKING:
+    from cronflow.config import Settings
 
 SUCCESS = 25
 
@@ -35,15 +41,31 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def configure(level: str, form: LogFormat) -> None:
+def log_of(settings: Settings, *, otherwise: LogFormat | None = None, level: str | None = None, **about: str) -> None:
+    """As the settings say; where they do not, in the form `otherwise`, or as suits stderr. `about` is what JSON says of
+    this process in each line.
+    """
+    from cronflow.config.credentials import secrets_of
+
+    form = LogFormat(settings.log_format) if settings.log_format is not None else otherwise
+    if form is None:
+        form = LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON
+    configure(level or settings.log_level, form, about=about, secrets=secrets_of(settings))
+
+
+def configure(
+    level: str, form: LogFormat, *, about: Mapping[str, str] | None = None, secrets: Collection[str] = ()
+) -> None:
     """From now on, whatever this process logs at or above the level goes to stderr in this form."""
     least = _LEVELS[level]
-    render = to_json if form is LogFormat.JSON else People(colour=_is_coloured())
+    render = Json(about or {}) if form is LogFormat.JSON else People(colour=_is_coloured())
     before: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
         structlog.processors.format_exc_info,
+        # Behind all that adds something.
+        Masking(secrets),
     ]
     structlog.configure(
         processors=[*before, render],
@@ -76,15 +98,22 @@ def _logger(least: int) -> type:
     return type("Logger", (filtering,), {"success": success})
 
 
-def to_json(_logger: object, _method: str, event: Event) -> str:
-    """One object a line: at, level, event, and the fields."""
-    ordered = {
-        "at": event.pop("at", None),
-        "level": _level(event).lower(),
-        "event": str(event.pop("event", "")),
-        **event,
-    }
-    return orjson.dumps(ordered, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+class Json:
+    """One object a line: at, level, event, what it is about, and the fields."""
+
+    def __init__(self, about: Mapping[str, str]) -> None:
+        self._about = about
+
+    def __call__(self, _logger: object, _method: str, event: Event) -> str:
+        """Render an event."""
+        ordered = {
+            "at": event.pop("at", None),
+            "level": _level(event).lower(),
+            "event": str(event.pop("event", "")),
+            **self._about,
+            **event,
+        }
+        return orjson.dumps(ordered, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 class People:

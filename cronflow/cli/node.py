@@ -13,7 +13,7 @@ import typer
 
 from cronflow.app import App, load_app
 from cronflow.cli.connect import settings
-from cronflow.cli.logs import LogFormat, configure
+from cronflow.cli.logs import LogFormat, log_of
 from cronflow.domain.errors import InvalidInput, Problem
 
 if TYPE_CHECKING:
@@ -23,7 +23,14 @@ Level = Annotated[
     str | None,
     typer.Option("--log-level", metavar="LEVEL", help="debug, info, warn or error.  [LOG_LEVEL]", show_default=False),
 ]
-Form = Annotated[LogFormat, typer.Option("--log-format", help="For people, or an object a line.")]
+Form = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="For people, or an object a line; by itself the former on a terminal alone.  [LOG_FORMAT]",
+        show_default=False,
+    ),
+]
 
 
 def node(
@@ -43,15 +50,16 @@ def node(
         str | None, typer.Option(metavar="NAME", help="The node's name.  [NODE_NAME]", show_default=False)
     ] = None,
     log_level: Level = None,
-    log_format: Form = LogFormat.TEXT,
+    log_format: Form = None,
 ) -> None:
     """Be a node of the cluster until SIGTERM or Ctrl-C: take part in leading, and run jobs.
 
     Servers that are not up yet are waited for, START_WAIT long. The first signal lets what runs end within
     DRAIN_TIMEOUT and hands the rest on; a second one stops it at once.
     """
-    apps, labels, read = _read(app or (), label or (), {"slots": slots, "node_name": name, "log_level": log_level})
-    configure(read.log_level, log_format)
+    flags: dict[str, object] = {"slots": slots, "node_name": name, "log_level": log_level, "log_format": log_format}
+    apps, labels, read = _read(app or (), label or (), flags)
+    log_of(read, role="node", node=read.node_name)
     import asyncio
 
     from cronflow import wiring
@@ -63,11 +71,11 @@ def api(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="0.0.0.0 serves other machines too.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8500,
     log_level: Level = None,
-    log_format: Form = LogFormat.TEXT,
+    log_format: Form = None,
 ) -> None:
     """Serve the API until SIGTERM or Ctrl-C."""
-    read = settings({"log_level": log_level})
-    configure(read.log_level, log_format)
+    read = settings({"log_level": log_level, "log_format": log_format})
+    log_of(read, role="api")
     from cronflow import wiring
 
     wiring.serve_api(read, host, port)

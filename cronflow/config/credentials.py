@@ -6,11 +6,13 @@ at once, before a server is contacted.
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from cronflow.config import values
-from cronflow.config.settings import Settings
+from cronflow.config.settings import FIELDS, Settings
 from cronflow.domain.errors import InvalidInput, Problem
 
 _WAYS = ("admin_password", "admin_password_file", "admin_password_hash")
@@ -49,6 +51,28 @@ def credentials(settings: Settings) -> Credentials:
     if problems or settings.jwt_secret is None:
         raise InvalidInput(problems)
     return Credentials(settings.admin_user, password, settings.admin_password_hash, settings.jwt_secret)
+
+
+def secrets_of(settings: Settings) -> frozenset[str]:
+    """What must be shown nowhere: every hidden value, what the files hold that stand in for one, and the passwords of
+    addresses.
+    """
+    found: set[str] = set()
+    for name, field_ in FIELDS.items():
+        value = getattr(settings, name)
+        if value is not None and "hidden" in field_.metadata:
+            found |= {value} if isinstance(value, str) else {base64.b64encode(key).decode() for key in value}
+    for file in (settings.admin_password_file, settings.api_key_file):
+        try:
+            found.add("" if file is None else file.read_text("utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            # Whoever needs it says what is wrong with it; nothing can be shown of what cannot be read.
+            continue
+    for url in filter(None, (settings.redis_url, settings.mongo_url)):
+        user = url.partition("://")[2].rpartition("@")[0]
+        password = user.partition(":")[2]
+        found |= {password, unquote(password)}
+    return frozenset(found - {""})
 
 
 def _password_in(file: Path) -> str:

@@ -100,6 +100,9 @@ class Settings:
     start_wait: timedelta = _setting("60s", values.duration("0s"))
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
     log_level: str = _setting("info", values.level)
+    log_format: str | None = _setting(None, values.log_format)
+    metrics_port: int | None = _setting(None, values.number(int, 0, 65_535))
+    metrics_host: str = _setting("127.0.0.1", values.address)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 

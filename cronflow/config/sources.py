@@ -51,7 +51,6 @@ _NO_SETTINGS = frozenset(
 _LATER = frozenset(
     {
         "LOOK_AHEAD",
-        "METRICS_PORT",
         "MIN_NODES",
     }
 )

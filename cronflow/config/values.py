@@ -12,7 +12,7 @@ import binascii
 import re
 from collections.abc import Callable
 from datetime import time, timedelta
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ SEALING_KEY_BYTES = 32
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\],\s]+)(:[0-9]{1,5})?")
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
-_SECRET_OPTION = re.compile(r"([?&][^=&]*(?:password|secret|token|authMechanismProperties)[^=&]*=)[^&]*", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    r"([?&][^=&\s]*(?:password|secret|token|authMechanismProperties)[^=&\s]*=)[^&\s\"']*", re.IGNORECASE
+)
 
 
 def duration(least: str) -> Reader:
@@ -218,6 +220,25 @@ def level(value: object) -> str:
     return word
 
 
+def log_format(value: object) -> str:
+    """For whom the log is."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in ("text", "json"):
+        raise InvalidInput(f"expected text or json, got {got(value)}")
+    return word
+
+
+def address(value: object) -> str:
+    """An address to listen on."""
+    text = value.strip() if isinstance(value, str) else ""
+    try:
+        ip_address(text)
+    except ValueError:
+        remedy = "write 127.0.0.1 for this machine alone, 0.0.0.0 for all that reach it"
+        raise InvalidInput(Problem("", f"expected an IP address, got {got(value)}", remedy)) from None
+    return text
+
+
 _OF_SEVERAL_HOSTS = {"mongodb", "redis+sentinel", "redis+cluster"}
 
 
@@ -246,6 +267,14 @@ def url(*schemes: str, example: str) -> Reader:
         return text
 
     return read
+
+
+_PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"']*):[^\s/\"']+@", re.IGNORECASE)
+
+
+def masked_within(text: str) -> str:
+    """A text without the passwords of the URLs that it contains."""
+    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text)) if "://" in text else text
 
 
 def masked(url: str) -> str:

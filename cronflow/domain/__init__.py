@@ -35,4 +35,5 @@ Alert        A rule that says of what somebody is told, and where. A webhook is 
 Notice       What an alert has to tell once, until its receiver has taken it. The outbox is where notices wait.
 Roll-up      Counts of what ended within a minute, an hour or a day. Its bucket is the document that has them.
 Tick         The state of the cluster as the live stream tells it, once a second.
+Metric       A figure that a process tells of itself to who monitors it. Its series are its values by label.
 """

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import structlog
 
+from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.live.builder import Builder
 from cronflow.live.following import Following
 from cronflow.live.session import Session
 from cronflow.live.state import About, point_of
-from cronflow.ports import Backends, Clock, Entry
+from cronflow.ports import UNMETERED, Backends, Clock, Entry, Meter
 
 LOOK_EVERY_S = 0.05
 QUIET_S = 0.9
@@ -49,7 +50,7 @@ class Hub:
     every tick that there is to go on from.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, about: About) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: About, meter: Meter = UNMETERED) -> None:
         self._feed = backends.feed
         self._clock = clock
         self._builder = Builder(backends, clock, about)
@@ -59,6 +60,8 @@ class Hub:
         self.ticks: deque[Tick] = deque(maxlen=RING)
         self.end = 0
         self.ready = asyncio.Event()
+        self.meter = meter
+        self._ticked_at: float | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -87,6 +90,16 @@ class Hub:
     def oldest(self) -> int:
         """The place of the oldest tick in the ring."""
         return self.end - len(self.ticks)
+
+    @property
+    def doc(self) -> Mapping[str, Any]:
+        """The cluster as the newest tick tells it; empty before the first one."""
+        return self._doc
+
+    @property
+    def age_s(self) -> float | None:
+        """How long ago the newest tick was read, in seconds; None before the first one."""
+        return None if self._ticked_at is None else self._clock.monotonic() - self._ticked_at
 
     def tick_at(self, place: int) -> Tick:
         """The tick at a place."""
@@ -192,3 +205,5 @@ class Hub:
         )
         self.ticks.append(Tick(entry.id, text))
         self.end += 1
+        self._ticked_at = self._clock.monotonic()
+        self.meter.add(metrics.STREAM_TICKS)

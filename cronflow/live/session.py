@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from cronflow.domain import metrics
+
 if TYPE_CHECKING:
     from cronflow.live.hub import Hub
 
@@ -81,6 +83,7 @@ class Session:
         if not self._behind_is_fine and hub.end - self._place > MOST_BEHIND:
             dropped = hub.end - self._place - 1
             self._place += dropped
+            hub.meter.add(metrics.STREAM_DROPPED, by=dropped)
         tick = hub.tick_at(self._place)
         self._place += 1
         return f'{tick.text},"logs":[{",".join(self._take_lines())}],"dropped":{dropped}}}'

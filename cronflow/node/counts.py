@@ -1,4 +1,4 @@
-"""The counts: what ended on this node or was ended by it, added to the roll-ups once a second.
+"""The counts: what ended on this node or was ended by it, added to the roll-ups once a second and told as metrics.
 
 The rules it protects: a run costs no write of its own here, however many end; and a count is written once or not at
 all. When the answer of a write is lost nobody knows whether it counted, and writing it again would count it twice: the
@@ -13,11 +13,12 @@ from datetime import datetime
 
 import structlog
 
+from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Resolution, Tally, step_of
 from cronflow.domain.run import ENDED, Attempt, Change, Outcome, Run, fire_of
 from cronflow.node.loop import Role, Wake
-from cronflow.ports import RollupStore
+from cronflow.ports import UNMETERED, Meter, RollupStore
 
 EVERY_S = 1.0
 
@@ -27,8 +28,9 @@ log = structlog.get_logger("cronflow.node")
 class Counts:
     """Counts in memory; `role` writes them."""
 
-    def __init__(self, rollups: RollupStore) -> None:
+    def __init__(self, rollups: RollupStore, meter: Meter = UNMETERED) -> None:
         self._rollups = rollups
+        self._meter = meter
         self._minutes: dict[datetime, Tally] = {}
         self.role = Role("roll-ups", self.step, Wake())
 
@@ -38,18 +40,23 @@ class Counts:
         if change.target in ENDED and isinstance(ended_at, datetime):
             tally = self._tally(ended_at)
             tally.states[change.target.value] += 1
+            self._meter.add(metrics.RUNS_ENDED, change.target.value)
             if isinstance(outcome := change.sets.get("outcome"), Outcome):
                 tally.outcomes[outcome.value] += 1
             attempt = change.attempt
             if attempt is not None and attempt.started_at is not None:
-                tally.duration[step_of(ended_at - attempt.started_at)] += 1
+                took = ended_at - attempt.started_at
+                tally.duration[step_of(took)] += 1
+                self._meter.observe(metrics.RUN_DURATION, max(0.0, took.total_seconds()))
         if change.attempt is not None:
+            self._meter.add(metrics.ATTEMPTS_ENDED, change.attempt.outcome.value)
             self._lateness(change.run, change.attempt)
 
     def inserted(self, run: Run) -> None:
         """A run that had ended when it was made: one that was skipped."""
         if run.ended_at is not None:
             self._tally(run.ended_at).states[run.state.value] += 1
+            self._meter.add(metrics.RUNS_ENDED, run.state.value)
 
     def _lateness(self, run: str, attempt: Attempt) -> None:
         # Of the first attempt alone, and of scheduled runs: the instant stands in their ids.

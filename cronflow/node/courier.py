@@ -15,10 +15,11 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from cronflow.domain import metrics
 from cronflow.domain.alerts import Notice, NoticeState, next_delay
 from cronflow.domain.events import AlertGaveUp
 from cronflow.node.loop import Role, Wake
-from cronflow.ports import Backends, Clock, Postman, Tell
+from cronflow.ports import UNMETERED, Backends, Clock, Meter, Postman, Tell
 
 LEASE = timedelta(seconds=30)
 """Longer than an attempt takes."""
@@ -33,11 +34,14 @@ log = structlog.get_logger("cronflow.node")
 class Courier:
     """The courier; `role` is to be played. It looks into the outbox when it was asked to."""
 
-    def __init__(self, backends: Backends, postman: Postman, clock: Clock, tell: Tell) -> None:
+    def __init__(
+        self, backends: Backends, postman: Postman, clock: Clock, tell: Tell, meter: Meter = UNMETERED
+    ) -> None:
         self._backends = backends
         self._postman = postman
         self._clock = clock
         self._tell = tell
+        self._meter = meter
         self._asked = False
         self._resting: dict[str, float] = {}
         self.role = Role("courier", self.step, Wake())
@@ -80,10 +84,12 @@ class Courier:
         answer = await self._postman.post(record.alert.webhook, notice.id, notice.body, at)
         tried = replace(notice, status=answer.status, error=answer.error, tried_at=at)
         if answer.taken:
+            self._meter.add(metrics.NOTICES, "delivered")
             await self._backends.outbox.tried(replace(tried, state=NoticeState.DELIVERED, ended_at=at), None)
             return
         self._resting[notice.alert] = self._clock.monotonic() + REST_S
         delay = next_delay(notice.attempts, notice.created_at, at)
+        self._meter.add(metrics.NOTICES, "gave_up" if delay is None else "failed")
         log.warning("notice not taken", alert=notice.alert, notice=notice.id, reason=answer.error)
         if delay is not None:
             await self._backends.outbox.tried(tried, delay)

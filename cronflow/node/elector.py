@@ -39,12 +39,13 @@ from collections.abc import Callable
 
 import structlog
 
+from cronflow.domain import metrics
 from cronflow.domain.cluster import Fences, Renewal, Tenure, node_name
 from cronflow.domain.errors import BackendUnavailable, Deposed
 from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RedisAmnesiaHealed
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Clock, Control, Election, Tell, nobody
+from cronflow.ports import UNMETERED, Clock, Control, Election, Meter, Tell, nobody
 
 FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
@@ -72,6 +73,7 @@ class Elector:
         unfit: Callable[[], str | None] = lambda: None,
         mongo_away_s: Callable[[], float] = lambda: 0.0,
         tell: Tell = nobody,
+        meter: Meter = UNMETERED,
     ) -> None:
         self._node = node
         self._election = election
@@ -82,6 +84,9 @@ class Elector:
         self._unfit = unfit
         self._mongo_away_s = mongo_away_s
         self._tell = tell
+        self._meter = meter
+        self._seen_holder: str | None = None
+        self.last_term = 0
         self._tenure: Tenure | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
@@ -246,14 +251,23 @@ class Elector:
         present = await self._election.holder()
         if present is None:
             return random.uniform(0, RING_JITTER_S)
-        self._seen_at = self._clock.monotonic()
+        self._saw(present[0])
         pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
         return min(pause, self._timings.failover_check)
 
+    def _saw(self, holder: str) -> None:
+        """Somebody leads. Each campaign has a holder of its own, so another one is another tenure."""
+        self._seen_at = self._clock.monotonic()
+        if self._seen_holder not in (None, holder):
+            self._meter.add(metrics.LEADER_CHANGES)
+        self._seen_holder = holder
+
     async def _others_may_lead(self) -> bool:
         """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
-        if await self._election.holder() is not None:
-            self._seen_at, self._free_since = self._clock.monotonic(), None
+        present = await self._election.holder()
+        if present is not None:
+            self._free_since = None
+            self._saw(present[0])
             return True
         now = self._clock.monotonic()
         if self._free_since is None:
@@ -279,6 +293,8 @@ class Elector:
         self._tenure = Tenure(term=term.number, holder=holder, boot=boot, fences=Fences(term))
         self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
         self._renew_at = began + self._timings.leader_renew
+        self.last_term = term.number
+        self._saw(holder)
         log.info("leader elected", term=term.number, node=self._node)
         self._tell(LeaderElected(node_name(self._node), term.number))
         self._on_change()

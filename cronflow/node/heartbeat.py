@@ -86,6 +86,11 @@ class Heartbeat:
         """Whether the others may still believe that this node is up."""
         return self._clock.monotonic() - self._sent_at < self._timings.heartbeat_valid
 
+    @property
+    def age_s(self) -> float | None:
+        """Since when Redis has had no report of this node, in seconds; None before the first one."""
+        return None if self._sent_at < 0 else self._clock.monotonic() - self._sent_at
+
     async def announce(self) -> None:
         """The first report. Waits for a dead namesake to expire; raises Conflict if it is alive."""
         deadline = self._clock.monotonic() + self._timings.node_ttl + 1

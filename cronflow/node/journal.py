@@ -14,10 +14,11 @@ from collections import deque
 import orjson
 import structlog
 
+from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import Event, EventsDropped, Happened, event_id
 from cronflow.node.loop import Role, Wake
-from cronflow.ports import Backends, Clock
+from cronflow.ports import UNMETERED, Backends, Clock, Meter
 from cronflow.shapes.events import event_shape
 
 LINGER_S = 0.2
@@ -33,11 +34,20 @@ class Journal:
     `clock` to the cluster's.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, source: str, *, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self,
+        backends: Backends,
+        clock: Clock,
+        source: str,
+        *,
+        most_waiting: int = MOST_WAITING,
+        meter: Meter = UNMETERED,
+    ) -> None:
         self._backends = backends
         self.clock = clock
         self._source = source
         self._most_waiting = most_waiting
+        self._meter = meter
         self._waiting: deque[Happened] = deque()
         self._batch: list[Happened] = []
         self._dropped = 0
@@ -48,6 +58,8 @@ class Journal:
 
     def tell(self, event: Event) -> None:
         """Take an event."""
+        # Those that are dropped below have happened too.
+        self._meter.add(metrics.EVENTS, event.kind)
         with self._lock:
             if len(self._waiting) >= self._most_waiting:
                 self._dropped += 1

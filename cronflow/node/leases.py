@@ -13,12 +13,12 @@ from datetime import timedelta
 
 import structlog
 
-from cronflow.domain import changes
+from cronflow.domain import changes, metrics
 from cronflow.domain.changes import Held
 from cronflow.node.apply import apply_each
 from cronflow.node.loop import Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Clock, Hold, Queue, RunStore
+from cronflow.ports import UNMETERED, Clock, Hold, Meter, Queue, RunStore
 
 STOP_TAKES_S = 30.0
 
@@ -50,6 +50,7 @@ class Leases:
         node: str,
         current: Callable[[], Sequence[Lease]],
         lost: Callable[[Lease], None],
+        meter: Meter = UNMETERED,
     ) -> None:
         self._runs = runs
         self._queue = queue
@@ -58,6 +59,7 @@ class Leases:
         self._node = node
         self._current = current
         self._lost = lost
+        self._meter = meter
         self.roles = (Role("leases", self.renew, Wake()), Role("locks", self.renew_locks, Wake()))
 
     async def renew(self) -> float:
@@ -68,6 +70,7 @@ class Leases:
             renewed = await apply_each(self._runs, [changes.renew(lease.held, length) for lease in leases])
             for lease, ours in zip(leases, renewed, strict=True):
                 if not ours:
+                    self._meter.add(metrics.REJECTIONS, "lease")
                     self._lost(lease)
         return self._timings.run_lease / 3
 
@@ -76,6 +79,7 @@ class Leases:
         holds = [lease.hold for lease in self._alive()]
         if holds:
             for run in await self._queue.renew_locks(self._node, holds):
+                self._meter.add(metrics.REJECTIONS, "lock")
                 log.warning("job lock lost", run=run)
         return self._timings.job_lock / 3.5
 

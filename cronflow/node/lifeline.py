@@ -18,8 +18,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from cronflow.domain import metrics
 from cronflow.node.loop import Outages, Role, Wake, repeat
-from cronflow.ports import Clock
+from cronflow.ports import UNMETERED, Clock, Meter
 
 PULSE_EVERY_S = 0.5
 READY_WITHIN_S = 30.0
@@ -30,8 +31,9 @@ Answer = TypeVar("Answer")
 class Pulse:
     """When the main loop last turned."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, meter: Meter = UNMETERED) -> None:
         self._clock = clock
+        self._meter = meter
         self._at: float | None = None
         self._late_s = 0.0
         self.role = Role("pulse", self._beat, Wake())
@@ -52,6 +54,8 @@ class Pulse:
     async def _beat(self) -> float:
         now = self._clock.monotonic()
         self._late_s = self._behind(now)
+        if self._at is not None:
+            self._meter.observe(metrics.LOOP_LAG, self._late_s)
         self._at = now
         return PULSE_EVERY_S
 

@@ -26,6 +26,7 @@ from cronflow.node.courier import Courier
 from cronflow.node.dispatch import Dispatcher
 from cronflow.node.draining import Draining
 from cronflow.node.elector import Elector
+from cronflow.node.figures import tell_figures
 from cronflow.node.grace import SpoolGrace
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.journal import Journal
@@ -43,7 +44,7 @@ from cronflow.node.timekeeper import Timekeeper
 from cronflow.node.timings import Timings
 from cronflow.node.watch import Watch
 from cronflow.node.worker import LINES_PER_RUN, Worker
-from cronflow.ports import Backends, Bell, Clock, Executor, Postman
+from cronflow.ports import UNMETERED, Backends, Bell, Clock, Executor, Meter, Postman
 
 STALLED_AFTER_S = 10.0
 
@@ -82,10 +83,11 @@ class Node:
         lines_per_run: int = LINES_PER_RUN,
         namespace: str = "default",
         postman: Postman | None = None,
+        meter: Meter = UNMETERED,
     ) -> None:
         vital = lifeline.backends if lifeline is not None else backends
         self._name, self._version = name, version
-        self._journal = journal or Journal(backends, clock, name)
+        self._journal = journal or Journal(backends, clock, name, meter=meter)
         tell = self._journal.tell
         self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat, name=name, tell=tell)
         # Every role of this node asks the cluster's time; only the timekeeper asks the machine's.
@@ -100,7 +102,8 @@ class Node:
         self._force = asyncio.Event()
         self._worker: Worker | None = None
         self._outages = Outages(clock.monotonic, tell)
-        self._pulse = Pulse(clock)
+        self._pulse = Pulse(clock, meter)
+        self._meter = meter
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
         self.elector = Elector(
@@ -113,6 +116,7 @@ class Node:
             unfit=self._unfit,
             mongo_away_s=lambda: self._outages.away_s("MongoDB"),
             tell=tell,
+            meter=meter,
         )
         self._heartbeat = Heartbeat(
             vital.membership,
@@ -131,7 +135,14 @@ class Node:
             resources=resources,
         )
         leases = Leases(
-            vital.runs, vital.queue, clock, timings, node=self.id, current=self._leases, lost=self._lease_lost
+            vital.runs,
+            vital.queue,
+            clock,
+            timings,
+            node=self.id,
+            current=self._leases,
+            lost=self._lease_lost,
+            meter=meter,
         )
         self._lifeline = Lifeline(
             [
@@ -145,12 +156,14 @@ class Node:
             lifeline.lifetime if lifeline is not None else None,
             threaded=lifeline is not None,
         )
-        self._counts = Counts(backends.rollups)
+        self._counts = Counts(backends.rollups, meter)
         dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
-        self._planner = Planner(backends, self.elector, dispatcher, clock, timings, self._counts.inserted)
+        self._planner = Planner(backends, self.elector, dispatcher, clock, timings, self._counts.inserted, meter)
         self._settler = Settler(backends, self.elector, clock, timings, tell)
         self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
-        self._recorder = Recorder(backends, self.id, clock, timings, self._outages, spool, tell, self._counts.changed)
+        self._recorder = Recorder(
+            backends, self.id, clock, timings, self._outages, spool, tell, self._counts.changed, meter
+        )
         grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
         self._reconciler = Reconciler(
             backends, self.elector, dispatcher, clock, timings, grace, tell, self._counts.changed
@@ -158,9 +171,24 @@ class Node:
         self._watch = Watch(backends, self.elector, clock, timings, tell)
         self._alerting: list[Role] = []
         if postman is not None:
-            courier = Courier(backends, postman, clock, tell)
+            courier = Courier(backends, postman, clock, tell, meter)
             alarms = Alarms(backends, self.elector, clock, timings, namespace=namespace, posted=courier.ask)
             self._alerting = [Role("alarms", alarms.step, alarms.wake), courier.role]
+        tell_figures(
+            meter,
+            clock=clock,
+            timings=timings,
+            elector=self.elector,
+            heartbeat=self._heartbeat,
+            timekeeper=self._timekeeper,
+            outages=self._outages,
+            pulse=self._pulse,
+            watch=self._watch,
+            backlog=lambda: self._recorder.backlog,
+            breakers=breakers,
+            slots=slots,
+            load=self._load,
+        )
 
     @property
     def leads(self) -> bool:
@@ -196,6 +224,7 @@ class Node:
                 slots=self._slots,
                 group=group,
                 lines_per_run=self._lines_per_run,
+                meter=self._meter,
             )
             drain = Draining(
                 self._backends,

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from cronflow.cancelling import Canceller
+from cronflow.domain import metrics
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import JobRecord, Pend, PlanNote
@@ -28,7 +29,7 @@ from cronflow.node.dispatch import Dispatcher
 from cronflow.node.elector import Elector
 from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Clock, Deferral, Move, OpenRun
+from cronflow.ports import UNMETERED, Assignment, Backends, Clock, Deferral, Meter, Move, OpenRun
 
 BATCH = 500
 MOST_AT_ONCE = 4 * BATCH
@@ -70,9 +71,11 @@ class Planner:
         clock: Clock,
         timings: Timings,
         count: Callable[[Run], None] = lambda _: None,
+        meter: Meter = UNMETERED,
     ) -> None:
         self._backends = backends
         self._count = count
+        self._meter = meter
         self._elector = elector
         self._dispatcher = dispatcher
         self._clock = clock
@@ -266,6 +269,14 @@ class Planner:
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
         await asyncio.gather(pushing, backends.plans.remove([note.id]))
+        self._time(runs[run][0] for run in fresh)
+
+    def _time(self, pushed: Iterable[Run]) -> None:
+        now = self._clock.now()
+        for run in pushed:
+            if run.state is RunState.DISPATCHED:
+                self._meter.add(metrics.DISPATCHED)
+                self._meter.observe(metrics.DISPATCH_LATENESS, max(0.0, (now - run.fire_at).total_seconds()))
 
     async def _ensure_pends(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
         unsure = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from cronflow.domain import metrics
 from cronflow.domain.cluster import Backlog, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import FenceRejected, SpoolBegun, SpoolDrained
@@ -28,7 +29,7 @@ from cronflow.node.groupcommit import MOST_AT_ONCE, GroupCommit
 from cronflow.node.lines import Lines
 from cronflow.node.loop import Outages, Role, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, Hold, LateResult, LogLine, Tell, nobody
+from cronflow.ports import UNMETERED, Backends, Clock, Hold, LateResult, LogLine, Meter, Tell, nobody
 
 if TYPE_CHECKING:
     from cronflow.node.spool import Spool
@@ -55,6 +56,7 @@ class Recorder:
         spool: Spool | None = None,
         tell: Tell = nobody,
         count: Callable[[Change], None] = lambda _: None,
+        meter: Meter = UNMETERED,
     ) -> None:
         self._backends = backends
         self._node = node
@@ -63,6 +65,7 @@ class Recorder:
         self._spool = spool
         self._tell = tell
         self._count = count
+        self._meter = meter
         self._stuck = False
         self._replaying = asyncio.Lock()
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
@@ -216,6 +219,7 @@ class Recorder:
         return results
 
     def _tell_late(self, late: LateResult) -> None:
+        self._meter.add(metrics.REJECTIONS, "outcome")
         log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.ending.outcome)
         self._tell(FenceRejected(late.run, late.fence, late.ending.outcome))
 

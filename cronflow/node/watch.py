@@ -32,6 +32,11 @@ class Watch:
         self._gone: dict[str, tuple[Member, float]] = {}
         self.wake = Wake()
 
+    @property
+    def members(self) -> list[Member]:
+        """Who was up when it last looked. May be read from any thread."""
+        return list(self._known.values())
+
     async def step(self) -> float:
         """Compare who is up with who was."""
         present = {member.id: member for member in await self._backends.membership.members()}

@@ -16,20 +16,33 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
-from cronflow.domain import changes
+from cronflow.domain import changes, metrics
 from cronflow.domain.changes import Held
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Overlap, StartGuard
 from cronflow.domain.placement import MEMORY_LIMIT
-from cronflow.domain.run import Ending, Outcome, cancelled_text
+from cronflow.domain.run import Ending, Outcome, cancelled_text, fire_of
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.leases import STOP_TAKES_S, Lease
 from cronflow.node.loop import Wake
 from cronflow.node.recorder import Finish, Recorder
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Bell, Choosy, Clock, Executor, Hold, LateResult, LogLine
+from cronflow.ports import (
+    UNMETERED,
+    Assignment,
+    Backends,
+    Bell,
+    Choosy,
+    Clock,
+    Executor,
+    Hold,
+    LateResult,
+    LogLine,
+    Meter,
+)
 
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
@@ -78,6 +91,7 @@ class Worker:
         slots: int,
         group: asyncio.TaskGroup,
         lines_per_run: int = LINES_PER_RUN,
+        meter: Meter = UNMETERED,
     ) -> None:
         self._backends = backends
         self._recorder = recorder
@@ -89,6 +103,7 @@ class Worker:
         self._slots = slots
         self._group = group
         self._lines_per_run = lines_per_run
+        self._meter = meter
         self._active: dict[tuple[str, int], Active] = {}
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
@@ -122,6 +137,8 @@ class Worker:
         taken = await self._backends.queue.take(self._node, free)
         if taken.dropped:
             log.info("items dropped", count=taken.dropped)
+        if taken.put_back:
+            self._meter.add(metrics.REJECTIONS, "take", by=taken.put_back)
         # Their leader is no more. The next one would look at them when they should have been taken, seconds from now.
         await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
         if not self._takes_work():
@@ -251,6 +268,9 @@ class Worker:
         self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
 
     async def _attempt(self, active: Active) -> None:
+        # The task is the attempt's own, and so is what its lines are about.
+        assignment = active.assignment
+        bind_contextvars(run=assignment.run, job=assignment.job.name, attempt=assignment.attempt)
         try:
             refusal = await self._refusal(active.assignment)
             if refusal is not None:
@@ -259,6 +279,7 @@ class Worker:
             elif active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
                 await self._run_and_record(active)
             else:
+                self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.held.run, fence=active.held.fence)
             await self._recorder.release(active.hold)
         finally:
@@ -280,6 +301,10 @@ class Worker:
 
     async def _run_and_record(self, active: Active) -> None:
         active.started_at = active.started_at or self._clock.now()
+        fire = fire_of(active.held.run)
+        if active.assignment.attempt == 1 and fire is not None:
+            late = (active.started_at - fire).total_seconds()
+            self._meter.observe(metrics.START_LATENESS, max(0.0, late))
         mark = None
         if not active.marked:
             mark = self._group.create_task(self._mark_later(active), name=f"mark {active.held.run}")
@@ -325,6 +350,7 @@ class Worker:
     async def _mark_later(self, active: Active) -> None:
         await self._clock.sleep(self._timings.start_mark)
         if _key(active.assignment) in self._active and not await self._mark_start(active):
+            self._meter.add(metrics.REJECTIONS, "start")
             self._supersede(active)
 
     async def _mark_start(self, active: Active) -> bool:

@@ -45,6 +45,7 @@ from cronflow.ports.history import (
     Upkeep,
     VersionStore,
 )
+from cronflow.ports.metering import UNMETERED, Exposition, Meter, Reading
 from cronflow.ports.motion import (
     Assignment,
     Bell,
@@ -61,6 +62,7 @@ from cronflow.ports.motion import (
 from cronflow.ports.telling import Entry, EventStore, Feed, Lines, RollupStore, Standing, Tails, Tell, Totals, nobody
 
 __all__ = [
+    "UNMETERED",
     "AlertStore",
     "Archive",
     "Assignment",
@@ -79,6 +81,7 @@ __all__ = [
     "Entry",
     "EventStore",
     "Executor",
+    "Exposition",
     "Feed",
     "Found",
     "Hold",
@@ -95,6 +98,7 @@ __all__ = [
     "LogLine",
     "LogStore",
     "Membership",
+    "Meter",
     "Move",
     "OpenRun",
     "Outbox",
@@ -102,6 +106,7 @@ __all__ = [
     "Postman",
     "Queue",
     "RateLimiter",
+    "Reading",
     "ReplicaSet",
     "ResultStore",
     "RollupStore",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, get_args
 
 from cronflow.domain.cluster import ClusterStatus, Member
 from cronflow.domain.sweep import Flaw, SweepReport
@@ -195,6 +195,14 @@ def node_state(member: Member, heartbeat: timedelta) -> NodeState:
     if member.draining:
         return "draining"
     return "stale" if member.age > 2 * heartbeat else "up"
+
+
+def nodes_by_state(members: Iterable[Member], heartbeat: timedelta) -> dict[str, int]:
+    """How many are in each state, those that nobody is in too."""
+    counts = dict.fromkeys(get_args(NodeState), 0)
+    for member in members:
+        counts[node_state(member, heartbeat)] += 1
+    return counts
 
 
 def node_shape(member: Member, leader: str | None, heartbeat: timedelta) -> NodeShape:

@@ -118,7 +118,7 @@ class Client:
         headers = {**({} if who is None else {AS: who}), **rest.pop("headers", {})}
         if body is not None:
             rest["content"] = orjson.dumps(body)
-        path = path if path.startswith(("/livez", "/readyz", "/docs", "/openapi")) else f"/api/v1{path}"
+        path = path if path.startswith(("/livez", "/readyz", "/metrics", "/docs", "/openapi")) else f"/api/v1{path}"
         answer = await self._http.request(method, path, headers=headers, **rest)
         if path.startswith("/api/"):
             self.document.check(answer)

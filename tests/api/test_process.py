@@ -79,6 +79,10 @@ async def test_the_api_process_serves_refuses_and_stops(environment: dict[str, s
         code, body = status(f"{base}/nowhere", b"{}")
         assert (code, orjson.loads(body)["status"]) == (404, 404)
         assert orjson.loads(status(f"{base}/openapi.json")[1])["openapi"] == "3.1.0"
+        code, body = status(f"{base}/metrics")
+        assert code == 200
+        assert b'cronflow_api_requests_total{method="GET",route="/livez",status="200"} 1.0' in body
+        assert b'cronflow_breaker_state{service="MongoDB"} 0.0' in body
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 0, log.read_text()
     assert "Traceback" not in log.read_text()

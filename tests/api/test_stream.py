@@ -22,8 +22,10 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
 from cronflow.config import Settings
 from cronflow.domain.access import Principal, Role
+from cronflow.domain.metrics import Teller
 from cronflow.live.hub import Hub
 from cronflow.live.state import About
+from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.ports import Backends, LogLine
 from cronflow.service import Service
 from cronflow.wiring import api_application, open_backends
@@ -324,7 +326,7 @@ async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_t
     settings = Settings(admin_password="correct horse", jwt_secret="s" * 32, allow_origins=(ours,))
     clock = SystemClock()
     hub = Hub(backends, clock, About())
-    app = await api_application(settings, Service(backends, clock), backends, clock, hub)
+    app = await api_application(settings, Service(backends, clock), backends, clock, hub, PrometheusMeter([Teller.API]))
     async with Replica(backends, hub=hub, app=app) as replica:
         base = replica.url.replace("ws://", "http://").removesuffix("/stream")
         async with httpx2.AsyncClient() as http:

@@ -47,6 +47,7 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
         "CRONFLOW_SLOTS": str(slots),
         "CRONFLOW_ALLOW_PYTHON": "tests.bench.jobs",
         "CRONFLOW_LOG_LEVEL": "error",
+        "CRONFLOW_METRICS_PORT": "0",
         "PYTHONPATH": str(Path.cwd()),
     }
     async with open_backends(redis_url, mongo_url, namespace) as backends:

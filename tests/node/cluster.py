@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.domain.metrics import Teller
 from cronflow.domain.run import Ending, Outcome, Run
+from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.node.node import Node
 from cronflow.node.spool import Spool
 from cronflow.node.timings import Timings
@@ -99,6 +101,7 @@ class Cluster:
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
     postman: Postman | None = None
+    meters: dict[str, PrometheusMeter] = field(default_factory=dict)
 
     def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
         """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
@@ -115,6 +118,7 @@ class Cluster:
             resources=Steady(),
             spool=spool,
             postman=self.postman,
+            meter=self.meters.setdefault(name, PrometheusMeter((Teller.NODE, Teller.LEADER))),
         )
 
         async def live() -> None:

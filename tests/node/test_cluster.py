@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from structlog.contextvars import get_contextvars
 
 from cronflow.backends.memory.motion import Memory
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
@@ -420,3 +421,22 @@ async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_i
         (run,) = cluster.runs
         assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
         assert len(cluster.executor.starts) == 5
+
+
+async def test_what_is_logged_on_behalf_of_an_attempt_says_which_one_it_is() -> None:
+    async with a_cluster("a") as cluster:
+        about: list[dict[str, Any]] = []
+
+        def ending(_: object) -> Ending:
+            about.append(dict(get_contextvars()))
+            return Ending(Outcome.OK)
+
+        cluster.executor.ending = ending
+        for name in ("one", "two"):
+            await cluster.service.apply([Job(name=name, target=PythonTarget("a:b"))])
+            await cluster.service.trigger(name)
+        await cluster.elapse(3)
+        assert sorted(about, key=lambda one: str(one["run"])) == [
+            {"run": run.id, "job": run.job, "attempt": 1} for run in sorted(cluster.runs, key=lambda run: run.id)
+        ]
+        assert get_contextvars() == {}

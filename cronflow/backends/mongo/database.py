@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,9 @@ from pymongo.uri_parser import parse_uri
 
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.circuit import Circuit, CircuitOpen
+from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
+from cronflow.ports import UNMETERED, Meter
 
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
@@ -69,7 +72,9 @@ class MongoDatabase:
         namespace: str,
         listeners: Sequence[CommandListener] = (),
         circuit: Circuit | None = None,
+        meter: Meter = UNMETERED,
     ) -> None:
+        self._meter = meter
         self.circuit = circuit or mongo_circuit()
         try:
             parsed = parse_uri(url, validate=True)
@@ -128,13 +133,16 @@ class MongoDatabase:
         """
         try:
             with self.circuit.calling():
+                began = time.perf_counter()
                 try:
                     yield
                 except PyMongoError as error:
                     reason = _reason_away(error)
                     if reason is None:
                         raise
+                    self._meter.add(metrics.BACKEND_FAILURES, "mongodb")
                     raise BackendUnavailable("MongoDB", self.address, reason) from error
+                self._meter.observe(metrics.BACKEND_SECONDS, time.perf_counter() - began, "mongodb")
         except CircuitOpen as error:
             reason = f"circuit open, asked again within {error.retry_in_s:.1f} s"
             raise BackendUnavailable("MongoDB", self.address, reason) from None

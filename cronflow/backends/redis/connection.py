@@ -8,6 +8,7 @@ becomes BackendUnavailable here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha1
@@ -22,7 +23,9 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 
 from cronflow.backends.redis.clients import Client, Opened, open_client
 from cronflow.backends.redis.keys import Keys
+from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.ports import UNMETERED, Meter
 
 PING_EVERY_S = 5.0
 
@@ -44,10 +47,17 @@ class RedisConnection:
     """
 
     def __init__(
-        self, url: str, namespace: str, client: Client | None = None, *, ping_every_s: float = PING_EVERY_S
+        self,
+        url: str,
+        namespace: str,
+        client: Client | None = None,
+        *,
+        ping_every_s: float = PING_EVERY_S,
+        meter: Meter = UNMETERED,
     ) -> None:
         self.keys = Keys(namespace)
         self._ping_every_s = ping_every_s
+        self._meter = meter
         self._scripts: dict[str, Script] = {}
         self._opened = Opened(client, url) if client is not None else open_client(url)
         self._client, self.address = self._opened.client, self._opened.address
@@ -64,6 +74,17 @@ class RedisConnection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._opened.aclose()
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        began = time.perf_counter()
+        try:
+            async with self._translated():
+                yield
+        except BackendUnavailable:
+            self._meter.add(metrics.BACKEND_FAILURES, "redis")
+            raise
+        self._meter.observe(metrics.BACKEND_SECONDS, time.perf_counter() - began, "redis")
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
@@ -94,7 +115,7 @@ class RedisConnection:
         found = self._scripts.get(script)
         if found is None:
             found = self._scripts[script] = Script(script)
-        async with self._translated():
+        async with self._asking():
             try:
                 return await self._client.evalsha(found.sha, len(keys), *keys, *arguments)  # type: ignore[arg-type]
             except NoScriptError:
@@ -102,13 +123,13 @@ class RedisConnection:
 
     async def command(self, *words: object) -> Any:
         """Send one command."""
-        async with self._translated():
+        async with self._asking():
             return await self._client.execute_command(*words)  # type: ignore[arg-type, unused-ignore]
 
     async def each(self, *words: object) -> list[Any] | None:
         """Send one command to every server that may have keys; None when this user may not send it."""
         options = {} if isinstance(self._client, Redis) else {"target_nodes": RedisCluster.PRIMARIES}
-        async with self._translated():
+        async with self._asking():
             try:
                 answer = await self._client.execute_command(*words, **options)  # type: ignore[arg-type, unused-ignore]
             except ResponseError as error:
@@ -123,7 +144,7 @@ class RedisConnection:
         """Send several commands in one round trip; not a transaction."""
         if not commands:
             return []
-        async with self._translated():
+        async with self._asking():
             pipe = self._client.pipeline(transaction=False)
             for words in commands:
                 pipe.execute_command(*words)  # type: ignore[arg-type, unused-ignore]

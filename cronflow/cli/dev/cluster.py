@@ -24,10 +24,10 @@ from cronflow.cli.dev.jobs import Given
 from cronflow.cli.dev.live import Live
 from cronflow.cli.dev.processes import Child
 from cronflow.cli.dev.servers import Servers, missing, open_servers
-from cronflow.cli.logs import LogFormat, configure
+from cronflow.cli.logs import LogFormat, log_of
 from cronflow.cli.output import console, diagnostics, warn, write_json
 from cronflow.cli.words import plural
-from cronflow.config import load_settings
+from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 from cronflow.service import Service
 from cronflow.wiring import memory_cluster, open_service
@@ -92,7 +92,7 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
         warn("RUNNING IN MEMORY, as asked for: one process, nothing is kept.")
     given = complete(load_settings({"allow_shell": True, "allow_python": list(options.given.modules)}), None)
     settings = given.settings
-    configure(settings.log_level, LogFormat.TEXT)
+    log_of(settings, otherwise=LogFormat.TEXT, role="dev")
     apps = [load_app(address) for address in options.given.apps]
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
         start = await summary.baseline(service)
@@ -194,6 +194,8 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
         "CRONFLOW_SPOOL_DIR": str((options.data / "spool").absolute()),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
+        # Its lines are shown here, to people.
+        "CRONFLOW_LOG_FORMAT": credentials.settings.log_format or "text",
     }
     if given.modules:
         environment["CRONFLOW_ALLOW_PYTHON"] = ",".join(given.modules)
@@ -201,11 +203,24 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
     logs.mkdir(exist_ok=True)
     apps = [word for address in given.apps for word in ("--app", address)]
     found = [
-        Child(name, ["node", "--name", name, *apps], environment, logs / f"{name}.log", live.say)
-        for name in (f"node-{k}" for k in range(1, options.nodes + 1))
+        Child(
+            f"node-{k}",
+            ["node", "--name", f"node-{k}", *apps],
+            {**environment, **_of_its_own(credentials.settings, k)},
+            logs / f"node-{k}.log",
+            live.say,
+        )
+        for k in range(1, options.nodes + 1)
     ]
     api = ["api", "--host", "127.0.0.1", "--port", str(options.port)]
-    return [*found, Child("api", api, {**environment, **credentials.for_api}, logs / "api.log", live.say)]
+    for_api = {**environment, **credentials.for_api, **_of_its_own(credentials.settings, 0)}
+    return [*found, Child("api", api, for_api, logs / "api.log", live.say)]
+
+
+def _of_its_own(settings: Settings, place: int) -> dict[str, str]:
+    """The port of a child's metrics: METRICS_PORT, and those that follow it."""
+    first = settings.metrics_port
+    return {} if first is None else {"CRONFLOW_METRICS_PORT": str(first + place if first else 0)}
 
 
 @asynccontextmanager

@@ -1,0 +1,152 @@
+"""The alert rules and the Grafana dashboard: read and tried by the real promtool, and about metrics that there are.
+
+promtool comes with Debian's package `prometheus`. Where it is missing these tests are skipped aloud, but where `CI` is
+set they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+
+from cronflow.domain import metrics
+from cronflow.domain.metrics import METRICS, MetricKind, Teller
+from cronflow.monitoring.prometheus import PrometheusMeter
+from tests.test_documents_shown import parse, shown
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "prometheus" / "cronflow.rules.yml"
+CASES = ROOT / "deploy" / "prometheus" / "cronflow.rules.test.yml"
+DASHBOARD = ROOT / "deploy" / "grafana" / "cronflow.json"
+OF_THE_CLIENT = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+
+
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    """The real one."""
+    # `make test` puts it beside Python in CI.
+    found = shutil.which("promtool", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if found is None:
+        missing = "promtool is not on PATH: it is in Debian's package prometheus"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return found
+
+
+def run(*command: str, given: bytes = b"") -> tuple[int, str]:
+    """Exit code and all that it said."""
+    done = subprocess.run(command, input=given, capture_output=True, timeout=120, check=False)
+    return done.returncode, (done.stdout + done.stderr).decode()
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text("utf-8"))["groups"] for rule in group["rules"]]
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    for panel in orjson.loads(DASHBOARD.read_bytes())["panels"]:
+        if panel["type"] != "row":
+            yield panel
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """What asks for metrics, and where."""
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+
+
+def series() -> dict[str, set[str]]:
+    """What can be asked for: the labels by the name of the sample."""
+    found: dict[str, set[str]] = {name: set() for name in OF_THE_CLIENT}
+    for metric in METRICS.values():
+        labels = {label.name for label in metric.labels}
+        if metric.kind is MetricKind.HISTOGRAM:
+            found |= {f"{metric.name}_bucket": labels | {"le"}, f"{metric.name}_sum": labels}
+            found[f"{metric.name}_count"] = labels
+        else:
+            found[metric.name] = labels
+    return found
+
+
+def test_promtool_reads_the_rules(promtool: str) -> None:
+    code, said = run(promtool, "check", "rules", str(RULES))
+    assert code == 0, said
+
+
+def test_every_alert_fires_when_it_should_and_is_silent_when_it_should_be(promtool: str) -> None:
+    code, said = run(promtool, "test", "rules", str(CASES))
+    assert code == 0, said
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    cases = {True: set[str](), False: set[str]()}
+    for case in yaml.safe_load(CASES.read_text("utf-8"))["tests"]:
+        for test in case["alert_rule_test"]:
+            cases[bool(test["exp_alerts"])].add(test["alertname"])
+    alerts = [rule["alert"] for rule in rules()]
+    assert len(set(alerts)) == len(alerts) > 20
+    assert cases == {True: set(alerts), False: set(alerts)}
+
+
+@pytest.mark.parametrize(("where", "asked"), list(expressions()), ids=lambda value: None if "(" in value else value)
+def test_what_rules_and_dashboard_ask_for_is_told(where: str, asked: str) -> None:
+    known = series()
+    names = re.findall(r"\b(?:cronflow|process)_[a-z_]+\b", asked)
+    assert names, where
+    assert not [name for name in names if name not in known]
+    for name, chosen in re.findall(r"\b((?:cronflow|process)_[a-z_]+)\{([^}]*)\}", asked):
+        labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", chosen))
+        assert labels <= known[name] | {"job", "instance"}, where
+    grouped = {word.strip() for found in re.findall(r"by \(([^)]*)\)", asked) for word in found.split(",")}
+    assert grouped <= set().union(*(known[name] for name in names)) | {"job", "instance"}, where
+
+
+def test_values_that_rules_choose_exist() -> None:
+    for _, asked in expressions():
+        for name, label, value in re.findall(r"\b(cronflow_[a-z_]+)\{[^}]*?(\w+)!?=\"([a-z_]+)\"", asked):
+            [declared] = [one for one in METRICS[name.removesuffix("_bucket")].labels if one.name == label]
+            assert value in declared.known or f"`{value}`" in declared.values, asked
+
+
+def test_every_rule_says_how_grave_it_is_and_what_to_do() -> None:
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert set(rule["annotations"]) == {"summary", "remedy"}
+        for words in shown(rule["annotations"]["remedy"], "cronflow"):
+            parse([*words, "--help"])
+
+
+def test_panels_have_their_own_place_and_a_data_source_of_the_reader() -> None:
+    places = [panel["gridPos"] for panel in panels()]
+    for n, one in enumerate(places):
+        for other in places[n + 1 :]:
+            apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+            assert apart or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+    for panel in panels():
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+
+
+def test_promtool_finds_nothing_wrong_with_what_a_process_tells(promtool: str) -> None:
+    for teller in (Teller.NODE, Teller.API):
+        meter = PrometheusMeter([teller, Teller.LEADER])
+        for metric in METRICS.values():
+            if metric.kind is MetricKind.GAUGE and teller in metric.tellers:
+                labels = tuple("x" for _ in metric.labels)
+                meter.read(metric, lambda labels=labels: {labels: 1.0} if labels else 1.0)  # type: ignore[misc]
+        meter.add(metrics.EVENTS, "node_lost")
+        code, said = run(promtool, "check", "metrics", given=meter.text())
+        assert code == 0, said
