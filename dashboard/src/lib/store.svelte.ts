@@ -3,7 +3,7 @@
 import { Api } from './api';
 import { Live, type Link } from './live';
 import { apply, empty, resumed, withHistory, withoutTail, withPast, type State } from './state';
-import type { LogLine, Me, Role } from './types';
+import type { ClusterEvent, LogLine, Me, Role } from './types';
 
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 const AMBER_MS = 3000;
@@ -17,6 +17,8 @@ class Store {
   state = $state.raw<State>(empty());
   link = $state.raw<Link>({ state: 'connecting', retryAt: null, reason: null });
   me = $state.raw<Me | null>(null);
+  /** Whether this cluster may be broken on purpose, by whoever is logged in. */
+  chaos = $state(false);
   /** Whether the first question, are we logged in, has been answered. */
   known = $state(false);
   /** The cluster's clock as this page guesses it, moved once a second. */
@@ -30,6 +32,8 @@ class Store {
   private skew = 0;
   private resuming: number | null = null;
   private kept: State | null = null;
+  /** What happened, as it is told. */
+  onEvents: (events: readonly ClusterEvent[]) => void = () => {};
   private readonly users = new Map<string, number>();
 
   readonly api = new Api();
@@ -59,10 +63,12 @@ class Store {
   constructor() {
     this.api.onLogin = (me) => {
       this.me = me;
+      this.chaos = false;
       if (me === null) this.live.stop();
       else {
         this.live.start();
         void this.past();
+        if (this.may('admin')) void this.api.settings().then(({ chaos }) => (this.chaos = chaos)).catch(() => undefined);
       }
     };
     setInterval(() => {
@@ -155,6 +161,7 @@ class Store {
     // The two clocks may differ; what the network took is not worth following.
     if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;
     this.now = Date.now() + this.skew;
+    if (message.t === 'tick') this.onEvents(message.events);
     if (this.kept === null) {
       this.state = next;
     } else {
