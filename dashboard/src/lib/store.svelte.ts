@@ -130,11 +130,14 @@ class Store {
     this.state = withHistory(this.state, topic, lines);
   }
 
-  /** What happened before the page was opened. */
+  /** What happened before the page was opened, or while no tick told of it. */
   private async past(): Promise<void> {
     const leading = ['leader_elected', 'leader_stepped_down', 'runs_lost', 'runs_reassigned'];
     const pages = await Promise.all([this.api.events({ limit: 40 }), this.api.events({ limit: 40, kind: leading })]).catch(() => []);
-    if (pages.length > 0) this.state = withPast(this.state, pages.flatMap((page) => page.items));
+    const found = pages.flatMap((page) => page.items);
+    if (found.length === 0) return;
+    this.state = withPast(this.state, found);
+    if (this.kept !== null) this.kept = withPast(this.kept, found);
   }
 
   private async probe(): Promise<void> {
@@ -162,6 +165,8 @@ class Store {
     if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;
     this.now = Date.now() + this.skew;
     if (message.t === 'tick') this.onEvents(message.events);
+    // The stream has lost its place, or this page was too slow for it.
+    if (message.t === 'snap' ? before.ready : message.dropped > 0) void this.past();
     if (this.kept === null) {
       this.state = next;
     } else {
