@@ -16,6 +16,7 @@ from cronflow.api.inputs import Deployment
 from cronflow.api.reference import document
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.cli.dev.chaos import DevChaos
+from cronflow.cli.dev.processes import Child
 from cronflow.domain.errors import NotFound
 from tests.api.conftest import Client, Document, HeaderGate, client_of, the_document
 from tests.cli.scene import Scene
@@ -146,3 +147,23 @@ async def test_redis_forgets_this_cluster_and_nothing_else(redis_url: str) -> No
         assert await redis.command("EXISTS", redis.keys.boot, redis.keys.leader, redis.keys.nodes) == 0
         assert await other.command("EXISTS", other.keys.boot, other.keys.leader, other.keys.nodes) == 3
         assert await DevChaos(Path(), redis_url, "flushed2").flush() == 3
+
+
+async def test_a_process_has_its_number_in_its_file_while_it_runs_and_is_stopped_also_when_it_is_paused(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    said: list[str] = []
+    child = Child("node-1", [], {}, tmp_path / "log", lambda _, line: said.append(line), folder / "node-1")
+    child._command = ["/bin/sleep", "600"]
+    running = asyncio.create_task(child.run())
+    breaks = DevChaos(folder, "", "default")
+    await eventually(lambda: breaks.nodes() == {"node-1": False}, 10, "it runs")
+    breaks.pause("node-1")
+    await eventually(lambda: breaks.nodes() == {"node-1": True}, 10, "it is paused")
+    await child.stop(30)
+    await running
+    assert child._process is not None
+    assert child._process.returncode == -signal.SIGTERM, "not that of SIGKILL, which is the last resort"
+    assert (list(folder.iterdir()), said) == ([], [])
