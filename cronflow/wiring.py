@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from cronflow.api.chaos import Chaos
+
 VERSION = metadata.version("cronflow")
 
 
@@ -378,7 +380,14 @@ async def _serve(server: uvicorn.Server, hub: Hub) -> None:
 
 
 async def _api_server(
-    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, host: str, port: int
+    settings: Settings,
+    service: Service,
+    backends: Backends,
+    clock: Clock,
+    hub: Hub,
+    host: str,
+    port: int,
+    chaos: Chaos | None = None,
 ) -> uvicorn.Server:
     import uvicorn
 
@@ -386,7 +395,7 @@ async def _api_server(
 
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        await api_application(settings, service, backends, clock, hub),
+        await api_application(settings, service, backends, clock, hub, chaos),
         host=host,
         port=port,
         log_config=None,
@@ -403,7 +412,9 @@ async def _api_server(
     return uvicorn.Server(config)
 
 
-async def api_application(settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub) -> ASGIApp:
+async def api_application(
+    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, chaos: Chaos | None = None
+) -> ASGIApp:
     """The API and the page behind their guards. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
     from cronflow.api.app import create_api
@@ -421,16 +432,21 @@ async def api_application(settings: Settings, service: Service, backends: Backen
     logins = Logins(backends, clock, tokens, admin, service.passwords)
     gate = TokenGate(logins, service.keys, backends.limiter)
     deployment = Deployment(
-        namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
+        namespace=settings.namespace,
+        heartbeat=settings.heartbeat,
+        retry=settings.retry,
+        version=VERSION,
+        chaos=chaos,
     )
     stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
     api = create_api(service, gate, deployment, logins, stream)
     return guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
 
 
-def serve_api(settings: Settings, host: str, port: int) -> None:
-    """Serve the API until SIGTERM or SIGINT. Raises InvalidInput without an admin or a JWT_SECRET, BackendUnavailable
-    when a server is away at start.
+def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = None) -> None:
+    """Serve the API until SIGTERM or SIGINT; `chaos` is what of a development cluster may be broken.
+
+    Raises InvalidInput without an admin or a JWT_SECRET, BackendUnavailable when a server is away at start.
     """
 
     async def serve() -> None:
@@ -443,7 +459,7 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
         ):
             hub = Hub(backends, clock, _about(settings))
             service = _service(settings, backends, clock, tell)
-            server = await _api_server(settings, service, backends, clock, hub, host, port)
+            server = await _api_server(settings, service, backends, clock, hub, host, port, chaos)
             # uvicorn would raise the signal again at its end, before the connections are closed.
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             for number in (signal.SIGTERM, signal.SIGINT):

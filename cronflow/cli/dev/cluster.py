@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -199,12 +200,15 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
         environment["CRONFLOW_ALLOW_PYTHON"] = ",".join(given.modules)
     logs = options.data / "logs"
     logs.mkdir(exist_ok=True)
+    processes = options.data / "processes"
+    shutil.rmtree(processes, ignore_errors=True)
+    processes.mkdir()
     apps = [word for address in given.apps for word in ("--app", address)]
     found = [
-        Child(name, ["node", "--name", name, *apps], environment, logs / f"{name}.log", live.say)
+        Child(name, ["node", "--name", name, *apps], environment, logs / f"{name}.log", live.say, processes / name)
         for name in (f"node-{k}" for k in range(1, options.nodes + 1))
     ]
-    api = ["api", "--host", "127.0.0.1", "--port", str(options.port)]
+    api = ["api", "--host", "127.0.0.1", "--port", str(options.port), "--chaos", str(processes.absolute())]
     return [*found, Child("api", api, {**environment, **credentials.for_api}, logs / "api.log", live.say)]
 
 
