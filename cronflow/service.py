@@ -500,6 +500,10 @@ class Service:
         await self._account(by, (changed, StepdownAsked(leader, by)))
         return leader
 
+    async def record(self, changed: Changed, *, by: str) -> None:
+        """Put something into the audit log that was done beside the service."""
+        await self._auditor.record(by, changed)
+
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
         """Who changed what, the newest first."""
         return await self._backends.audit.find(query)

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from cronflow.api.chaos import Chaos
     from cronflow.monitoring.prometheus import PrometheusMeter
 
 VERSION = metadata.version("cronflow")
@@ -451,6 +452,7 @@ async def _api_server(
     host: str,
     port: int,
     meter: PrometheusMeter,
+    chaos: Chaos | None = None,
 ) -> uvicorn.Server:
     import uvicorn
 
@@ -458,7 +460,7 @@ async def _api_server(
 
     # Without a limit a client that stays connected would keep the process from ending.
     config = uvicorn.Config(
-        await api_application(settings, service, backends, clock, hub, meter),
+        await api_application(settings, service, backends, clock, hub, meter, chaos),
         host=host,
         port=port,
         log_config=None,
@@ -476,7 +478,13 @@ async def _api_server(
 
 
 async def api_application(
-    settings: Settings, service: Service, backends: Backends, clock: Clock, hub: Hub, meter: PrometheusMeter
+    settings: Settings,
+    service: Service,
+    backends: Backends,
+    clock: Clock,
+    hub: Hub,
+    meter: PrometheusMeter,
+    chaos: Chaos | None = None,
 ) -> ASGIApp:
     """The API and the page behind their guards, measured. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here, because most commands need no web framework and would wait for it.
@@ -496,7 +504,11 @@ async def api_application(
     logins = Logins(backends, clock, tokens, admin, service.passwords)
     gate = TokenGate(logins, service.keys, backends.limiter)
     deployment = Deployment(
-        namespace=settings.namespace, heartbeat=settings.heartbeat, retry=settings.retry, version=VERSION
+        namespace=settings.namespace,
+        heartbeat=settings.heartbeat,
+        retry=settings.retry,
+        version=VERSION,
+        chaos=chaos,
     )
     stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
     meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)
@@ -507,8 +519,8 @@ async def api_application(
     return Measured(app, meter)
 
 
-def serve_api(settings: Settings, host: str, port: int) -> None:
-    """Serve the API until SIGTERM or SIGINT.
+def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = None) -> None:
+    """Serve the API until SIGTERM or SIGINT; `chaos` is what of a development cluster may be broken.
 
     Raises InvalidInput without an admin or a JWT_SECRET, or when METRICS_PORT is taken; BackendUnavailable when a
     server is away at start.
@@ -527,7 +539,7 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
         ):
             hub = Hub(backends, clock, _about(settings), meter)
             service = _service(settings, backends, clock, tell)
-            server = await _api_server(settings, service, backends, clock, hub, host, port, meter)
+            server = await _api_server(settings, service, backends, clock, hub, host, port, meter, chaos)
             # uvicorn would raise the signal again at its end, before the connections are closed.
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             for number in (signal.SIGTERM, signal.SIGINT):

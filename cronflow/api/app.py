@@ -10,7 +10,20 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from fastapi.routing import iter_route_contexts
 
-from cronflow.api import alerts, cluster, events, jobs, logins, logs, management, nodes, problems, runs, schedules
+from cronflow.api import (
+    alerts,
+    chaos,
+    cluster,
+    events,
+    jobs,
+    logins,
+    logs,
+    management,
+    nodes,
+    problems,
+    runs,
+    schedules,
+)
 from cronflow.api.access import Gate
 from cronflow.api.inputs import Deployment, Uses
 from cronflow.api.openapi import describe
@@ -48,6 +61,8 @@ def create_api(
     for router in (management.users, management.keys, management.secrets, management.audit):
         api.include_router(router)
     api.include_router(logins.router)
+    if deployment.chaos is not None:
+        api.include_router(chaos.router)
     if stream is not None:
         add_stream(api, stream)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]

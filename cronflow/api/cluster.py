@@ -46,6 +46,7 @@ async def show_settings(_: Viewer, deployed: Deployed) -> SettingsShape:
         "retry_initial_ms": milliseconds(deployed.retry.initial),
         "retry_multiplier": deployed.retry.multiplier,
         "version": deployed.version,
+        "chaos": deployed.chaos is not None,
     }
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from fastapi import Depends, Header, Path, Query, Request
@@ -24,19 +24,23 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
 from cronflow.service import Service
 
+if TYPE_CHECKING:
+    from cronflow.api.chaos import Chaos
+
 ETAG = re.compile(r'"([1-9][0-9]{0,17})"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What the routes know of the settings: the cluster's name, how often nodes report, and the retry that stands in
-    for what a job's document leaves out.
+    """What the routes know of the settings: the cluster's name, how often nodes report, the retry that stands in
+    for what a job's document leaves out, and what may be broken on purpose where that is a development cluster.
     """
 
     namespace: str = "default"
     heartbeat: timedelta = timedelta(seconds=5)
     retry: Retry = field(default_factory=Retry)
     version: str = ""
+    chaos: Chaos | None = None
 
 
 def _service(request: Request) -> Service:

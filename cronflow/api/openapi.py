@@ -50,6 +50,7 @@ TAGS = {
     "api-keys": "What scripts log in with.",
     "secrets": "What jobs keep secret: names go out, values only in.",
     "audit": "Who changed what.",
+    "chaos": "Breaking a development cluster on purpose; only `cronflow dev` offers it.",
     "probes": "For load balancers; without a login.",
 }
 ALWAYS = (401, 422, 429, 500, 503)
@@ -116,8 +117,9 @@ def describe(api: FastAPI) -> Document:
             openapi_version="3.1.0",
             description=DESCRIPTION,
             routes=api.routes,
-            tags=[{"name": name, "description": text} for name, text in TAGS.items()],
         )
+        used = {tag for operations in made["paths"].values() for one in operations.values() for tag in one["tags"]}
+        made["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
         _components(made)
         for route, operation in _operations(api, made):
             _complete(route, operation)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
+from cronflow.api.inputs import Deployment
 from cronflow.api.openapi import REF, Document
 from cronflow.service import Service
+
+if TYPE_CHECKING:
+    from cronflow.api.chaos import Chaos
 
 HEAD = """# The REST API
 
@@ -24,10 +28,10 @@ shows it at `/docs`. How to begin: [use the API](../how-to/use-the-api.md).
 """
 
 
-def document() -> Document:
+def document(deployment: Deployment | None = None) -> Document:
     """The OpenAPI document, without a cluster."""
     # No route is called, so there is nothing that would need the service.
-    return create_api(cast("Service", None), ClosedGate()).openapi()
+    return create_api(cast("Service", None), ClosedGate(), deployment).openapi()
 
 
 def reference(made: Document) -> str:
@@ -111,5 +115,8 @@ def _text(text: str) -> str:
 
 
 if __name__ == "__main__":
-    made = document()
-    sys.stdout.write(orjson.dumps(made).decode() if sys.argv[1:] == ["json"] else reference(made).rstrip() + "\n")
+    if sys.argv[1:] == ["json"]:
+        # The page knows what `cronflow dev` offers too.
+        sys.stdout.write(orjson.dumps(document(Deployment(chaos=cast("Chaos", object())))).decode())
+    else:
+        sys.stdout.write(reference(document()).rstrip() + "\n")

@@ -7,6 +7,7 @@ stderr.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,6 +71,7 @@ def node(
 def api(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="0.0.0.0 serves other machines too.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes a free one.")] = 8500,
+    chaos: Annotated[Path | None, typer.Option(hidden=True, help="Where `cronflow dev` has its processes.")] = None,
     log_level: Level = None,
     log_format: Form = None,
 ) -> None:
@@ -78,7 +80,12 @@ def api(
     log_of(read, role="api")
     from cronflow import wiring
 
-    wiring.serve_api(read, host, port)
+    breaks = None
+    if chaos is not None:
+        from cronflow.cli.dev.chaos import DevChaos
+
+        breaks = DevChaos(chaos, read.redis_url or "", read.namespace)
+    wiring.serve_api(read, host, port, breaks)
 
 
 def _read(

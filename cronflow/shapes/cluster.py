@@ -179,6 +179,8 @@ class SettingsShape(Shape):
     """How much longer after each other one, where a job does not say."""
     version: str
     """Of the API."""
+    chaos: bool
+    """Whether an admin may break parts of it on purpose, which `cronflow dev` alone offers."""
 
 
 class StepdownShape(Shape):

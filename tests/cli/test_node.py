@@ -36,8 +36,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]
     async def run_node(settings: Any, **rest: Any) -> None:
         calls.append((settings, rest))
 
-    def serve_api(settings: Any, host: str, port: int) -> None:
-        calls.append((settings, {"host": host, "port": port}))
+    def serve_api(settings: Any, host: str, port: int, chaos: object) -> None:
+        calls.append((settings, {"host": host, "port": port, "chaos": type(chaos).__name__}))
 
     monkeypatch.setattr(wiring, "run_node", run_node)
     monkeypatch.setattr(wiring, "serve_api", serve_api)
@@ -86,5 +86,10 @@ def test_a_node_that_loses_its_servers_at_the_start_exits_5(cli: Cli, monkeypatc
 def test_the_api_gets_its_address(cli: Cli, started: list[tuple[Any, dict[str, Any]]]) -> None:
     assert cli("api").exit_code == 0
     assert cli("api", "--host", "0.0.0.0", "--port", "9000").exit_code == 0
-    assert [rest for _, rest in started] == [{"host": "127.0.0.1", "port": 8500}, {"host": "0.0.0.0", "port": 9000}]
+    assert cli("api", "--chaos", ".").exit_code == 0
+    assert [rest for _, rest in started] == [
+        {"host": "127.0.0.1", "port": 8500, "chaos": "NoneType"},
+        {"host": "0.0.0.0", "port": 9000, "chaos": "NoneType"},
+        {"host": "127.0.0.1", "port": 8500, "chaos": "DevChaos"},
+    ]
     assert cli("api", "--port", "70000").exit_code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -201,6 +202,9 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
         environment["CRONFLOW_ALLOW_PYTHON"] = ",".join(given.modules)
     logs = options.data / "logs"
     logs.mkdir(exist_ok=True)
+    processes = options.data / "processes"
+    shutil.rmtree(processes, ignore_errors=True)
+    processes.mkdir()
     apps = [word for address in given.apps for word in ("--app", address)]
     found = [
         Child(
@@ -209,10 +213,11 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
             {**environment, **_of_its_own(credentials.settings, k)},
             logs / f"node-{k}.log",
             live.say,
+            processes / f"node-{k}",
         )
         for k in range(1, options.nodes + 1)
     ]
-    api = ["api", "--host", "127.0.0.1", "--port", str(options.port)]
+    api = ["api", "--host", "127.0.0.1", "--port", str(options.port), "--chaos", str(processes.absolute())]
     for_api = {**environment, **credentials.for_api, **_of_its_own(credentials.settings, 0)}
     return [*found, Child("api", api, for_api, logs / "api.log", live.say)]
 

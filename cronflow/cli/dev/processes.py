@@ -22,16 +22,23 @@ Say = Callable[[str, str], None]
 
 
 class Child:
-    """One process, kept running until it is stopped."""
+    """One process, kept running until it is stopped. While it runs its number stands in `pid_file`."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path, say: Say
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        say: Say,
+        pid_file: Path | None = None,
     ) -> None:
         self.name = name
         self._command = [*tied_to_parent(), sys.executable, "-m", "cronflow", *arguments]
         self._environment = dict(environment)
         self._log = log
         self._say = say
+        self._pid_file = pid_file
         self._stopping = False
         self._process: asyncio.subprocess.Process | None = None
 
@@ -59,12 +66,18 @@ class Child:
             start_new_session=True,
         )
         assert process.stdout is not None
-        with self._log.open("ab") as file:
-            async for line in process.stdout:
-                file.write(line)
-                file.flush()
-                self._say(self.name, line.decode("utf-8", "replace").rstrip())
-        return await process.wait()
+        if self._pid_file is not None:
+            self._pid_file.write_text(str(process.pid), "ascii")
+        try:
+            with self._log.open("ab") as file:
+                async for line in process.stdout:
+                    file.write(line)
+                    file.flush()
+                    self._say(self.name, line.decode("utf-8", "replace").rstrip())
+            return await process.wait()
+        finally:
+            if self._pid_file is not None:
+                self._pid_file.unlink(missing_ok=True)
 
     async def stop(self, within_s: float) -> None:
         """SIGTERM, then after that many seconds a second one, then SIGKILL."""
@@ -78,6 +91,8 @@ class Child:
             if process is None or process.returncode is not None:
                 return
             process.send_signal(number)
+            # One that is paused heeds the other signals when it goes on.
+            process.send_signal(signal.SIGCONT)
             try:
                 async with asyncio.timeout(patience):
                     await process.wait()

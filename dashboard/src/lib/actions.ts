@@ -1,15 +1,11 @@
 // What a person can do, in one place: ask where it destroys, do it, tell it, offer the way back where there is one.
 import { store } from './store.svelte';
-import type { Job, Json, Role } from './types';
+import { NEEDS, type Action } from './needs';
+import type { Job, Json } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
-export const NEEDS = {
-  run: 'operator', pause: 'operator', cancel: 'operator', retry: 'operator', ack: 'operator', drain: 'operator',
-  stepdown: 'operator', change: 'admin',
-} as const satisfies Record<string, Role>;
-
-export function may(action: keyof typeof NEEDS, job: string | null = null): boolean {
+export function may(action: Action, job: string | null = null): boolean {
   return store.may(NEEDS[action], job);
 }
 
@@ -148,4 +144,24 @@ export async function stepdown(leader: string): Promise<void> {
   });
   if (answer === null) return;
   if ((await ui.attempt(() => store.api.stepdown())) !== null) ui.toast(`${leader} was asked to step down`);
+}
+
+// ------------------------------------------------------------- breaking a development cluster: the ring shows what follows
+
+export async function killLeader(): Promise<void> {
+  const done = await ui.attempt(() => store.api.killLeader());
+  if (done !== null) ui.toast(`${done.killed} was killed`, { tone: 'info' });
+}
+
+export async function pauseNode(name: string): Promise<void> {
+  if ((await ui.attempt(() => store.api.pauseProcess(name))) !== null) ui.toast(`${name} is paused`, { tone: 'info' });
+}
+
+export async function resumeNode(name: string): Promise<void> {
+  if ((await ui.attempt(() => store.api.resumeProcess(name))) !== null) ui.toast(`${name} goes on`, { tone: 'info' });
+}
+
+export async function flushRedis(): Promise<void> {
+  const done = await ui.attempt(() => store.api.flushRedis());
+  if (done !== null) ui.toast(`Redis has forgotten ${plural(done.keys, 'key')}`, { tone: 'info' });
 }

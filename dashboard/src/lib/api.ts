@@ -1,6 +1,6 @@
 // REST, typed. Holds the login, renews it before it ends, and turns every problem document into one kind of error.
 import type {
-  Asked, ClusterEvent, Days, Herd, Job, Json, LogLine, Me, Page, Preview, Problem, Recent, Replay, Report, Run, RunDetail,
+  Asked, ClusterEvent, ClusterSettings, Days, Herd, Job, Json, LogLine, Me, Page, Preview, Problem, Process, Recent, Replay, Report, Run, RunDetail,
   Schedule, Series, Span, Tokens, Version, Why,
 } from './types';
 
@@ -233,6 +233,32 @@ export class Api {
 
   stepdown(): Promise<unknown> {
     return this.send('POST', '/cluster/stepdown');
+  }
+
+  settings(): Promise<ClusterSettings> {
+    return this.get('/cluster/settings');
+  }
+
+  // ----------------------------------------------------------------------- chaos, where `settings` says that it is there
+
+  processes(): Promise<Page<Process>> {
+    return this.get('/chaos/nodes');
+  }
+
+  killLeader(): Promise<{ killed: string; term: number }> {
+    return this.send('POST', '/chaos/leader/kill');
+  }
+
+  pauseProcess(node: string): Promise<Process> {
+    return this.send('POST', `/chaos/nodes/${enc(node)}/pause`);
+  }
+
+  resumeProcess(node: string): Promise<Process> {
+    return this.send('POST', `/chaos/nodes/${enc(node)}/resume`);
+  }
+
+  flushRedis(): Promise<{ keys: number }> {
+    return this.send('POST', '/chaos/redis/flush');
   }
 
   // ------------------------------------------------------------------------------------------------------- transport

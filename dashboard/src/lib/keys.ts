@@ -1,6 +1,6 @@
 // The keyboard: `g` and a letter goes to a view, others are what the help lists. Nothing is taken from a field that is
 // being written in. A view registers what it does with a key for as long as it stands.
-import { NAV } from './views';
+import { offered } from './offered';
 import { router } from './router.svelte';
 import { store } from './store.svelte';
 import { theme } from './theme.svelte';
@@ -32,7 +32,7 @@ export function listen(): () => void {
     if (target.closest('input, textarea, select, [contenteditable]')) return;
     if (after === 'g') {
       after = '';
-      const view = NAV.find((found) => found.key === event.key);
+      const view = offered().find((found) => found.key === event.key);
       if (view?.href) {
         event.preventDefault();
         router.go(view.href);
@@ -64,7 +64,7 @@ export function listen(): () => void {
   return () => removeEventListener('keydown', down);
 }
 
-export const HELP: { title: string; keys: [string, string][] }[] = [
+export const help = (): { title: string; keys: [string, string][] }[] => [
   {
     title: 'Everywhere',
     keys: [
@@ -75,7 +75,7 @@ export const HELP: { title: string; keys: [string, string][] }[] = [
       ['?', 'This help'],
     ],
   },
-  { title: 'Go to', keys: NAV.map((view) => [`g ${view.key}`, view.title]) },
+  { title: 'Go to', keys: offered().map((view) => [`g ${view.key}`, view.title]) },
   {
     title: 'Lists',
     keys: [

@@ -79,9 +79,12 @@ export class Pages<T> {
 
   /** Everything, for lists that are bounded by nature. */
   async all(most: number): Promise<void> {
-    await this.restart();
-    // After the first page: nothing here is read by an effect.
-    while (!this.ended && this.error === null && this.rows.length < most) await this.more();
+    const first = this.restart();
+    const ask = this.asked;
+    await first;
+    // After the first page: nothing here is read by an effect. Whoever begins anew goes on alone: to wait here for what
+    // he has asked for would be to wait without giving way.
+    while (ask === this.asked && !this.ended && this.error === null && this.rows.length < most) await this.more();
   }
 
   /** Begin again with a first page that was asked for elsewhere. */

@@ -3,7 +3,7 @@
 import { Api } from './api';
 import { Live, type Link } from './live';
 import { apply, empty, resumed, withHistory, withoutTail, withPast, type State } from './state';
-import type { LogLine, Me, Role } from './types';
+import type { ClusterEvent, LogLine, Me, Role } from './types';
 
 const ROLES: Role[] = ['viewer', 'operator', 'admin'];
 /** A tick is due every second. */
@@ -19,6 +19,8 @@ class Store {
   state = $state.raw<State>(empty());
   link = $state.raw<Link>({ state: 'connecting', retryAt: null, reason: null });
   me = $state.raw<Me | null>(null);
+  /** Whether this cluster may be broken on purpose, by whoever is logged in. */
+  chaos = $state(false);
   /** Whether the first question, are we logged in, has been answered. */
   known = $state(false);
   /** The cluster's clock as this page guesses it, moved once a second. */
@@ -32,6 +34,8 @@ class Store {
   private skew = 0;
   private resuming: number | null = null;
   private kept: State | null = null;
+  /** What happened, as it is told. */
+  onEvents: (events: readonly ClusterEvent[]) => void = () => {};
   private readonly users = new Map<string, number>();
 
   readonly api = new Api();
@@ -61,10 +65,12 @@ class Store {
   constructor() {
     this.api.onLogin = (me) => {
       this.me = me;
+      this.chaos = false;
       if (me === null) this.live.stop();
       else {
         this.live.start();
         void this.past();
+        if (this.may('admin')) void this.api.settings().then(({ chaos }) => (this.chaos = chaos)).catch(() => undefined);
       }
     };
     setInterval(() => {
@@ -133,11 +139,14 @@ class Store {
     this.state = withHistory(this.state, topic, lines);
   }
 
-  /** What happened before the page was opened. */
+  /** What happened before the page was opened, or while no tick told of it. */
   private async past(): Promise<void> {
     const leading = ['leader_elected', 'leader_stepped_down', 'runs_lost', 'runs_reassigned'];
     const pages = await Promise.all([this.api.events({ limit: 40 }), this.api.events({ limit: 40, kind: leading })]).catch(() => []);
-    if (pages.length > 0) this.state = withPast(this.state, pages.flatMap((page) => page.items));
+    const found = pages.flatMap((page) => page.items);
+    if (found.length === 0) return;
+    this.state = withPast(this.state, found);
+    if (this.kept !== null) this.kept = withPast(this.kept, found);
   }
 
   private async probe(): Promise<void> {
@@ -164,6 +173,9 @@ class Store {
     // The two clocks may differ; what the network took is not worth following.
     if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;
     this.now = this.time();
+    if (message.t === 'tick') this.onEvents(message.events);
+    // The stream has lost its place, or this page was too slow for it.
+    if (message.t === 'snap' ? before.ready : message.dropped > 0) void this.past();
     if (this.kept === null) {
       this.state = next;
     } else {

@@ -43,6 +43,8 @@ export type Slot = Shapes['SlotShape'];
 export type Day = Shapes['DayShape'];
 export type Days = Shapes['DaysShape'];
 export type ClusterEvent = Shapes['EventShape'];
+export type ClusterSettings = Shapes['SettingsShape'];
+export type Process = Shapes['ProcessShape'];
 export type Problem = Pick<Shapes['ProblemShape'], 'title' | 'status'> & Partial<Shapes['ProblemShape']>;
 export type Tokens = Shapes['TokensShape'];
 /** Who is logged in. `jobs` are the patterns of names that the role is for; none means all jobs, and all else too. */

@@ -3,7 +3,7 @@ import { axe } from './axe';
 import { Stage } from './server';
 import { LARGE, SHELL, USUAL, type Scale } from './world';
 
-const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', 'RUN'];
+const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
 const PUBLIC = /status of (401|503)/; // what the browser itself says of an answer that a test asked for
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
@@ -35,7 +35,7 @@ async function live(page: Page) {
   await expect(page.locator('.skeleton')).toHaveCount(0);
 }
 
-for (const views of [VIEWS.slice(0, 7), VIEWS.slice(7)]) {
+for (const views of [VIEWS.slice(0, 8), VIEWS.slice(8)]) {
   test(`axe finds nothing and nothing is wider than the window: ${views.join(' ')}`, async ({ stage, user }) => {
     test.setTimeout(180_000);
     await user.emulateMedia({ reducedMotion: 'reduce' });
@@ -59,18 +59,6 @@ for (const views of [VIEWS.slice(0, 7), VIEWS.slice(7)]) {
     expect(found).toEqual([]);
   });
 }
-
-test('a wrong password is refused in words, the right one leads to the cluster', async ({ stage, page }) => {
-  await page.goto(stage.url);
-  await page.getByLabel('Name').fill('ada');
-  await page.getByLabel('Password').fill('wrong');
-  await page.getByRole('button', { name: 'Log in' }).click();
-  await expect(page.getByRole('alert')).toContainText('do not match');
-  await page.getByLabel('Password').fill('right');
-  await page.getByRole('button', { name: 'Log in' }).click();
-  await live(page);
-  await expect(page.getByRole('group', { name: /12 nodes, eu-central-1 leads/ })).toBeVisible();
-});
 
 test('a failover is seen: nobody leads, then the crown is elsewhere and a banner says how long it took', async ({ stage, user }) => {
   await user.goto(stage.url);
@@ -115,21 +103,6 @@ test('arguments are offered for editing only where they would have an effect', a
   }
 });
 
-test('a job is moved out of the herd to a quieter minute, and back', async ({ stage, user }) => {
-  await user.goto(`${stage.url}/load?job=nightly-report`);
-  await live(user);
-  await expect(user.locator('.heat tbody tr')).toHaveCount(7);
-  await expect(user.locator('.heat tbody td')).toHaveCount(168);
-  await user.getByRole('button', { name: 'Move to :37' }).click();
-  await expect(user.getByText('nightly-report fires at 37 2 * * * now')).toBeVisible();
-  await expect(user.getByText('Its minute, :37, is as quiet as any')).toBeVisible();
-  await user.getByRole('button', { name: 'Undo' }).click();
-  await expect(user.getByRole('button', { name: 'Move to :37' })).toBeVisible();
-  await user.goto(`${stage.url}/cron?cron=0+2+*+*+*&tz=UTC`);
-  await user.getByRole('button', { name: 'Take 37 2 * * *' }).click();
-  await expect(user).toHaveURL(/cron=37/);
-});
-
 test('the weeks of a job are shown as far back as its runs are kept, and it is said how far', async ({ stage, user }) => {
   await user.goto(`${stage.url}/jobs/nightly-report?tab=weeks`);
   await live(user);
@@ -153,79 +126,11 @@ test('a chart is not made anew by a tick, so what was zoomed stays', async ({ st
   await expect(chart.locator('[data-mark]')).toHaveCount(1);
 });
 
-test('a page that hears nothing says so, and catches up after it was away', async ({ stage, user }) => {
-  await user.goto(stage.url);
-  await live(user);
-  stage.deaf = true;
-  stage.drop();
-  await expect(user.locator('.pill')).toContainText('Reconnecting');
-  stage.tell(stage.world.event('job_paused', 'info', 'mail-digest was paused'));
-  await expect(user.locator('.pill')).toContainText('frozen at', { timeout: 25_000 });
-  stage.deaf = false;
-  await user.locator('.pill').click();
-  await expect(user.getByText('Caught up 1 event')).toBeVisible({ timeout: 25_000 });
-  await expect(user.getByText('mail-digest was paused')).toBeVisible();
-  await live(user);
-});
-
 test('while Redis is away the page says what that means', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
   stage.redisAway = true;
   await expect(user.getByText('Redis is away.')).toBeVisible({ timeout: 30_000 });
-});
-
-test('a hundred thousand runs scroll with fewer than sixty rows in the document', async ({ stage, user }) => {
-  await user.goto(`${stage.url}/runs`);
-  await live(user);
-  const rows = user.locator('[role=row]');
-  const box = user.locator('.scroll');
-  for (let i = 0; i < 12; i++) {
-    const before = await box.evaluate((one) => one.scrollHeight);
-    await box.evaluate((one) => (one.scrollTop = one.scrollHeight));
-    await expect.poll(() => box.evaluate((one) => one.scrollHeight)).toBeGreaterThan(before);
-    expect(await rows.count()).toBeLessThan(60);
-  }
-  expect(Number(await user.locator('[role=row]').last().getAttribute('aria-rowindex'))).toBeGreaterThan(2000);
-});
-
-test('a viewer sees no button that would be refused', async ({ stage, user }) => {
-  stage.world.role = 'viewer';
-  for (const view of ['/', '/jobs', '/jobs/rebuild-search-index', '/load?job=nightly-report', '/nodes', '/dead-letters', 'RUN']) {
-    await user.goto(address(stage, view));
-    await live(user);
-    await expect(user.getByRole('button', { name: /^(Run now|Run .* now|Pause\b|Resume|Replay|Edit and replay|Acknowledge|Cancel\b|Drain|Undrain|Step down|Move to)/ }), view).toHaveCount(0);
-  }
-});
-
-test('a job is run, paused with a way back, and its run followed', async ({ stage, user }) => {
-  await user.goto(`${stage.url}/jobs/rebuild-search-index`);
-  await live(user);
-  await user.getByRole('button', { name: 'Pause', exact: true }).click();
-  await expect(user.getByText('rebuild-search-index is paused')).toBeVisible();
-  await expect(user.getByRole('button', { name: 'Resume', exact: true })).toBeVisible();
-  await user.getByRole('button', { name: 'Undo' }).click();
-  await expect.poll(() => stage.asked.includes('POST /api/v1/jobs/rebuild-search-index/resume')).toBe(true);
-  await user.getByRole('button', { name: 'Run now', exact: true }).click();
-  await user.getByRole('link', { name: 'Open', exact: true }).click();
-  await expect(user).toHaveURL(/\/runs\//);
-  await expect(user.locator('.line').first()).toBeVisible();
-});
-
-test('dead letters are replayed and acknowledged in bulk, with a reason', async ({ stage, user }) => {
-  await user.goto(`${stage.url}/dead-letters`);
-  await live(user);
-  const before = await user.locator('.group').count();
-  const first = user.locator('.group').first();
-  await first.getByRole('button', { name: 'Replay all' }).click();
-  await user.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
-  await expect(user.locator('.group')).toHaveCount(before - 1);
-  await user.locator('.group').first().getByRole('button', { name: 'Acknowledge' }).click();
-  const agree = user.getByRole('dialog').getByRole('button', { name: 'Acknowledge' });
-  await expect(agree).toBeDisabled();
-  await user.getByLabel('Reason').fill('known outage');
-  await agree.click();
-  await expect(user.locator('.group')).toHaveCount(before - 2);
 });
 
 test('the address is the state: filters stand in it and come back from it', async ({ stage, user }) => {
@@ -386,4 +291,61 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     const [all, kept] = [await user.locator('.scroll [role=row]').count(), await user.locator('.scroll [data-mark]').count()];
     expect(kept).toBe(all);
   });
+});
+
+test('a wallboard has no navigation, says how the cluster is, and is left with a key', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/?tv=1`);
+  await live(user);
+  await expect(user.getByRole('navigation')).toHaveCount(0);
+  const verdict = user.getByRole('heading', { level: 1 });
+  await expect(verdict).toContainText('1 breaker open');
+  stage.loseLeader();
+  await expect(verdict).toContainText('Nobody leads');
+  await user.reload();
+  await live(user);
+  await expect(verdict).toContainText('Nobody leads');
+  await user.keyboard.press('Escape');
+  await expect(user.getByRole('navigation')).toBeVisible();
+});
+
+test('notifications are asked for, tell of failures while the page is hidden, and a refusal is told', async ({ stage, user }) => {
+  await user.addInitScript(() => {
+    class Told {
+      static permission = sessionStorage.getItem('permission') ?? 'denied';
+      static requestPermission = () => Promise.resolve(Told.permission);
+      constructor(title: string, options: { body: string }) {
+        const all = JSON.parse(sessionStorage.getItem('told') ?? '[]') as string[];
+        sessionStorage.setItem('told', JSON.stringify([...all, `${title}: ${options.body}`]));
+      }
+    }
+    Object.assign(window, { Notification: Told });
+    let hidden = false;
+    Object.defineProperty(document, 'hidden', { get: () => hidden });
+    Object.assign(window, { hide: () => (hidden = true) });
+  });
+  const told = () => user.evaluate(() => JSON.parse(sessionStorage.getItem('told') ?? '[]') as string[]);
+  const turnOn = async () => {
+    await user.getByRole('button', { name: 'ada, admin' }).click();
+    await user.getByRole('button', { name: /^Notifications/ }).click();
+  };
+  await user.goto(stage.url);
+  await live(user);
+  await turnOn();
+  await expect(user.getByText('This browser does not allow it')).toBeVisible();
+  await user.evaluate(() => sessionStorage.setItem('permission', 'granted'));
+  await user.reload();
+  await live(user);
+  await turnOn();
+  await expect(user.getByRole('button', { name: 'Notifications on' })).toBeVisible();
+  expect(await told()).toHaveLength(1);
+  // It is kept, and nobody who looks at the page is told by anything else.
+  await user.reload();
+  await live(user);
+  const fail = (job: string) => stage.tell(stage.world.event('runs_failed', 'error', `1 run of ${job} failed`, 0, { job, run: `${job}@1`, count: 1 }));
+  fail('seen');
+  await expect(user.getByText('1 run of seen failed')).toBeVisible();
+  await user.evaluate(() => (window as unknown as { hide: () => void }).hide());
+  fail('unseen');
+  stage.tell(stage.world.event('job_paused', 'info', 'mail-digest was paused'));
+  await expect.poll(told).toEqual([expect.stringContaining('CronFlow'), 'Failed: unseen: 1 run of unseen failed']);
 });

@@ -241,6 +241,8 @@ export class Stage {
       const kinds = query.getAll('kind');
       return [200, { items: world.past().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
     }
+    if (path === '/cluster/settings') return [200, { chaos: true }];
+    if (path === '/chaos/nodes') return [200, { items: world.nodes(0).map(({ name }, i) => ({ name, paused: i === 2 })), next_cursor: null }];
     if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
     return none;
   }

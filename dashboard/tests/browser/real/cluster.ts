@@ -1,7 +1,7 @@
 // A real `cronflow dev` cluster with short leases: its own servers, three nodes and the API, every one a process of its
 // own that a test may kill. What it needs: PYTHON (or .venv) with CronFlow and its embedded servers.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, copyFileSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,6 +47,7 @@ export class Cluster {
     const port = await freePort();
     const jobs = join(folder, 'jobs.yaml');
     writeFileSync(jobs, readFileSync(new URL('jobs.yaml', import.meta.url), 'utf8').replaceAll('FOLDER', folder));
+    copyFileSync(new URL('letters.py', import.meta.url), join(folder, 'letters.py'));
     const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('CRONFLOW_'));
     const log = openSync(join(folder, 'dev.log'), 'w');
     const child = spawn(PYTHON, ['-m', 'cronflow', 'dev', jobs, '--data', join(folder, 'data'), '--port', String(port)], {
@@ -116,6 +117,14 @@ export class Cluster {
     return this.ask('POST', `/jobs/${job}/run`);
   }
 
+  job(name: string): Promise<Shapes['JobShape']> {
+    return this.ask('GET', `/jobs/${name}`);
+  }
+
+  audit(): Promise<Shapes['AuditPage']> {
+    return this.ask('GET', '/audit?limit=500');
+  }
+
   // ----------------------------------------------------------------------------------------------------- processes
 
   /** The processes of this cluster whose command line has these words. */
@@ -131,19 +140,20 @@ export class Cluster {
     });
   }
 
-  /** kill -9 of the node that leads. It stays away until another one leads. */
-  async killLeader(): Promise<{ old: string; leader: string; term: number }> {
+  /** The node that leads is killed by `kill`. It stays away until another one leads. */
+  async killLeader(kill: (leader: string) => Promise<unknown> = () => this.ask('POST', '/chaos/leader/kill')): Promise<{ old: string; leader: string; term: number }> {
     const before = await this.cluster();
     const old = before.leader ?? '';
     const [pid] = this.pids('node', '--name', old);
     if (pid === undefined) throw new Error(`there is no process of ${old}`);
-    process.kill(pid, 'SIGKILL');
+    await kill(old);
     const next = await eventually(`${old} is started again`, () => this.pids('node', '--name', old).find((one) => one !== pid));
     process.kill(next, 'SIGSTOP');
     try {
       const after = await eventually('another node leads', async () => {
         const now = await this.cluster();
-        return now.leader !== null && now.leader !== old ? now : null;
+        // The term is written after the leader's place in Redis is taken.
+        return now.leader !== null && now.leader !== old && now.term > before.term ? now : null;
       });
       return { old, leader: after.leader ?? '', term: after.term };
     } finally {
@@ -157,6 +167,7 @@ export class Cluster {
     if (pid === undefined) throw new Error('there is no process of the API');
     process.kill(pid, 'SIGKILL');
     await eventually('the API has gone', () => !this.pids('api', '--port').includes(pid));
+    await eventually('the API listens again', () => fetch(`${this.url}/livez`).then((answer) => answer.ok, () => false));
   }
 
   /** So many runs that ended long ago, put into MongoDB without a detour. */

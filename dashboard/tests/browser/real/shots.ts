@@ -22,7 +22,7 @@ test('pictures', async ({ browser }) => {
       ['job-next', '/jobs/nightly-backup?tab=next'], ['job-weeks', '/jobs/flaky-import?tab=weeks'], ['load', '/load?job=nightly-backup'], ['job-versions', '/jobs/tick?tab=versions'], ['runs', '/runs'],
       ['run-failed', `/runs/${encodeURIComponent(dead)}`], ['run-retried', `/runs/${encodeURIComponent(retried)}`],
       ['run-why', `/runs/${encodeURIComponent(retried)}?tab=why`], ['timeline', '/timeline'], ['logs', '/logs'],
-      ['dead', '/dead-letters'], ['nodes', '/nodes'], ['cron', '/cron?cron=0+2+*+*+*&tz=Europe/Berlin'],
+      ['dead', '/dead-letters'], ['nodes', '/nodes'], ['cron', '/cron?cron=0+2+*+*+*&tz=Europe/Berlin'], ['chaos', '/chaos'], ['wall', '/?tv=1'],
     ];
     const context = await browser.newContext();
     const page = await context.newPage();

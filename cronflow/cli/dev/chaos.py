@@ -1,0 +1,68 @@
+"""Breaking a development cluster on purpose.
+
+`cronflow dev` keeps a folder with a file for each node's process that runs now, named like the node, with its number in
+it; the API, which is another of its children, is told where. The rule: only a process that `dev` itself started is
+ever signalled, so `dev` empties the folder when it begins and takes a file away when the process has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.domain.errors import NotFound
+
+
+class DevChaos:
+    """See `cronflow.api.chaos.Chaos`."""
+
+    def __init__(self, folder: Path, redis_url: str, namespace: str) -> None:
+        self._folder = folder
+        self._redis_url, self._namespace = redis_url, namespace
+
+    def nodes(self) -> dict[str, bool]:
+        """The nodes that have a process, and whether it is paused."""
+        found = {}
+        for file in self._folder.iterdir():
+            try:
+                found[file.name] = psutil.Process(self._pid(file.name)).status() == psutil.STATUS_STOPPED
+            except (NotFound, psutil.NoSuchProcess):
+                continue  # It ended meanwhile.
+        return found
+
+    def kill(self, name: str) -> None:
+        """SIGKILL. Raises NotFound."""
+        self._signal(name, signal.SIGKILL)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP. Raises NotFound."""
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT. Raises NotFound."""
+        self._signal(name, signal.SIGCONT)
+
+    async def flush(self) -> int:
+        """Only the keys of this cluster: a Redis of the settings may have others. Raises BackendUnavailable."""
+        async with RedisConnection(self._redis_url, self._namespace) as redis:
+            return int(await redis.call("flush", [redis.keys.boot], f"{redis.keys.prefix}*"))
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        try:
+            os.kill(self._pid(name), number)
+        except ProcessLookupError:
+            raise NotFound("node", name) from None
+
+    def _pid(self, name: str) -> int:
+        # Looked up among the files and not made into a path: a name comes from outside.
+        for file in self._folder.iterdir():
+            if file.name == name:
+                try:
+                    return int(file.read_text("ascii"))
+                except (FileNotFoundError, ValueError):
+                    break  # It ended, or is being started, just now.
+        raise NotFound("node", name)

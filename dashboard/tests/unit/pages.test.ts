@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest';
+import { Pages } from '../../src/lib/resource.svelte';
+
+it('everything of a list that is asked for again while it is loaded comes once, and nobody waits in circles', async () => {
+  const waiting: (() => void)[] = [];
+  const pages = new Pages<number>((cursor) => new Promise((resolve) => waiting.push(() => resolve(cursor === null ? { items: [1], next_cursor: 'b' } : { items: [2], next_cursor: null }))));
+  const more = pages.more.bind(pages);
+  let calls = 0;
+  pages.more = () => {
+    if (++calls > 100) throw new Error('it waits without giving way');
+    return more();
+  };
+  const first = pages.all(10);
+  const second = pages.all(10);
+  waiting[0]?.();
+  await first;
+  waiting[1]?.();
+  while (waiting.length < 3) await new Promise((resolve) => setTimeout(resolve));
+  waiting[2]?.();
+  await second;
+  expect(pages.rows).toEqual([1, 2]);
+});

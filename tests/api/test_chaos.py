@@ -1,0 +1,169 @@
+"""Breaking a development cluster on purpose: who may, what is kept of it, and that no other API knows of it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cronflow.api.app import create_api
+from cronflow.api.chaos import Chaos
+from cronflow.api.inputs import Deployment
+from cronflow.api.reference import document
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.cli.dev.chaos import DevChaos
+from cronflow.cli.dev.processes import Child
+from cronflow.domain.errors import NotFound
+from tests.api.conftest import Client, Document, HeaderGate, client_of, the_document
+from tests.cli.scene import Scene
+from tests.waiting import eventually
+
+
+class Told(Chaos):
+    """Breaks nothing and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.paused = {"node-1": False, "node-2": False}
+
+    def nodes(self) -> dict[str, bool]:
+        return self.paused
+
+    def kill(self, name: str) -> None:
+        self.told.append(f"kill {name}")
+
+    def pause(self, name: str) -> None:
+        if name not in self.paused:
+            raise NotFound("node", name)
+        self.paused[name] = True
+
+    def resume(self, name: str) -> None:
+        self.paused[name] = False
+
+    async def flush(self) -> int:
+        return 7
+
+
+@pytest.fixture
+def chaos() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def dev(scene: Scene, chaos: Told) -> AsyncIterator[Client]:
+    """The API of a development cluster."""
+    async with client_of(scene.service, create_api(scene.service, HeaderGate(), Deployment(chaos=chaos))) as client:
+        client.document = Document(document(Deployment(chaos=chaos)))
+        yield client
+
+
+ROUTES = [
+    ("GET", "/chaos/nodes"),
+    ("POST", "/chaos/leader/kill"),
+    ("POST", "/chaos/nodes/node-1/pause"),
+    ("POST", "/chaos/nodes/node-1/resume"),
+    ("POST", "/chaos/redis/flush"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_only_an_api_that_dev_started_has_the_routes_and_only_for_admins(
+    client: Client, dev: Client, chaos: Told, method: str, path: str
+) -> None:
+    assert not [known for known in the_document().content["paths"] if "chaos" in known]
+    assert "chaos" not in {tag["name"] for tag in the_document().content["tags"]}
+    assert (await client.ask(method, path)).status_code == 404
+    for who, status in ((None, 401), ("viewer", 403), ("operator", 403)):
+        assert (await dev.ask(method, path, who=who)).status_code == status
+    assert chaos.told == []
+    assert (await dev.ask(method, path)).status_code == 200
+
+
+async def test_clients_are_told_whether_it_is_offered(client: Client, dev: Client) -> None:
+    assert (await client.get("/cluster/settings"))["chaos"] is False
+    assert (await dev.get("/cluster/settings", who="viewer"))["chaos"] is True
+
+
+async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, dev: Client, chaos: Told) -> None:
+    leader = (await scene.service.status()).leader
+    killed = await dev.post("/chaos/leader/kill")
+    assert (killed["killed"], chaos.told) == (leader, [f"kill {leader}"])
+    assert await dev.post("/chaos/nodes/node-2/pause") == {"name": "node-2", "paused": True}
+    assert await dev.all("/chaos/nodes") == [
+        {"name": "node-1", "paused": False},
+        {"name": "node-2", "paused": True},
+    ]
+    assert await dev.post("/chaos/nodes/node-2/resume") == {"name": "node-2", "paused": False}
+    await dev.post("/chaos/nodes/node-9/pause", status=404)
+    assert await dev.post("/chaos/redis/flush") == {"keys": 7}
+    told = [(entry["action"], entry["target"], entry["by"]) for entry in await dev.all("/audit")][:4]
+    assert told == [
+        ("chaos.flush", "redis", "the-admin"),
+        ("chaos.resume", "node:node-2", "the-admin"),
+        ("chaos.pause", "node:node-2", "the-admin"),
+        ("chaos.kill", f"node:{leader}", "the-admin"),
+    ]
+
+
+async def test_processes_are_paused_resumed_and_killed_and_no_other_than_those_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    (tmp_path / "outside").write_text("1")
+    breaks = DevChaos(folder, "", "default")
+    child = await asyncio.create_subprocess_exec("sleep", "600")
+    try:
+        (folder / "node-1").write_text(str(child.pid))
+        (folder / "node-2").write_text("")  # it is being started
+        assert breaks.nodes() == {"node-1": False}
+        breaks.pause("node-1")
+        await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED, 10, "it is paused")
+        assert breaks.nodes() == {"node-1": True}
+        breaks.resume("node-1")
+        await eventually(lambda: breaks.nodes() == {"node-1": False}, 10, "it goes on")
+        for name in ("node-2", "node-3", "../outside"):
+            with pytest.raises(NotFound):
+                breaks.kill(name)
+        breaks.kill("node-1")
+        assert await child.wait() == -signal.SIGKILL
+        assert breaks.nodes() == {}
+        with pytest.raises(NotFound):
+            breaks.kill("node-1")
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+async def test_redis_forgets_this_cluster_and_nothing_else(redis_url: str) -> None:
+    async with RedisConnection(redis_url, "flushed") as redis, RedisConnection(redis_url, "flushed2") as other:
+        for one in (redis, other):
+            for key in (one.keys.boot, one.keys.leader, one.keys.nodes):
+                await one.command("SET", key, "x")
+        assert await DevChaos(Path(), redis_url, "flushed").flush() == 3
+        assert await redis.command("EXISTS", redis.keys.boot, redis.keys.leader, redis.keys.nodes) == 0
+        assert await other.command("EXISTS", other.keys.boot, other.keys.leader, other.keys.nodes) == 3
+        assert await DevChaos(Path(), redis_url, "flushed2").flush() == 3
+
+
+async def test_a_process_has_its_number_in_its_file_while_it_runs_and_is_stopped_also_when_it_is_paused(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    said: list[str] = []
+    child = Child("node-1", [], {}, tmp_path / "log", lambda _, line: said.append(line), folder / "node-1")
+    child._command = ["/bin/sleep", "600"]
+    running = asyncio.create_task(child.run())
+    breaks = DevChaos(folder, "", "default")
+    await eventually(lambda: breaks.nodes() == {"node-1": False}, 10, "it runs")
+    breaks.pause("node-1")
+    await eventually(lambda: breaks.nodes() == {"node-1": True}, 10, "it is paused")
+    await child.stop(30)
+    await running
+    assert child._process is not None
+    assert child._process.returncode == -signal.SIGTERM, "not that of SIGKILL, which is the last resort"
+    assert (list(folder.iterdir()), said) == ([], [])
