@@ -130,7 +130,7 @@ def test_a_wheel_has_every_file_that_the_page_names(wheel: Path) -> None:
     assert {f"cronflow/_ui/assets/{name}" for name in later} <= names
 
 
-def test_a_wheel_that_is_installed_serves_the_page_without_node(wheel: Path, tmp_path: Path) -> None:
+def test_a_wheel_that_is_installed_runs_a_cluster_and_serves_the_page_without_node(wheel: Path, tmp_path: Path) -> None:
     """In a virtual environment of its own; what CronFlow needs is borrowed from this one, so nothing is downloaded."""
     venv.create(tmp_path / "venv", symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
@@ -141,7 +141,8 @@ def test_a_wheel_that_is_installed_serves_the_page_without_node(wheel: Path, tmp
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
     env = {name: value for name, value in os.environ.items() if not name.startswith(("CRONFLOW_", "PYTHON"))}
     port = free_port()
-    command = [str(python.with_name("cronflow")), "dev", "--memory", "--port", str(port), "--for", "10m"]
+    (tmp_path / "jobs.yaml").write_text("{name: tick, schedule: {every: 1s}, overlap: queue, run: {shell: 'true'}}\n")
+    command = [str(python.with_name("cronflow")), "dev", "jobs.yaml", "--port", str(port), "--for", "20s"]
     child = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -166,6 +167,9 @@ def test_a_wheel_that_is_installed_serves_the_page_without_node(wheel: Path, tmp
         where = [str(python), "-c", "import cronflow; print(cronflow.__file__)"]
         found = subprocess.run(where, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
         assert found.stdout.startswith(str(packages)), "it was the wheel that served"
+        said.append(child.communicate(timeout=180)[0])
+        assert child.returncode == 0, "".join(said)
+        assert "every fire has exactly one run" in said[-1]
     finally:
         child.terminate()
         child.communicate(timeout=60)
