@@ -9,6 +9,7 @@
 #   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
 #   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
+#   make secrets         random values into deploy/secrets, for docker-compose.yml; what is there stays
 #   make docs            the reference of the API, from its description
 #   make clean           removes .venv, the built page and what the tools left
 
@@ -30,7 +31,7 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
+.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui secrets docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,13 +45,26 @@ help:
 demo: .venv/ready page-where-node-is
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
 
-# In CI what the browser's tests need is installed where it can be; elsewhere they say what is missing.
-browser-in-ci:
-	@if [ -n "$$CI" ] && [ ! -x "$(CHROMIUM)" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends chromium >/dev/null; \
+# What tests need besides Python, as program:package of Debian. In CI it is installed where it can be; elsewhere the tests
+# say what is missing. A program below $(BIN) is taken out of its package, which would start a service.
+TOOLS := $(CHROMIUM):chromium /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose
+tools-in-ci: .venv/ready
+	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		for tool in $(TOOLS); do \
+			program=$${tool%%:*}; package=$${tool##*:}; \
+			if [ -x "$$program" ]; then continue; fi; \
+			if [ -z "$$updated" ]; then apt-get -qq update; updated=yes; fi; \
+			case "$$program" in \
+			$(BIN)/*) folder=$$(mktemp -d); \
+				(cd $$folder && apt-get -qq download $$package && dpkg -x *.deb .) \
+					&& cp $$folder/usr/bin/$${program##*/} $$program; \
+				rm -rf $$folder ;; \
+			*) DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $$package >/dev/null ;; \
+			esac; \
+		done; \
 	fi
 
-test: .venv/ready browser-in-ci
+test: .venv/ready tools-in-ci
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
@@ -89,6 +103,16 @@ bench: .venv/ready
 
 bench-ui: ui
 	cd dashboard && npm run --silent bench
+
+# The user of the containers must be able to read the files; the folder keeps everybody else out.
+secrets:
+	@mkdir -p deploy/secrets && chmod 700 deploy/secrets
+	@for secret in ADMIN_PASSWORD:18 JWT_SECRET:48 SECRETS_KEY:32; do \
+		file=deploy/secrets/$${secret%%:*}; \
+		if [ -e "$$file" ]; then echo "$$file stays"; continue; fi; \
+		openssl rand -base64 $${secret##*:} > "$$file.new" && chmod 444 "$$file.new" && mv "$$file.new" "$$file" \
+			&& echo "$$file made" || exit 1; \
+	done
 
 docs: .venv/ready
 	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md

@@ -69,6 +69,7 @@ from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock, Tell, nobody
 from cronflow.service import Service
+from cronflow.supervision import Phase, Standing, supervised, supervisors
 
 if TYPE_CHECKING:
     import uvicorn
@@ -266,7 +267,12 @@ async def run_node(
     limits = timings(settings)
     clock: Clock = SystemClock()
     name = name or settings.node_name
+    node: Node | None = None
     async with AsyncExitStack() as stack:
+        looked = supervised(
+            supervisors(settings.pulse_dir), lambda: Standing(Phase.STARTING) if node is None else node.standing
+        )
+        await stack.enter_async_context(looked)
 
         async def arrive() -> tuple[Backends, Circuit]:
             # Each time a new one: an open circuit would only say that MongoDB was away a moment ago.
@@ -433,11 +439,20 @@ def serve_api(settings: Settings, host: str, port: int) -> None:
     when a server is away at start.
     """
 
+    server: uvicorn.Server | None = None
+
+    def standing() -> Standing:
+        if server is None or not server.started:
+            return Standing(Phase.STARTING)
+        return Standing(Phase.STOPPING if server.should_exit else Phase.UP, "serving")
+
     async def serve() -> None:
+        nonlocal server
         credentials(settings)
         redis_url, mongo_url = _urls(settings)
         clock = SystemClock()
         async with (
+            supervised(supervisors(settings.pulse_dir), standing),
             open_backends(redis_url, mongo_url, settings.namespace) as backends,
             told(Journal(backends, clock, "api"), clock) as tell,
         ):
