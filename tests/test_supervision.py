@@ -16,8 +16,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronflow.domain.job import PythonTarget
-from cronflow.embedded import MongoServer, RedisServer
 from cronflow.supervision import Phase, PulseFiles, Standing, Supervisor, Systemd, supervised, supervisors
+from tests.node.cluster import a_cluster
 from tests.processes.conftest import ROOT, Processes, process_cluster
 from tests.waiting import eventually
 
@@ -161,6 +161,20 @@ async def test_an_error_of_who_looks_ends_the_process(manager: Manager, address:
     assert manager.said("STOPPING=1") == 1
 
 
+async def test_a_node_is_ready_while_it_takes_part_and_reaches_its_servers() -> None:
+    async with a_cluster("a") as cluster:
+        [node] = cluster.nodes
+        assert node.standing == Standing(Phase.UP, "leader")
+        cluster.backends.faults.fail_before("MongoDB", times=100)
+        await cluster.elapse(5)
+        assert node.standing == Standing(Phase.UP, "leader", ("MongoDB",))
+        cluster.backends.faults.heal()
+        await cluster.elapse(30)
+        assert node.standing.ready
+        node.stop()
+        assert node.standing.phase is Phase.STOPPING
+
+
 # ------------------------------------------------------------------------------------------------------ real processes
 
 
@@ -211,24 +225,6 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
     signs = manager.said("WATCHDOG=1")
     assert cluster.noted("end") or signs == before
     await eventually(lambda: manager.said("WATCHDOG=1") > before, 30, "the loop turns again")
-
-
-@pytest.mark.chaos
-async def test_a_node_without_mongodb_is_alive_and_not_ready(
-    own_redis: RedisServer, own_mongo: MongoServer, namespace: str, tmp_path: Path
-) -> None:
-    async with process_cluster(own_redis.url, own_mongo.url, namespace, tmp_path) as cluster:
-        cluster.limits["CRONFLOW_PULSE_DIR"] = str(tmp_path / "pulse")
-        alive, ready = tmp_path / "pulse" / "alive", tmp_path / "pulse" / "ready"
-        await cluster.up("a")
-        await eventually(ready.exists, 20, "it is ready")
-        own_mongo.kill()
-        await eventually(lambda: not ready.exists(), 60, "it is not ready")
-        written = alive.stat().st_mtime_ns
-        await eventually(lambda: alive.stat().st_mtime_ns > written, 30, "it is alive")
-        assert "without MongoDB" in alive.read_text()
-        own_mongo.start()
-        await eventually(ready.exists, 60, "it is ready again")
 
 
 @pytest.mark.chaos
