@@ -211,14 +211,14 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
     cluster: Processes, manager: Manager
 ) -> None:
     await cluster.up("a")
-    target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 6.0})
+    target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 4.0})
     await cluster.service.apply([replace(cluster.job("hang", every=None), target=target)])
     await cluster.service.trigger("hang")
     await eventually(lambda: cluster.noted("start"), 30, "the handler blocks the loop")
     before = manager.said("WATCHDOG=1")
 
     async def stalled() -> bool:
-        return any(member.report.lag_s >= 3 for member in await cluster.service.members())
+        return any(member.report.lag_s >= 2 for member in await cluster.service.members())
 
     await eventually(stalled, 30, "its heartbeat says that the loop does not turn")
     # Asked before the end of the handler is looked for: what comes after it does not count.
