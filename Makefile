@@ -9,6 +9,7 @@
 #   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
 #   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
+#   make secrets         random values into deploy/secrets, for docker-compose.yml; what is there stays
 #   make docs            the references of the API and of the metrics, from their descriptions
 #   make clean           removes .venv, the built page and what the tools left
 
@@ -30,7 +31,7 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
+.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui secrets docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -46,7 +47,7 @@ demo: .venv/ready page-where-node-is
 
 # What tests need besides Python, as program:package of Debian. In CI it is installed where it can be; elsewhere the tests
 # say what is missing. A program below $(BIN) is taken out of its package, which would start a service.
-TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus
+TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose
 tools-in-ci: .venv/ready
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		for tool in $(TOOLS); do \
@@ -102,6 +103,16 @@ bench: .venv/ready
 
 bench-ui: ui
 	cd dashboard && npm run --silent bench
+
+# The user of the containers must be able to read the files; the folder keeps everybody else out.
+secrets:
+	@mkdir -p deploy/secrets && chmod 700 deploy/secrets
+	@for secret in ADMIN_PASSWORD:18 JWT_SECRET:48 SECRETS_KEY:32; do \
+		file=deploy/secrets/$${secret%%:*}; \
+		if [ -e "$$file" ]; then echo "$$file stays"; continue; fi; \
+		openssl rand -base64 $${secret##*:} > "$$file.new" && chmod 444 "$$file.new" && mv "$$file.new" "$$file" \
+			&& echo "$$file made" || exit 1; \
+	done
 
 docs: .venv/ready
 	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md

@@ -74,6 +74,7 @@ from cronflow.node.sweep import Sweep
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Exposition, Meter, Tell, nobody
 from cronflow.service import Service
+from cronflow.supervision import Phase, Standing, supervised, supervisors
 
 if TYPE_CHECKING:
     import uvicorn
@@ -288,7 +289,12 @@ async def run_node(
     limits = timings(settings)
     clock: Clock = SystemClock()
     name = name or settings.node_name
+    node: Node | None = None
     async with AsyncExitStack() as stack:
+        looked = supervised(
+            supervisors(settings.pulse_dir), lambda: Standing(Phase.STARTING) if node is None else node.standing
+        )
+        await stack.enter_async_context(looked)
         meter: Meter = UNMETERED
         if settings.metrics_port is not None:
             meter = found = _meter(settings, (Teller.NODE, Teller.LEADER), name)
@@ -526,13 +532,22 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
     server is away at start.
     """
 
+    server: uvicorn.Server | None = None
+
+    def standing() -> Standing:
+        if server is None or not server.started:
+            return Standing(Phase.STARTING)
+        return Standing(Phase.STOPPING if server.should_exit else Phase.UP, "serving")
+
     async def serve() -> None:
+        nonlocal server
         credentials(settings)
         redis_url, mongo_url = _urls(settings)
         clock, circuit = SystemClock(), mongo_circuit()
         meter = _meter(settings, (Teller.API,), "api")
         meter.read(metrics.BREAKER_STATE, lambda: breaker_figures({circuit.service: circuit.state}))
         async with (
+            supervised(supervisors(settings.pulse_dir), standing),
             _metrics_served(settings, meter),
             open_backends(redis_url, mongo_url, settings.namespace, circuit=circuit, meter=meter) as backends,
             told(Journal(backends, clock, "api", meter=meter), clock) as tell,

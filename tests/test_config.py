@@ -72,6 +72,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "TRUSTED_PROXIES": "none",
         "ALLOW_ORIGINS": "none",
         "SPOOL_DIR": str(tmp_path / "cronflow" / "spool"),
+        "PULSE_DIR": "unset",
         "START_WAIT": "1m",
         "DRAIN_TIMEOUT": "1m",
         "RUN_RETENTION": "30d",

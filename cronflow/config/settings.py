@@ -97,6 +97,7 @@ class Settings:
     trusted_proxies: tuple[str, ...] = _setting((), values.networks)
     allow_origins: tuple[str, ...] = _setting((), values.origins)
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
+    pulse_dir: Path | None = _setting(None, values.folder)
     start_wait: timedelta = _setting("60s", values.duration("0s"))
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
     log_level: str = _setting("info", values.level)

@@ -45,6 +45,7 @@ from cronflow.node.timings import Timings
 from cronflow.node.watch import Watch
 from cronflow.node.worker import LINES_PER_RUN, Worker
 from cronflow.ports import UNMETERED, Backends, Bell, Clock, Executor, Meter, Postman
+from cronflow.supervision import Phase, Standing
 
 STALLED_AFTER_S = 10.0
 
@@ -194,6 +195,15 @@ class Node:
     def leads(self) -> bool:
         """Whether this node believes now that it leads."""
         return self.elector.tenure is not None
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands, for who supervises it."""
+        phase = Phase.STARTING if self._worker is None else Phase.UP
+        if self._stop.is_set():
+            phase = Phase.STOPPING
+        away = tuple(service for service in ("Redis", "MongoDB") if self._outages.began(service) is not None)
+        return Standing(phase, "leader" if self.leads else "worker", away)
 
     def stop(self) -> None:
         """Ask it to stop; the second time, at once."""

@@ -1,0 +1,96 @@
+"""The files of deployment as values, and the real tools that read them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ROOT / "docker-compose.yml"
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+UNITS = {role: ROOT / "deploy" / "systemd" / f"cronflow-{role}.service" for role in ("node", "api")}
+MANIFESTS = {role: ROOT / "deploy" / "kubernetes" / f"{role}.yaml" for role in ("node", "api")}
+KUSTOMIZATION = ROOT / "deploy" / "kubernetes" / "kustomization.yaml"
+ALL = (COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION)
+INSTALLED = "/opt/cronflow/bin/cronflow"
+"""Where image and units have the command."""
+
+
+def tool(*names: str, package: str) -> str:
+    """The first of these programs that is here. In CI a failure without one, elsewhere a reason to skip."""
+    for name in names:
+        if found := shutil.which(name):
+            return found
+    said = f"NOT CHECKED: no {' or '.join(names)} is here; install Debian's package {package}"
+    if os.environ.get("CI"):
+        pytest.fail(said)
+    pytest.skip(said)
+
+
+def said_by(*command: str) -> tuple[int, str]:
+    """Its exit code, and all that it said."""
+    found = subprocess.run(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return found.returncode, found.stdout
+
+
+def compose() -> dict[str, Any]:
+    """The compose file, its merges made."""
+    read: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))
+    return read
+
+
+def unit(role: str) -> dict[str, list[str]]:
+    """The directives of a unit's [Service], each with all its values."""
+    found: dict[str, list[str]] = {}
+    section = ""
+    for line in UNITS[role].read_text("utf-8").splitlines():
+        if line.startswith("["):
+            section = line
+        elif section == "[Service]" and "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def manifests(role: str) -> dict[str, Any]:
+    """The documents of a manifest, by kind."""
+    return {one["kind"]: one for one in yaml.safe_load_all(MANIFESTS[role].read_text("utf-8"))}
+
+
+def pod(role: str) -> dict[str, Any]:
+    """What a manifest says of its pods."""
+    kind = "StatefulSet" if role == "node" else "Deployment"
+    spec: dict[str, Any] = manifests(role)[kind]["spec"]["template"]["spec"]
+    return spec
+
+
+def environments() -> dict[str, Mapping[str, str | None]]:
+    """What each file puts into the environment of a process; None where only the cluster knows the value."""
+    found: dict[str, Mapping[str, str | None]] = {}
+    for name, service in compose()["services"].items():
+        given = service.get("environment", {})
+        found[f"docker-compose.yml: {name}"] = {key: str(value) for key, value in given.items()}
+    for role in UNITS:
+        pairs = [pair.partition("=") for pair in unit(role)["Environment"]]
+        found[f"cronflow-{role}.service"] = {key: value for key, _, value in pairs}
+        [container] = pod(role)["containers"]
+        found[f"{role}.yaml"] = {one["name"]: one.get("value") for one in container["env"]}
+    lines = DOCKERFILE.read_text("utf-8").replace("\\\n", " ").splitlines()
+    words = [word for line in lines if line.startswith("ENV ") for word in line.split()[1:]]
+    found["Dockerfile"] = {name: value for name, _, value in (word.partition("=") for word in words)}
+    return found

@@ -1,0 +1,257 @@
+"""What a supervisor is told, through a real datagram socket and real files; and by real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from cronflow.domain.job import PythonTarget
+from cronflow.supervision import Phase, PulseFiles, Standing, Supervisor, Systemd, supervised, supervisors
+from tests.node.cluster import a_cluster
+from tests.processes.conftest import ROOT, Processes, process_cluster
+from tests.waiting import eventually
+
+UP = Standing(Phase.UP, "worker")
+
+
+class Manager:
+    """The service manager's end of the socket: every line that it was sent."""
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(address)
+        self._lines: list[str] = []
+
+    @property
+    def lines(self) -> list[str]:
+        """All until now."""
+        while True:
+            try:
+                self._lines += self._socket.recv(4096).decode().splitlines()
+            except BlockingIOError:
+                return self._lines
+
+    def said(self, line: str) -> int:
+        """How often."""
+        return self.lines.count(line)
+
+    def close(self) -> None:
+        """Nobody listens from now on."""
+        self._socket.close()
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Of a socket. The folder of a test may have a longer path than the 107 bytes that the kernel takes."""
+    with tempfile.TemporaryDirectory(prefix="cronflow-") as folder:
+        yield f"{folder}/notify"
+
+
+@pytest.fixture
+def manager(address: str) -> Iterator[Manager]:
+    """It listens."""
+    found = Manager(address)
+    yield found
+    found.close()
+
+
+# -------------------------------------------------------------------------------------------------- what is told, when
+
+
+def test_what_a_process_is_called_says_what_it_lacks() -> None:
+    assert Standing(Phase.STARTING).status == "starting"
+    assert Standing(Phase.UP, "leader").status == "leader"
+    assert Standing(Phase.UP, "worker", ("Redis", "MongoDB")).status == "worker, without Redis and MongoDB"
+    assert Standing(Phase.STOPPING, "leader", ("MongoDB",)).status == "stopping, without MongoDB"
+
+
+def test_only_who_takes_part_and_reaches_its_servers_is_ready() -> None:
+    assert UP.ready
+    assert not Standing(Phase.UP, "worker", ("MongoDB",)).ready
+    assert not Standing(Phase.STARTING).ready
+    assert not Standing(Phase.STOPPING, "worker").ready
+
+
+def test_systemd_is_told_what_is_new_and_that_the_process_lives(manager: Manager, address: str) -> None:
+    told = Systemd(address, 30.0)
+    assert told.every_s == 10
+    for standing in (Standing(Phase.STARTING), UP, UP, Standing(Phase.UP, "leader"), Standing(Phase.STOPPING)):
+        told.sign(standing)
+    told.farewell()
+    assert manager.lines == [
+        *("WATCHDOG=1", "STATUS=starting"),
+        *("WATCHDOG=1", "STATUS=worker", "READY=1"),
+        "WATCHDOG=1",
+        *("WATCHDOG=1", "STATUS=leader"),
+        *("WATCHDOG=1", "STATUS=stopping", "STOPPING=1"),
+    ]
+
+
+def test_an_abstract_address_is_understood() -> None:
+    address = f"@cronflow-test-{os.getpid()}"
+    listening = Manager("\0" + address[1:])
+    told = Systemd(address, None)
+    told.sign(UP)
+    assert listening.said("READY=1") == 1
+    told.farewell()
+    listening.close()
+
+
+def test_the_files_say_alive_and_ready_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    files = PulseFiles(folder)
+    files.sign(Standing(Phase.STARTING))
+    assert {file.name for file in folder.iterdir()} == {"alive"}
+    files.sign(UP)
+    assert (folder / "ready").read_text() == "worker\n"
+    files.sign(Standing(Phase.UP, "worker", ("MongoDB",)))
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {"alive": "worker, without MongoDB\n"}
+    files.farewell()
+    assert not list(folder.iterdir())
+
+
+def test_the_environment_says_who_is_there_and_is_cleared_of_it(address: str, tmp_path: Path) -> None:
+    def found(**environ: str) -> list[Supervisor]:
+        return supervisors(None, environ)
+
+    assert found() == []
+    environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "6000000", "WATCHDOG_PID": str(os.getpid()), "PATH": "/bin"}
+    both = supervisors(tmp_path, environ)
+    assert [(type(one), one.every_s) for one in both] == [(Systemd, 2.0), (PulseFiles, 5.0)]
+    assert environ == {"PATH": "/bin"}
+    others = found(NOTIFY_SOCKET=address, WATCHDOG_USEC="6000000", WATCHDOG_PID="1")
+    unset = found(NOTIFY_SOCKET=address, WATCHDOG_USEC="0")
+    assert [one.every_s for one in (*others, *unset)] == [5.0, 5.0]
+    for one in (both[0], *others, *unset):
+        with pytest.raises(OSError, match="No such file"):
+            one.farewell()  # Nobody listens; the socket is closed nevertheless.
+
+
+async def test_a_supervisor_that_is_gone_is_no_reason_to_stop(address: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    unusable = PulseFiles(tmp_path / "file" / "below")
+    with capture_logs() as logged:
+        async with supervised([Systemd(address, 0.3), unusable], lambda: UP):
+            await eventually(lambda: len(logged) == 2, 20, "both are missed")
+            manager = Manager(address)
+            await eventually(lambda: manager.said("WATCHDOG=1") > 1, 20, "one is told once it is there")
+    assert manager.said("READY=1") == manager.said("STOPPING=1") == 1
+    manager.close()
+    assert [line["by"] for line in logged] == ["Systemd", "PulseFiles"]
+
+
+async def test_an_error_of_who_looks_ends_the_process(manager: Manager, address: str) -> None:
+    def broken() -> Standing:
+        raise RuntimeError("no standing")
+
+    with pytest.raises(RuntimeError, match="no standing"):
+        async with supervised([Systemd(address, None)], broken):
+            await asyncio.sleep(0)
+    assert manager.said("STOPPING=1") == 1
+
+
+async def test_a_node_is_ready_while_it_takes_part_and_reaches_its_servers() -> None:
+    async with a_cluster("a") as cluster:
+        [node] = cluster.nodes
+        assert node.standing == Standing(Phase.UP, "leader")
+        cluster.backends.faults.fail_before("MongoDB", times=100)
+        await cluster.elapse(5)
+        assert node.standing == Standing(Phase.UP, "leader", ("MongoDB",))
+        cluster.backends.faults.heal()
+        await cluster.elapse(30)
+        assert node.standing.ready
+        node.stop()
+        assert node.standing.phase is Phase.STOPPING
+
+
+# ------------------------------------------------------------------------------------------------------ real processes
+
+
+@pytest.fixture
+async def cluster(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Processes]:
+    """Its nodes find a service manager with a watchdog of three seconds, and a folder for their pulse."""
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    monkeypatch.setenv("WATCHDOG_USEC", "3000000")
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as found:
+        found.limits["CRONFLOW_PULSE_DIR"] = str(tmp_path / "pulse")
+        yield found
+
+
+@pytest.mark.chaos
+async def test_a_node_says_when_it_takes_part_leads_and_stops(
+    cluster: Processes, manager: Manager, tmp_path: Path
+) -> None:
+    await cluster.up("a")
+    await eventually(lambda: manager.said("STATUS=leader"), 20, "it says that it leads")
+    assert manager.said("READY=1") == 1
+    await eventually((tmp_path / "pulse" / "ready").exists, 20, "it is ready")
+    seen = manager.said("WATCHDOG=1")
+    await eventually(lambda: manager.said("WATCHDOG=1") > seen, 20, "another sign of life")
+    cluster.signal("a", signal.SIGTERM)
+    assert await asyncio.to_thread(cluster.children["a"].wait, 30) == 0, cluster.log("a").read_text()
+    assert manager.said("STOPPING=1") == 1
+    assert not list((tmp_path / "pulse").iterdir())
+
+
+@pytest.mark.chaos
+async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes_on(
+    cluster: Processes, manager: Manager
+) -> None:
+    await cluster.up("a")
+    target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 4.0})
+    await cluster.service.apply([replace(cluster.job("hang", every=None), target=target)])
+    await cluster.service.trigger("hang")
+    await eventually(lambda: cluster.noted("start"), 30, "the handler blocks the loop")
+    before = manager.said("WATCHDOG=1")
+
+    async def stalled() -> bool:
+        return any(member.report.lag_s >= 2 for member in await cluster.service.members())
+
+    await eventually(stalled, 30, "its heartbeat says that the loop does not turn")
+    # Asked before the end of the handler is looked for: what comes after it does not count.
+    signs = manager.said("WATCHDOG=1")
+    assert cluster.noted("end") or signs == before
+    await eventually(lambda: manager.said("WATCHDOG=1") > before, 30, "the loop turns again")
+
+
+@pytest.mark.chaos
+async def test_an_api_says_when_it_serves_and_stops(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path, manager: Manager, address: str
+) -> None:
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
+        "CRONFLOW_REDIS_URL": redis_url,
+        "CRONFLOW_MONGO_URL": mongo_url,
+        "CRONFLOW_NAMESPACE": namespace,
+        "CRONFLOW_ADMIN_PASSWORD": "only-for-this-test",
+        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
+        "NOTIFY_SOCKET": address,
+        "WATCHDOG_USEC": "3000000",
+        "PYTHONPATH": str(ROOT),
+    }
+    with (tmp_path / "api.log").open("wb") as log:
+        api = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "cronflow", "api", "--port", "0", env=environment, stdout=log, stderr=log
+        )
+    try:
+        await eventually(lambda: manager.said("READY=1"), 60, "it serves")
+        seen = manager.said("WATCHDOG=1")
+        await eventually(lambda: manager.said("WATCHDOG=1") > seen, 20, "another sign of life")
+        assert manager.said("STATUS=serving") == 1
+    finally:
+        api.terminate()
+    assert await asyncio.wait_for(api.wait(), 30) == 0, (tmp_path / "api.log").read_text()
+    assert manager.said("STOPPING=1") == 1
