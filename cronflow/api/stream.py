@@ -24,7 +24,7 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, P
 from cronflow.live.hub import Hub
 from cronflow.live.session import Session
 from cronflow.live.topics import Topic, topic_of
-from cronflow.shapes.stream import RefusedShape
+from cronflow.shapes.stream import StreamErrorShape
 
 PATH = "/api/v1/stream"
 CLUSTER = "cluster"
@@ -244,7 +244,7 @@ def add_stream(api: FastAPI, stream: Stream) -> None:
     api.add_api_websocket_route(PATH, endpoint)
 
 
-def _refused(message: dict[str, Any], detail: str, *, again: bool) -> RefusedShape:
+def _refused(message: dict[str, Any], detail: str, *, again: bool) -> StreamErrorShape:
     return {"t": "error", "op": message.get("op"), "detail": detail, "again": again}
 
 

@@ -20,7 +20,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from cronflow.client.calls import PREFIX, ApiError
 from cronflow.shapes.runs import LogShape
-from cronflow.shapes.stream import LinesShape, RefusedShape, StreamMessage, TickShape
+from cronflow.shapes.stream import LinesShape, StreamErrorShape, StreamMessage, TickShape
 
 SILENT_S = 30.0
 """A connection that says nothing for so long is given up: a tick comes each second."""
@@ -88,7 +88,7 @@ class Place:
                 self._came_to(message["seq"], message["ts"])
                 yield self._tick(message)
             case "error":
-                refused = cast(RefusedShape, message)
+                refused = cast(StreamErrorShape, message)
                 if message.get("again"):
                     raise Interrupted(refused["detail"])
                 raise ApiError(422, refused["detail"])

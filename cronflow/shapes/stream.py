@@ -54,7 +54,7 @@ class LiveQueueShape(Shape):
     """Runs that are not over; null: not counted yet."""
 
 
-class QuantilesShape(Shape):
+class LiveQuantilesShape(Shape):
     """Of a distribution; null: there is nothing in it."""
 
     p50: float | None
@@ -68,9 +68,9 @@ class QuantilesShape(Shape):
 class LatencyShape(Shape):
     """Of the last five minutes; empty before MongoDB has answered for the first time."""
 
-    lateness_ms: NotRequired[QuantilesShape]
+    lateness_ms: NotRequired[LiveQuantilesShape]
     """From the instant a run was due to its first start."""
-    duration_ms: NotRequired[QuantilesShape]
+    duration_ms: NotRequired[LiveQuantilesShape]
     """Of the last attempts."""
 
 
@@ -162,7 +162,7 @@ class NodeSeriesShape(Shape):
     """`cpu`, `memory`, `lag_s` and `in_flight` of each node, at these instants."""
 
 
-class SeriesShape(Shape):
+class LastMinutesShape(Shape):
     """The last ten minutes, column by column."""
 
     cluster: dict[str, list[str | float | None]]
@@ -174,7 +174,7 @@ class SeriesShape(Shape):
 class LiveSeriesShape(LiveShape):
     """The cluster at an instant, and how it came there."""
 
-    series: SeriesShape
+    series: LastMinutesShape
     """The last ten minutes."""
 
 
@@ -219,7 +219,7 @@ class TickShape(Shape):
     """How many ticks were passed over before this one."""
 
 
-class RefusedShape(Shape):
+class StreamErrorShape(Shape):
     """Something that was asked for and cannot be obeyed."""
 
     t: Literal["error"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import is_typeddict
 
 from cronflow.api.reference import reference
 from tests.api.conftest import Client, the_document
@@ -48,6 +51,20 @@ def test_everything_is_described() -> None:
         if "step" not in fields:
             # A link of a chain is described as a whole.
             assert [field for field, kind in fields.items() if "description" not in kind] == [], name
+
+
+def test_no_two_shapes_have_the_same_name() -> None:
+    # The texts of their fields are found by it.
+    the_document()
+    modules = [module for name, module in sys.modules.items() if name.startswith("cronflow.")]
+    defined = [
+        name
+        for module in modules
+        for name, value in vars(module).items()
+        if is_typeddict(value) and value.__module__ == module.__name__
+    ]
+    assert len(defined) > 100
+    assert [name for name, count in Counter(defined).items() if count > 1] == []
 
 
 def test_references_lead_somewhere_and_names_are_unique() -> None:

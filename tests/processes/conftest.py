@@ -66,6 +66,8 @@ class Processes:
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
             **self.limits,
+            # Tests read what nodes log.
+            "CRONFLOW_LOG_FORMAT": "text",
             "CRONFLOW_REDIS_URL": redis_url or self.redis_url,
             "CRONFLOW_MONGO_URL": mongo_url or self.mongo_url,
             "CRONFLOW_NAMESPACE": self.namespace,
