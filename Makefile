@@ -26,6 +26,9 @@ PAGE := $(shell find dashboard/src dashboard/public -type f ! -name openapi.d.ts
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
 uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 
+# Hundreds of processes of the tests import CronFlow: compiled once, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo browser-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
 

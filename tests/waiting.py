@@ -11,7 +11,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, overload
 
-POLL_S = 0.01
+FIRST_POLL_S, LAST_POLL_S = 0.01, 0.05
+"""Each poll waits half as long again as the one before: what takes seconds is not asked for a hundred times in each,
+most often of a database that other tests use as well."""
 
 Seen = TypeVar("Seen")
 
@@ -21,12 +23,13 @@ async def eventually(condition: Callable[[], Awaitable[Seen]], timeout: float = 
 @overload
 async def eventually(condition: Callable[[], Seen], timeout: float = ..., what: str = ...) -> Seen: ...
 async def eventually(condition: Callable[[], object], timeout: float = 10.0, what: str = "the condition") -> object:
-    """Returns the first true value of `condition`, which is asked every 10 ms and may be async.
+    """Returns the first true value of `condition`, which is asked every 10 ms, later every 50 ms, and may be async.
 
     AssertionError with `what` and the last value when none was true within `timeout` seconds, also when the condition
     itself hangs. Errors of the condition are passed on.
     """
     last: object = "nothing, it was never asked"
+    poll_s = FIRST_POLL_S
     try:
         async with asyncio.timeout(timeout) as bound:
             while True:
@@ -36,7 +39,8 @@ async def eventually(condition: Callable[[], object], timeout: float = 10.0, wha
                     last = await pending
                 if last:
                     return last
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(poll_s)
+                poll_s = min(poll_s * 1.5, LAST_POLL_S)
     except TimeoutError:
         if not bound.expired():
             raise

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from cronflow.api import logins, management, runs, schedules
 from cronflow.api.access import needed_by
 from cronflow.api.answers import PREFIX
+from cronflow.api.fieldtexts import describe_fields
 from cronflow.api.jobs import MOST_PLANNED, RunInput
 from cronflow.api.problems import MEDIA_TYPE, ProblemShape, title
 from cronflow.documents import JobForm
@@ -158,6 +159,8 @@ def _components(made: Document) -> None:
     adapters = [(kind, "validation", TypeAdapter(kind)) for kind in (*inputs.values(), *others)]
     _, made_here = TypeAdapter.json_schemas(adapters, ref_template=REF + "{model}")  # type: ignore[arg-type]
     found = made_here["$defs"]
+    describe_fields(schemas)
+    describe_fields(found)
     forms = {name: _written(found[name], required) for name, required in WRITTEN.items()}
     for name in inputs:
         schemas[name] = _strict(found[name])
