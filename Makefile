@@ -9,7 +9,8 @@
 #   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
 #   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
-#   make docs            the reference of the API, from its description
+#   make docs            the pages and the picture that are made from the code
+#   make docs-site       the documents as a site, into build/site
 #   make clean           removes .venv, the built page and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
@@ -30,7 +31,7 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui docs clean
+.PHONY: help demo browser-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui docs docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -92,7 +93,15 @@ bench-ui: ui
 
 docs: .venv/ready
 	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
+	$(BIN)/python -m cronflow.cli.reference > docs/reference/cli.md
+	$(BIN)/python -m cronflow.config.reference > docs/reference/settings.md
+	$(BIN)/python -m cronflow.domain.glossary > docs/reference/glossary.md
+	$(BIN)/python -m cronflow.domain.drawing > docs/concepts/life-of-a-run.md
+	$(BIN)/python -m cronflow.domain.drawing svg > docs/images/life-of-a-run.svg
+
+docs-site: .venv/ready
+	$(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build/site .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
