@@ -1,6 +1,6 @@
 # CronFlow's targets. The first of each kind makes .venv; nothing is installed outside it.
 #
-#   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself)
+#   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself; PORT=8501)
 #   make test            every test, on real servers
 #   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
@@ -17,6 +17,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 FOR ?=
+PORT ?=
 WORDS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
@@ -43,7 +44,7 @@ help:
 	@touch $@
 
 demo: .venv/ready page-where-node-is
-	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
+	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR)) $(if $(PORT),--port $(PORT))
 
 # In CI what the browser's tests need is installed where it can be; elsewhere they say what is missing.
 browser-in-ci:
