@@ -101,7 +101,7 @@ docs: .venv/ready
 	$(BIN)/python -m cronflow.domain.drawing svg > docs/images/life-of-a-run.svg
 
 docs-site: .venv/ready
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui

@@ -25,7 +25,7 @@ from cronflow.embedded.server import free_port
 
 PASSWORD = "only-for-this-test"
 SIGNING = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
-QUIET_S = 1.0
+QUIET_S = 2.0
 """How long a command that follows may say nothing before it is ended all the same: perhaps nothing happens."""
 START_S = 60.0
 """The same, of one that serves."""
@@ -142,6 +142,8 @@ def command(words: list[str]) -> int:
         main()
     except SystemExit as end:
         code = end.code or 0
+    except KeyboardInterrupt:
+        code = 130
     except BaseException:
         traceback.print_exc()
         code = 1
