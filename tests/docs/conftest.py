@@ -71,6 +71,7 @@ class Cluster:
 
     def forget(self) -> None:
         """Take away what a page has defined, and end what it left running."""
+        self.call("POST", f"nodes/{NODE}/undrain")
         self.call("POST", "runs/cancel", {"filter": {"state": ["dispatched", "running", "retrying"]}})
         for group in ("jobs", "users", "api-keys", "secrets", "alerts"):
             for one in self.call("GET", group)["items"]:
