@@ -37,8 +37,10 @@ _MADE = {"node_name": "the host's name and four hexadecimal digits", "spool_dir"
 
 
 def page() -> str:
-    """The page. KeyError for a setting that has no text below it."""
+    """The page. LookupError for settings that have no text below them."""
     said = {name: text for owner, name, text in texts(settings) if owner == "Settings"}
+    if silent := settings.FIELDS.keys() - said.keys():
+        raise LookupError(f"{', '.join(sorted(silent))}: write below the field in config/settings.py what it means")
     rows = [f"| `{name.upper()}` | {_default(one)} | {_line(said[name])} |" for name, one in settings.FIELDS.items()]
     return "\n".join([HEAD, *rows, "", *_older()])
 
