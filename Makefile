@@ -1,6 +1,6 @@
 # CronFlow's targets. The first of each kind makes .venv; nothing is installed outside it.
 #
-#   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself)
+#   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself; PORT=8501)
 #   make test            every test, on real servers
 #   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
 #   make check           lint, formatting, types, layers
@@ -10,13 +10,15 @@
 #   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
 #   make secrets         random values into deploy/secrets, for docker-compose.yml; what is there stays
-#   make docs            the references of the API and of the metrics, from their descriptions
+#   make docs            the pages and the picture that are made from the code
+#   make docs-site       the documents as a site, into build/site
 #   make clean           removes .venv, the built page and what the tools left
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 FOR ?=
+PORT ?=
 WORDS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
@@ -31,7 +33,7 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui secrets docs clean
+.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui secrets docs docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,7 +45,7 @@ help:
 	@touch $@
 
 demo: .venv/ready page-where-node-is
-	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR))
+	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR)) $(if $(PORT),--port $(PORT))
 
 # What tests need besides Python, as program:package of Debian. In CI it is installed where it can be; elsewhere the tests
 # say what is missing. A program below $(BIN) is taken out of its package, which would start a service.
@@ -117,7 +119,15 @@ secrets:
 docs: .venv/ready
 	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
 	$(BIN)/python -m cronflow.monitoring.reference > docs/reference/metrics.md
+	$(BIN)/python -m cronflow.cli.reference > docs/reference/cli.md
+	$(BIN)/python -m cronflow.config.reference > docs/reference/settings.md
+	$(BIN)/python -m cronflow.domain.glossary > docs/reference/glossary.md
+	$(BIN)/python -m cronflow.domain.drawing > docs/concepts/life-of-a-run.md
+	$(BIN)/python -m cronflow.domain.drawing svg > docs/images/life-of-a-run.svg
+
+docs-site: .venv/ready
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build/site .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

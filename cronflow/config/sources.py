@@ -22,10 +22,11 @@ from cronflow.domain.errors import InvalidInput, Problem
 
 PREFIX = "CRONFLOW_"
 TOML = "cronflow.toml"
+SECRETS_DIR = "SECRETS_DIR"
 LARGEST = 64 * 1024
 
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-_OLDER = {
+OLDER = {
     "CRON_MAX_RETRIES": "retry_max",
     "CRON_RETRY_DELAY_MS": "retry_initial",
     "CRON_RETRY_DELAY_MULTIPLIER": "retry_multiplier",
@@ -42,7 +43,7 @@ _NO_SETTINGS = frozenset(
         "IDEMPOTENCY_KEY",
         "JOB",
         "RUN_ID",
-        "SECRETS_DIR",
+        SECRETS_DIR,
         "TEST_MONGO_URL",
         "TEST_REDIS_URL",
     }
@@ -142,14 +143,14 @@ class _Loading:
                 layer[word.lower()] = _Value(raw, f"environment {variable}", variable)
             else:
                 self._not_known(variable, word.upper(), PREFIX)
-        for variable in _OLDER:
+        for variable in OLDER:
             self._older(layer, variable, self._environ.get(variable, ""), f"environment {variable}", variable)
         if self._environ.get("SCHEDULER_NODE"):
             self._notes.append("SCHEDULER_NODE has no effect: every node can lead; CRONFLOW_NODE_NAME names a node")
         return layer
 
     def _older(self, layer: _Layer, variable: str, raw: str, source: str, place: str) -> None:
-        name = _OLDER[variable]
+        name = OLDER[variable]
         if not raw.strip():
             return
         if name in layer:
@@ -162,20 +163,20 @@ class _Loading:
 
     def _secrets(self) -> _Layer:
         layer: _Layer = {}
-        where = self._environ.get(f"{PREFIX}SECRETS_DIR")
+        where = self._environ.get(f"{PREFIX}{SECRETS_DIR}")
         if not where:
             return layer
         folder = self._folder / where
         try:
             names = sorted(entry.name for entry in folder.iterdir())
         except OSError as error:
-            self._problems.append(Problem(f"{PREFIX}SECRETS_DIR", f"{folder} cannot be read: {error.strerror}"))
+            self._problems.append(Problem(f"{PREFIX}{SECRETS_DIR}", f"{folder} cannot be read: {error.strerror}"))
             return layer
         for file in names:
             name, path = file.lower(), folder / file
-            if file in (name.upper(), name) and (name in FIELDS or name.upper() in _OLDER):
+            if file in (name.upper(), name) and (name in FIELDS or name.upper() in OLDER):
                 raw = self._text(path, str(path)).strip()
-                if name.upper() in _OLDER:
+                if name.upper() in OLDER:
                     self._older(layer, name.upper(), raw, f"secrets file {path}", str(path))
                 elif raw:
                     layer.setdefault(name, _Value(raw, f"secrets file {path}", str(path)))
@@ -221,7 +222,7 @@ class _Loading:
         if word in _LATER:
             self._notes.append(f"{place} has no effect in this version")
             return
-        near = _OLDER.get(word) or nearest(word.lower(), FIELDS)
+        near = OLDER.get(word) or nearest(word.lower(), FIELDS)
         spelt = near and (prefix + near.upper() if prefix else near)
         self._problems.append(Problem(place, "unknown setting", f"did you mean {spelt}?" if spelt else "remove it"))
 

@@ -23,11 +23,11 @@ from cronflow.shapes.stream import (
     JobCountsShape,
     LatencyShape,
     LiveNodeShape,
-    LiveQuantilesShape,
     LiveShape,
     NextJobShape,
     OpenBreakerShape,
     ServerShape,
+    StreamQuantilesShape,
 )
 
 MOST_NODES = 200
@@ -186,7 +186,7 @@ def _latency(buckets: list[Bucket]) -> LatencyShape:
     return {"lateness_ms": _quantiles(tally.lateness), "duration_ms": _quantiles(tally.duration)}
 
 
-def _quantiles(counts: Mapping[int, int]) -> LiveQuantilesShape:
+def _quantiles(counts: Mapping[int, int]) -> StreamQuantilesShape:
     return {"p50": _at(counts, 0.5), "p95": _at(counts, 0.95), "p99": _at(counts, 0.99)}
 
 
@@ -214,7 +214,7 @@ def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str
     quantiles = {
         f"{name.removesuffix('_ms')}_{word}_ms": latency.get(name, {}).get(word)
         for name in ("lateness_ms", "duration_ms")
-        for word in LiveQuantilesShape.__annotations__
+        for word in StreamQuantilesShape.__annotations__
     }
     cluster = {
         "at": doc["at"],

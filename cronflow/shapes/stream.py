@@ -54,7 +54,7 @@ class LiveQueueShape(Shape):
     """Runs that are not over; null: not counted yet."""
 
 
-class LiveQuantilesShape(Shape):
+class StreamQuantilesShape(Shape):
     """Of a distribution; null: there is nothing in it."""
 
     p50: float | None
@@ -68,9 +68,9 @@ class LiveQuantilesShape(Shape):
 class LatencyShape(Shape):
     """Of the last five minutes; empty before MongoDB has answered for the first time."""
 
-    lateness_ms: NotRequired[LiveQuantilesShape]
+    lateness_ms: NotRequired[StreamQuantilesShape]
     """From the instant a run was due to its first start."""
-    duration_ms: NotRequired[LiveQuantilesShape]
+    duration_ms: NotRequired[StreamQuantilesShape]
     """Of the last attempts."""
 
 

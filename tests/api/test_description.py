@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.api.conftest import Client, the_document
 from tests.api.test_access import PUBLIC
 from tests.cli.scene import FAILED
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 LATER = ("backfill", "calendars", "maintenance", "stream", "metrics")
 
 
@@ -25,10 +23,6 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in the_document().content["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
-
-
-def test_the_page_is_what_the_document_says() -> None:
-    assert PAGE.read_text("utf-8").rstrip() == reference(the_document().content).rstrip(), "make docs"
 
 
 def test_the_page_has_every_operation_and_every_shape() -> None:

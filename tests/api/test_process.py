@@ -1,10 +1,8 @@
-"""The API as a process on real servers: it starts, refuses who has no login, stops; and the how-to works on it."""
+"""The API as a process on real servers: it starts, refuses who has no login, stops."""
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from tests.waiting import eventually
 
 PASSWORD = "only-for-this-test"
 ROOT = Path(__file__).parents[2]
-HOW_TO = ROOT / "docs" / "how-to" / "use-the-api.md"
 
 
 @pytest.fixture
@@ -86,28 +83,3 @@ async def test_the_api_process_serves_refuses_and_stops(environment: dict[str, s
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
-
-
-async def test_the_how_to_can_be_followed_line_by_line(environment: dict[str, str], tmp_path: Path) -> None:
-    port = free_port()
-    blocks = re.findall(r"^```bash\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
-    with process(["cronflow", "api", "--port", str(port)], environment, tmp_path / "api.log"):
-        await eventually(lambda: status(f"http://127.0.0.1:{port}/readyz")[0] == 200, 60, "the API is ready")
-        done = await asyncio.to_thread(
-            subprocess.run,
-            ["bash", "-euo", "pipefail", "-c", "\n".join(blocks)],
-            cwd=tmp_path,
-            env=environment | {"API": f"http://127.0.0.1:{port}/api/v1", "PASSWORD": PASSWORD},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = done.stdout
-    assert '"result":"created"' in said
-    assert "active\n10m\nretrying\n" in said
-    assert "nightly-report@manual-deploy-42" in said
-    assert '"state":"cancelled"' in said
-    assert '"deleted_at"' in said

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -69,58 +65,3 @@ async def test_a_job_is_defined_run_and_looked_at(url: str) -> None:
         await client.logout()
         with pytest.raises(cronflow.ApiError, match="401"):
             await client.cluster.get()
-
-
-async def test_the_example_of_the_readme_runs(url: str, tmp_path: Path) -> None:
-    async with cronflow.AsyncClient(url) as client:
-        await client.login("admin", PASSWORD)
-        await client.jobs.put(JOB | {"run": {"python": "billing:nightly_report"}, "retry": {"max": 0}})
-        assert client.tokens is not None
-        token = client.tokens.access
-    text = (ROOT / "README.md").read_text("utf-8")
-    [example] = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) if "Client(" in block]
-    program = tmp_path / "example.py"
-    program.write_text(example.replace("http://127.0.0.1:8500", url).replace("cfk.deploy.…", token))
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, str(program)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    # The node has no such function, and says so.
-    assert "nightly-report@manual-" in done.stdout
-    assert "not allowed on this node" in done.stdout
-
-
-async def test_the_how_to_on_following_runs(url: str, tmp_path: Path) -> None:
-    async with cronflow.AsyncClient(url) as client:
-        await client.login("admin", PASSWORD)
-        shell = "echo reading 3 rows; echo almost nothing >&2"
-        await client.jobs.put({"name": "nightly-report", "run": {"shell": shell}})
-    text = (ROOT / "docs" / "how-to" / "follow.md").read_text("utf-8")
-    said = []
-    for number, example in enumerate(re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)):
-        program = tmp_path / f"example-{number}.py"
-        program.write_text(example)
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, str(program)],
-            env=os.environ | {"PYTHONPATH": str(ROOT), "API": url, "PASSWORD": PASSWORD},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        said.append(done.stdout.splitlines())
-    first, second = said
-    assert {"info reading 3 rows", "warn almost nothing", "found reading 3 rows"} <= set(first)
-    assert "the run is succeeded" in first
-    assert any("nightly-report was created" in one for one in first)
-    assert second[0].startswith("leader ")
-    assert "logs?level=warn ['almost nothing']" in second

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 import pytest
 
-from cronflow.alertfiles import read_alert_files
 from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.alerts import Alert, AlertKind, Notice, NoticeState, Webhook
@@ -126,13 +125,6 @@ async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Pro
         [shown] = re.findall(r"^```json\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         example = orjson.loads(shown)
         assert (example.keys(), example["run"].keys()) == (body.keys(), body["run"].keys())
-
-
-async def test_the_file_of_the_how_to_is_accepted_whole(tmp_path: Path) -> None:
-    [example] = re.findall(r"^```yaml\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    file = tmp_path / "alerts.yaml"
-    file.write_text(example, "utf-8")
-    assert [alert.name for alert in read_alert_files([file])] == ["billing", "cluster"]
 
 
 async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_notice_once_it_can(

@@ -1,0 +1,175 @@
+"""`cronflow` as the documents call it, a hundred times, where nobody sits at a terminal and other tests run beside it.
+
+One process imports CronFlow and forks for each command, because starting Python and importing the drivers takes far
+longer than most commands do. What a person would be asked for is given, ports of the machine are left to others, a
+cluster of its own keeps to memory, and a command that goes on until Ctrl-C gets it once it has said something. All else
+is the command as it stands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import re
+import select
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from cronflow.embedded.server import free_port
+
+PASSWORD = "only-for-this-test"
+SIGNING = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+QUIET_S = 2.0
+"""How long a command that follows may say nothing before it is ended all the same: perhaps nothing happens."""
+START_S = 60.0
+"""The same, of one that serves."""
+
+CLIENT = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect({path!r})
+    said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(line, [len(said).to_bytes(4, "big")], [0, 1, 2])
+    line.sendall(said)
+    sys.exit(int(line.recv(16) or 70))
+"""
+"""The program that stands on the PATH: it hands over its words, environment and files, and waits for the end."""
+
+
+def goes_on(words: list[str]) -> bool:
+    """Whether only Ctrl-C ends it."""
+    match words:
+        case ["node" | "api", *_] | [_, "watch", *_]:
+            return True
+        case ["logs", *rest] | ["cluster", "events", *rest]:
+            return "-f" in rest
+    return False
+
+
+def given(words: list[str]) -> tuple[list[str], str | None]:
+    """The words as they are given here, and what is typed."""
+    match words:
+        case ["login", *rest] if not any(word.endswith("-stdin") for word in rest):
+            return [*words, "--password-stdin"], PASSWORD
+        case ["login" | "users", *_]:
+            return words, PASSWORD
+        case ["secrets", "set", *_]:
+            return words, SIGNING
+        case ["runs", "retry" | "ack", first, *_] if first.startswith("--") and "--yes" not in words:
+            return [*words, "--yes"], None
+        case ["api", *_]:
+            os.environ.setdefault("CRONFLOW_JWT_SECRET", "of-thirty-two-bytes-or-some-more")
+            if "CRONFLOW_ADMIN_PASSWORD_FILE" not in os.environ:
+                os.environ["CRONFLOW_ADMIN_PASSWORD"] = PASSWORD
+            return [*words, "--port", "0"], None
+        case ["dev", *rest]:
+            return [
+                "dev",
+                *(re.sub(r"^\d+s$", "2s", word) for word in rest),
+                "--memory",
+                "--port",
+                str(free_port()),
+            ], None
+    return words, None
+
+
+def serve(path: str) -> NoReturn:
+    """Take commands until this process is ended."""
+    import cronflow.cli
+
+    for module in pkgutil.walk_packages(cronflow.cli.__path__, "cronflow.cli."):
+        importlib.import_module(module.name)
+    for name in ("cronflow.wiring", "cronflow.remote.client", "cronflow.api.app", "cronflow.jobfiles", "rich.progress"):
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen()
+    while True:
+        line, _ = listening.accept()
+        with line:
+            if os.fork() == 0:
+                listening.close()
+                obey(line)
+
+
+def obey(line: socket.socket) -> NoReturn:
+    """In a process of its own: be the command that is asked for, and tell its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, files, _, _ = socket.recv_fds(line, 4, 3)
+    said = b""
+    while len(said) < int.from_bytes(size, "big"):
+        said += line.recv(1 << 20)
+    words, folder, environment = json.loads(said)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    streams_on_these_files()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path.insert(0, folder)
+    words, typed = given(words)
+    if typed is not None and Path("/dev/fd/0").samefile("/dev/null"):
+        reading, writing = os.pipe()
+        os.write(writing, f"{typed}\n".encode())
+        os.close(writing)
+        os.dup2(reading, 0)
+    code = until_it_speaks(words) if goes_on(words) else command(words)
+    line.sendall(str(code).encode())
+    os._exit(0)
+
+
+def streams_on_these_files() -> None:
+    """Python's streams anew: those of the process that forked know of other files."""
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def command(words: list[str]) -> int:
+    """Run it here."""
+    from cronflow.cli.main import main
+
+    sys.argv = ["cronflow", *words]
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code if isinstance(code, int) else 1
+
+
+def until_it_speaks(words: list[str]) -> int:
+    """Run it in another process until it has said something, then Ctrl-C. 0 when it took that as its end."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(writing, 1)
+        os.dup2(writing, 2)
+        streams_on_these_files()
+        os._exit(command(words))
+    os.close(writing)
+    select.select([reading], [], [], START_S if words[0] in ("node", "api") else QUIET_S)
+    os.kill(child, signal.SIGINT)
+    with os.fdopen(reading, "rb") as output:
+        said = output.read().decode()
+    os.write(1, said.encode())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return 0 if code in (0, 130, -signal.SIGINT) and "Traceback" not in said else code or 1
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

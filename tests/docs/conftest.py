@@ -1,0 +1,130 @@
+"""One cluster for all pages: an API, a node that runs everything, and a place that takes webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from cronflow.embedded.server import free_port
+from tests.api.test_process import process, status
+from tests.docs.blocks import ROOT
+from tests.docs.commands import CLIENT, PASSWORD
+from tests.servers import fresh_namespace
+from tests.waiting import eventually
+
+APPS = ROOT / "tests" / "docs" / "apps"
+NODE = "node-3"
+
+
+class Taker(BaseHTTPRequestHandler):
+    """Takes every notice."""
+
+    def do_POST(self) -> None:
+        """204."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: it would stand among the output of the tests."""
+
+
+@dataclass
+class Cluster:
+    """Where it is, and its REST API as its admin."""
+
+    url: str
+    hooks: str
+    environment: dict[str, str]
+    program: str
+    """The text of a program that is `cronflow`."""
+    client: httpx2.Client
+
+    def __post_init__(self) -> None:
+        given = self.call("POST", "auth/token", {"username": "admin", "password": PASSWORD})
+        self.client.headers["Authorization"] = f"Bearer {given['access_token']}"
+
+    @property
+    def token(self) -> str:
+        """An access token of the admin."""
+        return self.client.headers["Authorization"].removeprefix("Bearer ")
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """A request that has to succeed."""
+        answer = self.client.request(method, path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json() if answer.content else None
+
+    def forget(self) -> None:
+        """Take away what a page has defined, and end what it left running."""
+        self.call("POST", f"nodes/{NODE}/undrain")
+        self.call("POST", "runs/cancel", {"filter": {"state": ["dispatched", "running", "retrying"]}})
+        for group in ("jobs", "users", "api-keys", "secrets", "alerts"):
+            for one in self.call("GET", group)["items"]:
+                name = one.get("id") or one["name"]
+                if not name.startswith("_sys:"):
+                    self.call("DELETE", f"{group}/{name}")
+
+    async def run(self, state: str, **args: str) -> str:
+        """A run of `nightly-report` that has come to a state."""
+        run: str = self.call("POST", "jobs/nightly-report/run", {"args": args})["id"]
+        await eventually(lambda: self.call("GET", f"runs/{run}")["state"] == state, 60, f"{run} is {state}")
+        return run
+
+
+@pytest.fixture(scope="session")
+def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """It is up as long as pages are tested."""
+    folder, port = tmp_path_factory.mktemp("docs"), free_port()
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
+        "CRONFLOW_REDIS_URL": redis_url,
+        "CRONFLOW_MONGO_URL": mongo_url,
+        "CRONFLOW_NAMESPACE": fresh_namespace(),
+        "CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(),
+        "CRONFLOW_SPOOL_DIR": str(folder / "spool"),
+        "CRONFLOW_ALLOW_SHELL": "true",
+        "PYTHONPATH": str(ROOT),
+    }
+    admin = {"CRONFLOW_ADMIN_PASSWORD": PASSWORD, "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more"}
+    node = {
+        "CRONFLOW_ALLOW_PYTHON": "billing",
+        "CRONFLOW_DRAIN_TIMEOUT": "1s",
+        "PYTHONPATH": f"{APPS}{os.pathsep}{ROOT}",
+    }
+    # The address of a socket has no room for the folders of pytest.
+    commands = Path(tempfile.mkdtemp()) / "commands"
+    taker = ThreadingHTTPServer(("127.0.0.1", 0), Taker)
+    threading.Thread(target=taker.serve_forever).start()
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, commands.parent)
+        stack.callback(taker.server_close)
+        stack.callback(taker.shutdown)
+        stack.enter_context(
+            process(
+                ["cronflow", "node", "--name", NODE, "--label", "disk=large"], environment | node, folder / "node.log"
+            )
+        )
+        stack.enter_context(process(["cronflow", "api", "--port", str(port)], environment | admin, folder / "api.log"))
+        stack.enter_context(process(["tests.docs.commands", str(commands)], environment, folder / "commands.log"))
+        url = f"http://127.0.0.1:{port}"
+        asyncio.run(eventually(lambda: status(f"{url}/readyz")[0] == 200, 60, "the API is ready"))
+        asyncio.run(eventually(commands.exists, 60, "commands are taken"))
+        program = CLIENT.format(python=sys.executable, path=str(commands))
+        hooks = f"http://127.0.0.1:{taker.server_address[1]}"
+        with httpx2.Client(base_url=f"{url}/api/v1", timeout=30) as client:
+            yield Cluster(url, hooks, environment, program, client)

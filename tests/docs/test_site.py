@@ -1,0 +1,88 @@
+"""The pages that are made from the code are those of this code, and all pages make a site without a warning."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import cronflow.domain
+from cronflow.domain import drawing, glossary
+from cronflow.domain.run import ENDED, OPEN, TRANSITIONS
+from tests.docs.blocks import ROOT
+
+MADE = re.findall(r"^\t\$\(BIN\)/python -m (.+) > (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+"""What `make docs` runs, and the file that each makes."""
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """A module of Python, in the root."""
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize(("module", "page"), MADE, ids=[page for _, page in MADE])
+def test_a_page_that_is_made_is_up_to_date(module: str, page: str) -> None:
+    done = run(*module.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (ROOT / page).read_text("utf-8"), f"{page} is not what {module} says; make docs"
+
+
+def test_make_docs_makes_every_page_that_says_so() -> None:
+    pages = {path for path in (ROOT / "docs").rglob("*.md") if "by `make docs`; do not" in path.read_text("utf-8")}
+    assert {ROOT / page for _, page in MADE} - pages == {ROOT / "docs" / "images" / "life-of-a-run.svg"}
+    assert pages - {ROOT / page for _, page in MADE} == set()
+
+
+def test_the_picture_has_every_row_of_the_table_and_every_state() -> None:
+    drawn = re.findall(r">(?:stays: )?([\d, ]+)</text>", drawing.svg())
+    assert {int(number) for text in drawn for number in text.split(", ")} == set(TRANSITIONS)
+    assert all(f">{state}</text>" in drawing.svg() for state in OPEN | ENDED)
+
+
+def test_the_glossary_has_every_word() -> None:
+    lines = (cronflow.domain.__doc__ or "").rpartition("\n\n")[2].strip().splitlines()
+    assert len(glossary.words()) == len(lines) > 30
+
+
+class Page(HTMLParser):
+    """What a page of the site leads to and loads, and the places within it that can be led to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.places: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """See HTMLParser."""
+        found = {name: value or "" for name, value in attrs}
+        self.places |= {found[name] for name in ("id", "name") if name in found}
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag in ("link", "script", "img", "iframe"):
+            self.loaded += [found[name] for name in ("href", "src") if name in found]
+
+
+def test_the_site_is_built_without_a_warning_and_every_link_of_it_leads_somewhere(tmp_path: Path) -> None:
+    done = run("mkdocs", "build", "--strict", "--site-dir", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = {path: Page(path.read_text("utf-8")) for path in tmp_path.rglob("*.html") if path.name != "404.html"}
+    assert len(pages) > 60
+    for path, page in pages.items():
+        # A reader without a network sees all of it, and nobody else learns what he reads.
+        assert [link for link in page.loaded if urlsplit(link).netloc] == [], path
+        for link in page.links + page.loaded:
+            parts = urlsplit(link)
+            if not parts.scheme:
+                target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+                assert target.exists(), f"{path.relative_to(tmp_path)}: {link}"
+                if parts.fragment and target in pages:
+                    assert unquote(parts.fragment) in pages[target].places, f"{path.relative_to(tmp_path)}: {link}"
