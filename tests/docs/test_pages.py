@@ -68,6 +68,7 @@ SCENES = {
         ),
     ),
     "alerts.md": Scene(says=("204",)),
+    "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, says=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(
         files={"jobs.yaml": JOBS_FILE, "secrets/ada": PASSWORD},
         users=("ada",),
