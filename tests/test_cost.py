@@ -22,7 +22,7 @@ from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, RunQuery
 from cronflow.service import Service
-from cronflow.wiring import adapters
+from cronflow.wiring.stores import adapters
 from tests.waiting import eventually
 
 HERD = 1000

@@ -20,7 +20,7 @@ from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule import Every
 from cronflow.ports import Backends, RunQuery
 from cronflow.service import Service
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.contracts.builders import a_job, a_pend, a_run
 
 MINUTE = timedelta(minutes=1)

@@ -44,20 +44,20 @@ Record = TypeVar("Record", bound=Named)
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
-    from cronflow import wiring
+    from cronflow.wiring import services
 
     _log_to_stderr(settings)
-    async with wiring.open_service(settings) as service:
+    async with services.open_service(settings) as service:
         yield service
 
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
     """The same with the live stream, as an API replica has it."""
-    from cronflow import wiring
+    from cronflow.wiring import services
 
     _log_to_stderr(settings)
-    async with wiring.open_live(settings) as both:
+    async with services.open_live(settings) as both:
         yield both
 
 

@@ -63,9 +63,9 @@ def node(
     log_of(read, role="node", node=read.node_name)
     import asyncio
 
-    from cronflow import wiring
+    from cronflow.wiring import nodes
 
-    asyncio.run(wiring.run_node(read, apps=apps, labels=labels, slots=None, name=None))
+    asyncio.run(nodes.run_node(read, apps=apps, labels=labels, slots=None, name=None))
 
 
 def api(
@@ -78,14 +78,14 @@ def api(
     """Serve the API until SIGTERM or Ctrl-C."""
     read = settings({"log_level": log_level, "log_format": log_format})
     log_of(read, role="api")
-    from cronflow import wiring
+    from cronflow.wiring import apis
 
     breaks = None
     if chaos is not None:
         from cronflow.cli.dev.chaos import DevChaos
 
         breaks = DevChaos(chaos, read.redis_url or "", read.namespace)
-    wiring.serve_api(read, host, port, breaks)
+    apis.serve_api(read, host, port, breaks)
 
 
 def _read(

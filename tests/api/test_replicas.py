@@ -12,7 +12,7 @@ import pytest
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.run import Outcome, RunState
 from cronflow.service import Service
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import RUNS, ago, run
 

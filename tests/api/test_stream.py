@@ -28,7 +28,8 @@ from cronflow.live.state import About
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.ports import Backends, LogLine
 from cronflow.service import Service
-from cronflow.wiring import api_application, open_backends
+from cronflow.wiring.apis import api_application
+from cronflow.wiring.stores import open_backends
 from tests.contracts.builders import T0, a_report
 from tests.waiting import eventually
 

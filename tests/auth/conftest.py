@@ -8,7 +8,7 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.auth.bench import Replica
 
 

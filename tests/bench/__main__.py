@@ -28,7 +28,8 @@ from cronflow.domain.schedule import Every, Once
 from cronflow.embedded import MongoServer, RedisServer
 from cronflow.ports import RunQuery
 from cronflow.service import Service
-from cronflow.wiring import VERSION, open_backends
+from cronflow.wiring.parts import VERSION
+from cronflow.wiring.stores import open_backends
 from tests.bench import stream
 from tests.bench.words import say, spread
 

@@ -25,7 +25,7 @@ from cronflow.embedded.server import free_port
 from cronflow.live.hub import Hub
 from cronflow.live.state import About
 from cronflow.service import Service
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.bench.words import say, spread
 
 A_KEY = 20

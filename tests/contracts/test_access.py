@@ -19,7 +19,7 @@ from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, Session, User
 from cronflow.ports import AuditQuery, Backends, RateLimiter, TicketStore
-from cronflow.wiring import adapters
+from cronflow.wiring.stores import adapters
 from tests.contracts.builders import T0
 from tests.waiting import eventually
 

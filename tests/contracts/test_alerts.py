@@ -19,7 +19,7 @@ from cronflow.domain.changes import end
 from cronflow.domain.recovery import End
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
 from cronflow.ports import Backends
-from cronflow.wiring import adapters
+from cronflow.wiring.stores import adapters
 from tests.contracts.builders import T0, a_record, a_run
 
 ALERT = Alert(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cronflow.wiring import connect
+from cronflow.wiring.stores import connect
 
 
 async def test_both_servers_tell_the_time_in_utc(redis_url: str, mongo_url: str, namespace: str) -> None:

@@ -23,7 +23,7 @@ from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.ports import Executor, SecretStore
 from cronflow.service import Service
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.executors import Lines, assignment
 from tests.executors.web import Server, answer
 

@@ -14,7 +14,7 @@ from cronflow.domain.run import Outcome, RunState
 from cronflow.live.hub import SERIES, Hub
 from cronflow.live.state import About
 from cronflow.ports import Backends
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
 RUNS, JOBS, NODES, OPEN, DEAD = 1_000_000, 10_000, 100, 1000, 500

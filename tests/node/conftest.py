@@ -11,7 +11,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.node.forging import Forge, MemoryForge, ServerForge
 
 

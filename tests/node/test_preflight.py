@@ -12,7 +12,6 @@ from pymongo.read_concern import ReadConcern
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from cronflow import wiring
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
 from cronflow.backends.mongo.database import MongoDatabase
@@ -26,6 +25,7 @@ from cronflow.embedded import RedisServer
 from cronflow.node.preflight import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import Keeping
+from cronflow.wiring import nodes
 from tests.redis_topologies import cluster
 
 
@@ -46,7 +46,7 @@ async def test_asynq_1158_a_node_refuses_to_start_on_a_redis_that_evicts_and_say
     with pytest.raises(InvalidInput) as refused:
         # One that starts would not end.
         async with asyncio.timeout(30):
-            await wiring.run_node(load_settings({}, environ=environ, folder=tmp_path))
+            await nodes.run_node(load_settings({}, environ=environ, folder=tmp_path))
     [problem] = refused.value.problems
     assert "maxmemory-policy is allkeys-lru" in problem.what
     assert "noeviction" in problem.remedy

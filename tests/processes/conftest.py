@@ -21,7 +21,7 @@ from cronflow.domain.run import Run
 from cronflow.domain.schedule import Every
 from cronflow.ports import Backends, RunQuery
 from cronflow.service import Service
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 from tests.waiting import eventually
 
 LEADER_TTL_S = 3.0

@@ -15,7 +15,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.domain.run import Run
 from cronflow.ports import RunStore
 from cronflow.service import Service
-from cronflow.wiring import open_backends
+from cronflow.wiring.stores import open_backends
 
 
 class Stops:

@@ -31,7 +31,8 @@ from cronflow.cli.words import plural
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 from cronflow.service import Service
-from cronflow.wiring import memory_cluster, open_service
+from cronflow.wiring.memory import memory_cluster
+from cronflow.wiring.services import open_service
 
 UP_WITHIN_S = 40.0
 DRAIN_S = 10.0

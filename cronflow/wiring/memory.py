@@ -1,0 +1,86 @@
+"""A whole cluster in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from cronflow.app import App
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.memory import memory_backends
+from cronflow.config import Settings
+from cronflow.domain.metrics import Teller
+from cronflow.domain.system import system_jobs
+from cronflow.executors.breakers import Breakers
+from cronflow.live.hub import Hub
+from cronflow.node.journal import Journal
+from cronflow.node.node import Node
+from cronflow.service import Service
+from cronflow.wiring.apis import api_server, serve_beside
+from cronflow.wiring.nodes import executors
+from cronflow.wiring.parts import VERSION, about, meter_of, metrics_served, postman, timings
+from cronflow.wiring.services import service_on, told
+
+if TYPE_CHECKING:
+    pass
+
+
+@asynccontextmanager
+async def memory_cluster(
+    settings: Settings, *, nodes: int, apps: Sequence[App], host: str = "127.0.0.1", port: int
+) -> AsyncIterator[Service]:
+    """Nodes and the API in this one process, on the memory backend."""
+    limits, clock = timings(settings), SystemClock()
+    backends = memory_backends(clock, lock_s=limits.job_lock)
+    meter = meter_of(settings, (Teller.API,), "api")
+    journal = Journal(backends, clock, "api", meter=meter)
+    service = service_on(settings, backends, clock, journal.tell)
+    hub = Hub(backends, clock, about(settings), meter)
+    server = await api_server(settings, service, backends, clock, hub, host, port, meter)
+    # The signals are the caller's; uvicorn would take them.
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    breakers = Breakers(tell=journal.tell)
+    by_target = executors(
+        settings,
+        apps,
+        threads=settings.slots,
+        backends=backends,
+        clock=clock,
+        breakers=breakers,
+        tell=journal.tell,
+    )
+    async with (
+        metrics_served(settings, meter),
+        by_target as executor,
+        told(journal, clock),
+        asyncio.TaskGroup() as group,
+    ):
+        members = [
+            Node(
+                backends,
+                executor,
+                clock,
+                limits,
+                name=f"node-{k}",
+                slots=settings.slots,
+                version=VERSION,
+                system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+                log_retention=settings.log_retention,
+                breakers=breakers.states,
+                lines_per_run=settings.log_lines_per_run,
+                namespace=settings.namespace,
+                postman=postman(settings, backends, clock),
+            )
+            for k in range(1, nodes + 1)
+        ]
+        for member in members:
+            group.create_task(member.run(), name=member.id)
+        group.create_task(serve_beside(server, hub), name="api")
+        try:
+            yield service
+        finally:
+            server.should_exit = True
+            for member in members:
+                member.stop()

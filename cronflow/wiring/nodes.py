@@ -1,0 +1,140 @@
+"""A node as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from cronflow.app import App
+from cronflow.backends.clock import SystemClock
+from cronflow.backends.mongo.database import mongo_circuit
+from cronflow.circuit import Circuit
+from cronflow.config import Settings
+from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
+from cronflow.domain.metrics import Teller
+from cronflow.domain.system import system_jobs
+from cronflow.executors import Executors
+from cronflow.executors.breakers import Breakers
+from cronflow.executors.command import CommandExecutor
+from cronflow.executors.http import HttpExecutor
+from cronflow.executors.python import PythonExecutor, PythonTargets
+from cronflow.executors.secrets import WithSecrets
+from cronflow.executors.system import SystemExecutor
+from cronflow.node.arrival import patiently
+from cronflow.node.cleanup import Cleanup
+from cronflow.node.journal import Journal
+from cronflow.node.node import Node
+from cronflow.node.spool import Spool
+from cronflow.node.sweep import Sweep
+from cronflow.ports import UNMETERED, Backends, Clock, Meter, Tell, nobody
+from cronflow.supervision import Phase, Standing, supervised, supervisors
+from cronflow.wiring.parts import VERSION, meter_of, metrics_served, postman, timings, urls, vault
+from cronflow.wiring.stores import connect, open_backends
+
+if TYPE_CHECKING:
+    pass
+
+
+def executors(
+    settings: Settings,
+    apps: Sequence[App],
+    *,
+    threads: int,
+    backends: Backends,
+    clock: Clock,
+    breakers: Breakers,
+    tell: Tell = nobody,
+) -> WithSecrets:
+    """An executor for every kind of target, allowed what the settings allow. `async with` it."""
+    cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
+    by_target = Executors(
+        {
+            SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock, tell).run, "cleanup": cleanup.run}),
+            PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
+            CommandTarget: CommandExecutor(settings.allow_shell),
+            HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
+        }
+    )
+    return WithSecrets(by_target, backends.secrets, vault(settings))
+
+
+async def run_node(
+    settings: Settings,
+    *,
+    apps: Sequence[App] = (),
+    labels: Mapping[str, str] | None = None,
+    slots: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once.
+
+    Waits START_WAIT for servers that are not up yet; then raises BackendUnavailable. Raises InvalidInput when
+    METRICS_PORT is taken.
+    """
+    redis_url, mongo_url = urls(settings)
+    limits = timings(settings)
+    clock: Clock = SystemClock()
+    name = name or settings.node_name
+    node: Node | None = None
+    async with AsyncExitStack() as stack:
+        looked = supervised(
+            supervisors(settings.pulse_dir), lambda: Standing(Phase.STARTING) if node is None else node.standing
+        )
+        await stack.enter_async_context(looked)
+        meter: Meter = UNMETERED
+        if settings.metrics_port is not None:
+            meter = found = meter_of(settings, (Teller.NODE, Teller.LEADER), name)
+            await stack.enter_async_context(metrics_served(settings, found))
+
+        async def arrive() -> tuple[Backends, Circuit]:
+            # Each time a new one: an open circuit would only say that MongoDB was away a moment ago.
+            circuit = mongo_circuit()
+            opening = open_backends(
+                redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit, meter=meter
+            )
+            return await stack.enter_async_context(opening), circuit
+
+        backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
+        journal = Journal(backends, clock, name, meter=meter)
+        circuit.tell = journal.tell
+        spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
+        breakers = Breakers(tell=journal.tell)
+        by_target = executors(
+            settings,
+            apps,
+            threads=slots or settings.slots,
+            backends=backends,
+            clock=clock,
+            breakers=breakers,
+            tell=journal.tell,
+        )
+        executor = await stack.enter_async_context(by_target)
+        node = Node(
+            backends,
+            executor,
+            clock,
+            limits,
+            name=name,
+            slots=slots or settings.slots,
+            labels=labels,
+            version=VERSION,
+            lifeline=connect(
+                redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit, meter=meter
+            ),
+            system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+            log_retention=settings.log_retention,
+            lines_per_run=settings.log_lines_per_run,
+            spool=spool,
+            breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
+            journal=journal,
+            namespace=settings.namespace,
+            postman=postman(settings, backends, clock),
+            meter=meter,
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, node.stop)
+        await node.run()
