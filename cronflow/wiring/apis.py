@@ -127,6 +127,7 @@ async def api_server(
     meter: PrometheusMeter,
     chaos: Chaos | None = None,
 ) -> uvicorn.Server:
+    """A server that has not begun to serve. Raises InvalidInput without an admin or a JWT_SECRET."""
     import uvicorn
 
     from cronflow.api.stream import LARGEST_MESSAGE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
@@ -22,9 +21,6 @@ from cronflow.wiring.apis import api_server, serve_beside
 from cronflow.wiring.nodes import executors
 from cronflow.wiring.parts import VERSION, about, meter_of, metrics_served, postman, timings
 from cronflow.wiring.services import service_on, told
-
-if TYPE_CHECKING:
-    pass
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
@@ -33,9 +32,6 @@ from cronflow.ports import UNMETERED, Backends, Clock, Meter, Tell, nobody
 from cronflow.supervision import Phase, Standing, supervised, supervisors
 from cronflow.wiring.parts import VERSION, meter_of, metrics_served, postman, timings, urls, vault
 from cronflow.wiring.stores import connect, open_backends
-
-if TYPE_CHECKING:
-    pass
 
 
 def executors(

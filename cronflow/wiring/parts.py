@@ -39,6 +39,7 @@ def timings(settings: Settings) -> Timings:
 
 
 def urls(settings: Settings) -> tuple[str, str]:
+    """Of Redis and MongoDB. Raises InvalidInput when one is not set."""
     missing = [
         Problem(f"CRONFLOW_{name}", "is not set", "set it, or start a local cluster with `cronflow dev`")
         for name, value in (("REDIS_URL", settings.redis_url), ("MONGO_URL", settings.mongo_url))
@@ -50,14 +51,17 @@ def urls(settings: Settings) -> tuple[str, str]:
 
 
 def vault(settings: Settings) -> Vault | None:
+    """What seals secrets; None without a SECRETS_KEY."""
     return None if settings.secrets_key is None else Vault(settings.secrets_key)
 
 
 def postman(settings: Settings, backends: Backends, clock: Clock) -> WebhookPostman:
+    """Who delivers notices, to the hosts that the settings allow."""
     return WebhookPostman(backends.secrets, vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
 
 
 def about(settings: Settings) -> About:
+    """What the live stream says of the cluster's settings."""
     return About(namespace=settings.namespace, heartbeat=settings.heartbeat, lease=settings.leader_ttl)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from cronflow.backends.clock import SystemClock
 from cronflow.config import Settings
@@ -16,9 +15,6 @@ from cronflow.ports import Backends, Clock, Tell
 from cronflow.service import Service
 from cronflow.wiring.parts import about, postman, urls, vault
 from cronflow.wiring.stores import open_backends
-
-if TYPE_CHECKING:
-    pass
 
 
 @asynccontextmanager
@@ -66,6 +62,7 @@ async def told(journal: Journal, clock: Clock) -> AsyncIterator[Tell]:
 
 
 def service_on(settings: Settings, backends: Backends, clock: Clock, tell: Tell) -> Service:
+    """The use-cases on stores that are open."""
     return Service(
         backends,
         clock,

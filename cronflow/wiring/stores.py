@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from cronflow.backends.mongo.access import (
     MongoAuditStore,
@@ -35,9 +34,6 @@ from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit import Circuit
 from cronflow.node.node import Connected
 from cronflow.ports import UNMETERED, Backends, Meter
-
-if TYPE_CHECKING:
-    pass
 
 
 def connect(
