@@ -9,6 +9,7 @@
 #   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
 #   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
+#   make build           the wheel and the source archive, with the page in them, into dist
 #   make secrets         random values into deploy/secrets, for docker-compose.yml; what is there stays
 #   make docs            the pages and the picture that are made from the code
 #   make docs-site       the documents as a site, into build/site
@@ -33,7 +34,7 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui secrets docs docs-site clean
+.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -105,6 +106,10 @@ bench: .venv/ready
 
 bench-ui: ui
 	cd dashboard && npm run --silent bench
+
+build: ui .venv/ready
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
 
 # The user of the containers must be able to read the files; the folder keeps everybody else out.
 secrets:
