@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
 from cronflow.auth.logins import Logins, settings_admin
@@ -23,6 +22,7 @@ from cronflow.node.loop import Outages, repeat
 from cronflow.ports import Backends, Clock
 from cronflow.service import Service
 from cronflow.supervision import Phase, Standing, supervised, supervisors
+from cronflow.wiring.ending import Ending
 from cronflow.wiring.parts import VERSION, about, meter_of, metrics_served, urls
 from cronflow.wiring.services import service_on, told
 from cronflow.wiring.stores import open_backends
@@ -51,25 +51,29 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
 
     async def serve() -> None:
         nonlocal server
+        ending = Ending()
         credentials(settings)
         redis_url, mongo_url = urls(settings)
         clock, circuit = SystemClock(), mongo_circuit()
         meter = meter_of(settings, (Teller.API,), "api")
         meter.read(metrics.BREAKER_STATE, lambda: breaker_figures({circuit.service: circuit.state}))
-        async with (
-            supervised(supervisors(settings.pulse_dir), standing),
-            metrics_served(settings, meter),
-            open_backends(redis_url, mongo_url, settings.namespace, circuit=circuit, meter=meter) as backends,
-            told(Journal(backends, clock, "api", meter=meter), clock) as tell,
-        ):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(supervised(supervisors(settings.pulse_dir), standing))
+            await stack.enter_async_context(metrics_served(settings, meter))
+            opening = open_backends(redis_url, mongo_url, settings.namespace, circuit=circuit, meter=meter)
+            backends = await ending.before(stack.enter_async_context(opening))
+            if backends is None:
+                return
+            journal = Journal(backends, clock, "api", meter=meter)
+            tell = await stack.enter_async_context(told(journal, clock))
             hub = Hub(backends, clock, about(settings), meter)
             service = service_on(settings, backends, clock, tell)
             server = await api_server(settings, service, backends, clock, hub, host, port, meter, chaos)
             # uvicorn would raise the signal again at its end, before the connections are closed.
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, server.handle_exit, number, None)
-            await serve_beside(server, hub)
+            serving = server
+            if ending.stops(lambda number: serving.handle_exit(number, None)):
+                await serve_beside(server, hub)
 
     asyncio.run(serve())
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
@@ -30,6 +28,7 @@ from cronflow.node.spool import Spool
 from cronflow.node.sweep import Sweep
 from cronflow.ports import UNMETERED, Backends, Clock, Meter, Tell, nobody
 from cronflow.supervision import Phase, Standing, supervised, supervisors
+from cronflow.wiring.ending import Ending
 from cronflow.wiring.parts import VERSION, meter_of, metrics_served, postman, timings, urls, vault
 from cronflow.wiring.stores import connect, open_backends
 
@@ -75,6 +74,7 @@ async def run_node(
     clock: Clock = SystemClock()
     name = name or settings.node_name
     node: Node | None = None
+    ending = Ending()
     async with AsyncExitStack() as stack:
         looked = supervised(
             supervisors(settings.pulse_dir), lambda: Standing(Phase.STARTING) if node is None else node.standing
@@ -93,7 +93,10 @@ async def run_node(
             )
             return await stack.enter_async_context(opening), circuit
 
-        backends, circuit = await patiently(arrive, clock, settings.start_wait.total_seconds())
+        arrived = await ending.before(patiently(arrive, clock, settings.start_wait.total_seconds()))
+        if arrived is None:
+            return
+        backends, circuit = arrived
         journal = Journal(backends, clock, name, meter=meter)
         circuit.tell = journal.tell
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
@@ -130,7 +133,5 @@ async def run_node(
             postman=postman(settings, backends, clock),
             meter=meter,
         )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, node.stop)
-        await node.run()
+        if ending.stops(lambda _number: node.stop()):
+            await node.run()
