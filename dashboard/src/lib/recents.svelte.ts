@@ -72,6 +72,8 @@ class Recents {
   private async load(names: string[]): Promise<void> {
     try {
       const { items } = await store.api.recent(names, RECENT);
+      // At once: whoever pauses a job must not be told afterwards of how it was before.
+      jobs.told(items);
       if (items.every((one) => this.values.has(one.job))) this.come.push(...items);
       else this.show(items);
     } catch (error) {
@@ -83,7 +85,6 @@ class Recents {
 
   private show(items: readonly Recent[]): void {
     for (const one of items) this.values.set(one.job, one.runs.toReversed());
-    jobs.told(items);
   }
 }
 
