@@ -86,10 +86,22 @@ function zoned(zone: string | undefined): Intl.DateTimeFormatOptions {
   return zone === undefined ? {} : { timeZone: zone };
 }
 
-/** 10:42:07. */
+const MINUTES_KEPT = 500;
+const minutes = new Map<string, string>();
+
+/** 10:42:07. Minutes are written once: a zone moves by whole ones, and a log has hundreds of times in each. */
 export function clock(at: string | number | null, zone?: string): string {
   if (at === null) return '–';
-  return format({ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', ...zoned(zone) }).format(new Date(at));
+  const ms = typeof at === 'number' ? at : Date.parse(at);
+  const minute = Math.floor(ms / 60_000);
+  const key = `${minute} ${zone ?? ''}`;
+  let found = minutes.get(key);
+  if (found === undefined) {
+    if (minutes.size >= MINUTES_KEPT) minutes.clear();
+    found = format({ hour: '2-digit', minute: '2-digit', hourCycle: 'h23', ...zoned(zone) }).format(ms);
+    minutes.set(key, found);
+  }
+  return `${found}:${String(Math.floor(ms / 1000) - minute * 60).padStart(2, '0')}`;
 }
 
 /** 10:42. */
@@ -115,11 +127,17 @@ export function instant(at: string | number | null, zone?: string): string {
   return `${day.replace(',', '')}, ${clock(at, zone)}`;
 }
 
+/** The day that was asked about last: most are of the same. */
+let day = { from: 0, to: 0 };
+
 /** Today only the time; on another day with its date. */
 export function moment(at: string | null, now: number): string {
   if (at === null) return '–';
-  const there = new Date(at);
-  return there.toDateString() === new Date(now).toDateString() ? clock(at) : instant(at);
+  const there = Date.parse(at);
+  if (day.from <= now && now < day.to && day.from <= there && there < day.to) return clock(there);
+  const [from, to] = [new Date(now), new Date(now)];
+  day = { from: from.setHours(0, 0, 0, 0), to: to.setHours(24, 0, 0, 0) };
+  return day.from <= there && there < day.to ? clock(there) : instant(at);
 }
 
 export function bytes(value: number): string {

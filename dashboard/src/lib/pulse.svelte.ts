@@ -5,19 +5,21 @@ import { store } from './store.svelte';
 
 const APART_MS = 2000;
 
-/** An effect that calls `work` when a tick tells of runs that began or ended, `apart` milliseconds apart or more. */
-export function pulse(work: () => unknown, apart = APART_MS): () => void {
+/** An effect that calls `work` when a tick tells of runs that began or ended, `apart` milliseconds apart or more, and
+ *  `after` times more when the last has ended, for what ended with it.
+ */
+export function pulse(work: () => unknown, { apart = APART_MS, after = 1 } = {}): () => void {
   let last = 0;
-  let moving = true;
+  let left = after;
   return () => {
     const values = store.values;
     if (values === null || document.hidden || store.held) return;
     untrack(() => {
       const now = Date.parse(values.at);
       const moves = (values.rates.ended ?? 0) > 0 || values.queue.in_flight > 0 || values.queue.queued > 0;
-      // Once more after the last movement, for what ended with it.
-      if ((!moves && !moving) || now - last < apart) return;
-      moving = moves;
+      if (moves) left = after;
+      if ((!moves && left === 0) || now - last < apart) return;
+      if (!moves) left -= 1;
       last = now;
       work();
     });

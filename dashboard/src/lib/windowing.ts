@@ -14,7 +14,7 @@ export interface Window {
   height: number;
 }
 
-export function windowOf(scroll: number, view: number, row: number, rows: number, extra = 6): Window {
+export function windowOf(scroll: number, view: number, row: number, rows: number, extra = 4): Window {
   const full = rows * row;
   const height = Math.min(full, TALLEST);
   if (rows === 0) return { first: 0, last: 0, offset: 0, height: 0 };
@@ -24,7 +24,7 @@ export function windowOf(scroll: number, view: number, row: number, rows: number
   const top = full > TALLEST ? (at / reach) * (full - view) : at;
   const start = Math.floor(top / row);
   const first = Math.max(0, start - extra);
-  const last = Math.min(rows, first + Math.min(MOST_ROWS, Math.ceil(view / row) + 1 + 2 * extra));
+  const last = Math.min(rows, first + MOST_ROWS, start + Math.ceil(view / row) + 1 + extra);
   return { first, last, offset: at - (top - first * row), height };
 }
 

@@ -208,6 +208,31 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     expect(new Set(moved.filter((key) => !['offset', 'computedOffset', 'easing', 'composite'].includes(key)))).toEqual(new Set(['opacity', 'transform']));
   });
 
+  for (const view of ['/', '/nodes', '/logs', '/jobs']) {
+    test(`what ticks write on ${view} is laid out alone`, async ({ stage, user }) => {
+      await user.goto(stage.url + view);
+      await live(user);
+      await user.evaluate(() => {
+        const told = window as unknown as { written: Set<Node> };
+        told.written = new Set();
+        new MutationObserver((records) => records.forEach((one) => told.written.add(one.target))).observe(document.body, { characterData: true, subtree: true });
+      });
+      await ticks(stage, 4);
+      // A boundary of layout is a box of a known size that is no item of a flex box or of a grid, or a drawing.
+      const found = await user.evaluate(() => {
+        const alone = (box: Element | null): boolean => {
+          if (box === null) return false;
+          const item = box.parentElement === null || /flex|grid/.test(getComputedStyle(box.parentElement).display);
+          return box.tagName === 'svg' || (getComputedStyle(box).contain === 'strict' && !item) || alone(box.parentElement);
+        };
+        const written = [...(window as unknown as { written: Set<Node> }).written].filter((one) => one.isConnected);
+        return { written: written.length, others: written.filter((one) => !alone(one.parentElement)).map((one) => `${one.parentElement?.className}: ${one.nodeValue}`) };
+      });
+      expect(found.written).toBeGreaterThan(0);
+      expect(found.others).toEqual([]);
+    });
+  }
+
   test('runs that come do not move what somebody reads', async ({ stage, user }) => {
     await user.goto(`${stage.url}/runs`);
     await live(user);

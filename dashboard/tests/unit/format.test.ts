@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ago, clock, count, countdown, instant, lag, length, percent, rate } from '../../src/lib/format';
+import { ago, clock, count, countdown, instant, lag, length, moment, percent, rate } from '../../src/lib/format';
 
 describe('numbers', () => {
   it.each([[0, '0'], [9999, '9,999'], [12_345, '12.3k'], [999_949, '1000k'], [1_250_000, '1.3M']])('count %s is %s', (value, text) => {
@@ -39,5 +39,16 @@ describe('instants', () => {
     expect(clock('2026-10-25T01:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
     expect(instant('2026-11-21T23:30:00Z', 'Asia/Tokyo')).toBe('Sun 22 Nov, 08:30:00');
     expect(clock('2026-11-21T00:00:00Z', 'UTC')).toBe('00:00:00');
+  });
+  it('of one minute differ by their seconds, and those of another zone by their hours', () => {
+    expect(clock('2026-11-21T10:42:07.318Z', 'UTC')).toBe('10:42:07');
+    expect(clock('2026-11-21T10:42:59.999Z', 'UTC')).toBe('10:42:59');
+    expect(clock('2026-11-21T10:42:59.999Z', 'Asia/Kolkata')).toBe('16:12:59');
+  });
+  it('have their date when they are of another day', () => {
+    const noon = new Date(2026, 10, 21, 12).getTime();
+    expect(moment(new Date(2026, 10, 21, 0, 0, 1).toISOString(), noon)).toBe('00:00:01');
+    expect(moment(new Date(2026, 10, 20, 23, 59, 59).toISOString(), noon)).toBe('Fri 20 Nov, 23:59:59');
+    expect(moment(new Date(2026, 10, 20, 23, 59, 59).toISOString(), noon - 86_400_000)).toBe('23:59:59');
   });
 });
