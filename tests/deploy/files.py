@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 UNITS = {role: ROOT / "deploy" / "systemd" / f"cronflow-{role}.service" for role in ("node", "api")}
 MANIFESTS = {role: ROOT / "deploy" / "kubernetes" / f"{role}.yaml" for role in ("node", "api")}
+PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 KUSTOMIZATION = ROOT / "deploy" / "kubernetes" / "kustomization.yaml"
-ALL = (COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION)
+ALL = (COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION, PROMETHEUS)
 INSTALLED = "/opt/cronflow/bin/cronflow"
 """Where image and units have the command."""
 
@@ -52,6 +54,12 @@ def compose() -> dict[str, Any]:
     """The compose file, its merges made."""
     read: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))
     return read
+
+
+def version() -> str:
+    """Of the release that these files are part of."""
+    project: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    return project
 
 
 def unit(role: str) -> dict[str, list[str]]:

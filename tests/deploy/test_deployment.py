@@ -19,12 +19,15 @@ from cronflow.config import Settings, load_settings
 from cronflow.config.settings import FIELDS
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput
+from cronflow.monitoring.server import PATH
 from tests.deploy import files
-from tests.test_documents_shown import parse
+from tests.test_documents_shown import LIVING, parse
 
 OLDEST_KUBERNETES, NEWEST_KUBERNETES = "1.29", "1.37"
 OF_NODES = {"REDIS_URL", "MONGO_URL", "SECRETS_KEY"}
 OF_APIS = {*OF_NODES, "JWT_SECRET", "ADMIN_PASSWORD"}
+METRICS_PORT = 9500
+DEPLOY = files.ROOT / "docs" / "how-to" / "deploy.md"
 MUCH_TIME = timedelta(seconds=20)
 """For what comes after the drain: ending what still runs takes ten seconds and more, then recording it."""
 
@@ -96,16 +99,25 @@ def test_the_schemas_of_kubernetes_would_notice_a_mistake() -> None:
         validate(manifest, NEWEST_KUBERNETES, strict=True)
 
 
-def test_the_kustomization_has_every_manifest_and_the_image_of_this_version() -> None:
+def test_the_kustomization_has_every_manifest() -> None:
     found = yaml.safe_load(files.KUSTOMIZATION.read_text("utf-8"))
     assert set(found["resources"]) == {path.name for path in files.MANIFESTS.values()}
     [image] = found["images"]
     assert all(files.pod(role)["containers"][0]["image"] == image["name"] for role in files.MANIFESTS)
-    version = re.search(r'^version = "(.*)"$', (files.ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
-    assert version is not None
-    assert image["newTag"] == version[1]
+
+
+def test_a_release_forgets_no_name_that_has_its_version_in_it() -> None:
+    version = files.version()
+    [image] = yaml.safe_load(files.KUSTOMIZATION.read_text("utf-8"))["images"]
+    assert image["newTag"] == version
     services = files.compose()["services"]
-    assert services["api"]["image"] == services["node"]["image"] == f"{image['name']}:{version[1]}"
+    assert services["api"]["image"] == services["node"]["image"] == f"{image['name']}:{version}"
+    # Images and wheels as the documents name them; the page on upgrades goes on to a version that is not there yet.
+    documents = [path for path in LIVING if path.name != "upgrade.md"]
+    named = re.compile(r"\bcronflow[:-](\d+\.\d+\.\d+)\b")
+    found = {path: named.findall(path.read_text("utf-8")) for path in (*documents, *files.ALL)}
+    assert len(found[DEPLOY]) >= 3
+    assert not {str(path): names for path, names in found.items() if set(names) - {version}}
 
 
 # ----------------------------------------------------------------------------------- CronFlow understands what they set
@@ -171,11 +183,50 @@ def test_everybody_means_the_same_port() -> None:
     assert "ports" not in services["node"]
     assert "http://127.0.0.1:8500/readyz" in services["api"]["healthcheck"]["test"][-1]
     [container] = files.pod("api")["containers"]
-    assert [one["containerPort"] for one in container["ports"]] == [8500]
+    assert {one["name"]: one["containerPort"] for one in container["ports"]}["http"] == 8500
     [port] = files.manifests("api")["Service"]["spec"]["ports"]
     assert port["targetPort"] == container["livenessProbe"]["httpGet"]["port"] == container["ports"][0]["name"]
     for words in (services["api"]["command"], container["args"], files.unit("api")["ExecStart"][0].split()):
         assert words[words.index("--port") + 1] == "8500"
+
+
+def test_everybody_means_the_same_port_of_metrics_and_nobody_publishes_it(tmp_path: Path) -> None:
+    services = files.compose()["services"]
+    for role in files.MANIFESTS:
+        [container] = files.pod(role)["containers"]
+        pod = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        for environ in (services[role]["environment"], pod):
+            given = {name: value for name, value in environ.items() if name.startswith("CRONFLOW_METRICS_")}
+            read = settings(tmp_path, given)
+            assert (read.metrics_host, read.metrics_port) == ("0.0.0.0", METRICS_PORT)
+        assert {one["name"]: one["containerPort"] for one in container["ports"]}["metrics"] == METRICS_PORT
+        kind = "StatefulSet" if role == "node" else "Deployment"
+        annotations = files.manifests(role)[kind]["spec"]["template"]["metadata"]["annotations"]
+        assert annotations == {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": str(METRICS_PORT),
+            "prometheus.io/path": PATH,
+        }
+        published = files.manifests(role)["Service"]["spec"].get("ports", [])
+        assert "metrics" not in {one["targetPort"] for one in published}
+        assert not [one for one in services[role].get("ports", []) if str(METRICS_PORT) in one]
+    # Two processes of one machine; the units leave the port to the machine.
+    lines = re.findall(r"^CRONFLOW_METRICS_PORT=(\d+)", DEPLOY.read_text("utf-8"), re.MULTILINE)
+    assert len(lines) == len(set(lines)) == len(files.UNITS)
+
+
+def test_prometheus_scrapes_every_service_that_has_metrics() -> None:
+    read = yaml.safe_load(files.PROMETHEUS.read_text("utf-8"))
+    services = files.compose()["services"]
+    [job] = read["scrape_configs"]
+    [found] = job["dns_sd_configs"]
+    assert set(found["names"]) == {name for name in services if name in files.MANIFESTS}
+    assert found["port"] == METRICS_PORT
+    assert job.get("metrics_path", "/metrics") == PATH
+    assert all((files.PROMETHEUS.parent / name).is_file() for name in read["rule_files"])
+    # It is told to join this network; `stores` is for CronFlow alone.
+    assert all("default" in services[name]["networks"] for name in found["names"])
+    assert "--network cronflow_default" in DEPLOY.read_text("utf-8")
 
 
 def grace(role: str, tmp_path: Path) -> dict[str, tuple[timedelta, timedelta]]:

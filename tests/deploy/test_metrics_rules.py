@@ -26,6 +26,7 @@ from tests.test_documents_shown import parse, shown
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "cronflow.rules.yml"
+CONFIGURATION = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 CASES = ROOT / "deploy" / "prometheus" / "cronflow.rules.test.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "cronflow.json"
 OF_THE_CLIENT = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
@@ -85,6 +86,18 @@ def series() -> dict[str, set[str]]:
 def test_promtool_reads_the_rules(promtool: str) -> None:
     code, said = run(promtool, "check", "rules", str(RULES))
     assert code == 0, said
+
+
+def test_promtool_reads_the_configuration(promtool: str, tmp_path: Path) -> None:
+    code, said = run(promtool, "check", "config", str(CONFIGURATION))
+    assert code == 0, said
+    assert "1 rule files found" in said
+    # It would notice a mistake.
+    wrong = tmp_path / CONFIGURATION.name
+    wrong.write_text(CONFIGURATION.read_text("utf-8").replace("refresh_interval", "refresh_intervall"), "utf-8")
+    code, said = run(promtool, "check", "config", str(wrong))
+    assert code != 0
+    assert "refresh_intervall" in said
 
 
 def test_every_alert_fires_when_it_should_and_is_silent_when_it_should_be(promtool: str) -> None:
