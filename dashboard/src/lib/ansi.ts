@@ -11,8 +11,11 @@ const COLOURS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', '
 const OTHER = /\u001b\[[0-9;?]*[A-Za-ln-z]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001a\u001c-\u001f]/g;
 const SGR = /\u001b\[([0-9;]*)m/g;
 
+/** A line without it has no colours. */
+export const ESC = '\u001b';
+
 export function pieces(line: string): Piece[] {
-  if (!line.includes('\u001b')) return [{ text: line.replace(OTHER, ''), class: '' }];
+  if (!line.includes(ESC)) return [{ text: line.replace(OTHER, ''), class: '' }];
   const text = line.replace(OTHER, '');
   const found: Piece[] = [];
   let style = { colour: '', bold: false, dim: false };

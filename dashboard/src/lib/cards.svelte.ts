@@ -1,12 +1,14 @@
-// What the cards of nodes show. Of a hundred most are out of view: each is told what it shows only when it is its turn, so
-// that a tick touches those in view and a few of the others.
+// What the cards of nodes show. Each is told what it shows when it is its turn, and those in view have theirs more often,
+// so that a tick touches half of those in view and a few of the others.
 import type { Series } from './state';
 import type { Node } from './stream';
 
 /** Out of view a card is up to date within so many seconds. */
 export const TURNS = 10;
-/** What was is drawn anew within so many: a second of it is less than a point. */
-export const PAST_TURNS = 5;
+/** In view it is within so many, and at once when its node is in another state. */
+export const SEEN_TURNS = 2;
+/** What was is drawn anew within so many, in view alone: it is for the eye, and so long is about a point of it. */
+export const PAST_TURNS = 10;
 
 type Past = Series['nodes'][string];
 
@@ -36,15 +38,15 @@ export class Cards {
     return card;
   }
 
-  /** Tells the cards whose turn it is at `second`, and those in view. */
+  /** Tells the cards whose turn it is at `second`. */
   tell(nodes: readonly Node[], past: Series['nodes'], leader: string | null, second: number): void {
     const left = new Set(this.cards.keys());
     const fresh = (node: Node, place: number, always: boolean) => {
       const card = this.of(node);
       card.leads = node.name === leader;
-      if (card.seen || always || (second + place) % TURNS === 0) card.node = node;
-      // In turn even of those in view: they all have another point with the same tick.
-      if (card.past === undefined || always || (second + place) % (card.seen ? PAST_TURNS : TURNS) === 0) card.past = past[node.name];
+      if (always || node.state !== card.node.state || (second + place) % (card.seen ? SEEN_TURNS : TURNS) === 0) card.node = node;
+      // In turn: they all have another point with the same tick.
+      if (always || (card.seen && (second + place) % PAST_TURNS === 0)) card.past = past[node.name];
     };
     nodes.forEach((node, place) => {
       left.delete(node.id);

@@ -224,7 +224,9 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
   const next = { ...tails };
   for (const { topic, lines, gap } of tick.logs) {
     const has = next[topic] ?? [];
-    const known = keysOf(has.slice(-1500));
+    // A line that is told again is of a run that is told of again.
+    const runs = new Set(lines.map((line) => line.run));
+    const known = keysOf(has.slice(-1500).filter((entry) => !isGap(entry) && runs.has(entry.run)));
     const marker: TailEntry[] = gap === undefined || gap === 0 ? [] : [{ gap, at: tick.ts }];
     next[topic] = [...has, ...marker, ...lines.filter((line) => !known.has(lineKey(line)))].slice(-LINES_KEPT);
   }

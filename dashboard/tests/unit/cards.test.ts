@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Cards, TURNS } from '../../src/lib/cards.svelte';
+import { Cards, SEEN_TURNS, TURNS } from '../../src/lib/cards.svelte';
 import type { Node } from '../../src/lib/stream';
 import { LARGE, World } from '../browser/world';
 
@@ -19,10 +19,27 @@ describe('the cards of a hundred nodes', () => {
     for (let n = 2; n <= TURNS; n++) tell(cards, n);
     expect(tell(cards, TURNS + 1).every((card) => card.node.in_flight > 1)).toBe(true);
   });
-  it('are told with every tick where they are in view', () => {
+  it('are told within two ticks where they are in view', () => {
     const cards = new Cards();
     for (const card of tell(cards, 0).slice(0, 12)) card.seen = true;
-    expect(tell(cards, 1).slice(0, 12).every((card) => card.node.in_flight === 1)).toBe(true);
+    expect(tell(cards, 1).slice(0, 12).filter((card) => card.node.in_flight === 1)).toHaveLength(12 / SEEN_TURNS);
+    expect(tell(cards, 2).slice(0, 12).every((card) => card.node.in_flight > 0)).toBe(true);
+  });
+  it('say at once that a node is in another state', () => {
+    const cards = new Cards();
+    cards.tell(second(0), {}, null, 0);
+    const lost = second(1).map((node) => ({ ...node, state: 'stale' as const }));
+    cards.tell(lost, {}, null, 1);
+    expect(lost.every((node) => cards.of(node).node.state === 'stale')).toBe(true);
+  });
+  it('draw what was only where they are in view', () => {
+    const cards = new Cards();
+    const [first, ...others] = tell(cards, 0);
+    first!.seen = true;
+    const past = Object.fromEntries(known.map((node) => [node.name, { cpu: [1], memory: [1], lag_s: [1], in_flight: [1] }]));
+    for (let n = 1; n <= TURNS; n++) cards.tell(second(n), past, null, n);
+    expect(first!.past).toBe(past[known[0]!.name]);
+    expect(others.every((card) => card.past === undefined)).toBe(true);
   });
   it('say at once who leads, and forget nodes that left', () => {
     const cards = new Cards();
