@@ -141,13 +141,13 @@ def retry() -> Retry:
 
 def call(use: Callable[[UseCases], Awaitable[Answer]]) -> Answer:
     """Connect, do it, disconnect."""
-    import asyncio
+    from cronflow.cli import interrupt
 
     async def run() -> Answer:
         async with open_cluster() as service, suggesting(service):
             return await use(service)
 
-    return asyncio.run(run())
+    return interrupt.run(run())
 
 
 @asynccontextmanager

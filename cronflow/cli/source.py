@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from cronflow.cli import connect
+from cronflow.cli import connect, interrupt
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import RunState
 
@@ -260,7 +260,7 @@ def following(use: Callable[[Source], Awaitable[Answer]], *, awaited: bool = Fal
             return await use(source)
 
     try:
-        return asyncio.run(run())
+        return interrupt.run(run())
     except KeyboardInterrupt:
         if awaited:
             raise

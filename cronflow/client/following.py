@@ -55,7 +55,8 @@ async def follow(
                     if time.monotonic() >= renew_at:
                         await socket.send(auth_text(await _ticket(client)))
                         renew_at = time.monotonic() + RENEW_S
-                    text = await asyncio.wait_for(socket.recv(), SILENT_S)
+                    async with asyncio.timeout(SILENT_S):
+                        text = await socket.recv()
                     patience.heard()
                     for message in place.take(text):
                         yield message

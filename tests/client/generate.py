@@ -23,7 +23,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"\bwebsockets\.asyncio\.client\b", "websockets.sync.client"),
     (r"\bAsyncGenerator\b", "Generator"),
     (r"\baclosing\b", "closing"),
-    (r"\basyncio\.wait_for\((\w+)\.recv\(\), (\w+)\)", r"\1.recv(\2)"),
+    (r"async with asyncio\.timeout\((\w+)\):\n +text = await (\w+)\.recv\(\)", r"text = \2.recv(\1)"),
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bAsyncIterator\b", "Iterator"),

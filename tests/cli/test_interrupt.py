@@ -1,0 +1,45 @@
+"""One Ctrl-C ends a command, whatever becomes of the first cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from cronflow.cli import interrupt
+
+
+@pytest.mark.parametrize("swallowed", [0, 1, 2])
+def test_one_interrupt_ends_what_runs(swallowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "AGAIN_S", 0.01)
+    cancellations = 0
+
+    async def follow() -> None:
+        nonlocal cancellations
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancellations += 1
+                if cancellations > swallowed:
+                    raise
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.run(follow())
+    assert cancellations == swallowed + 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_ends_by_itself_returns_and_its_errors_go_on() -> None:
+    async def answer() -> int:
+        return 7
+
+    async def fails() -> int:
+        raise OSError("away")
+
+    assert interrupt.run(answer()) == 7
+    with pytest.raises(OSError, match="away"):
+        interrupt.run(fails())
