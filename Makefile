@@ -23,8 +23,8 @@ PORT ?=
 WORDS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
-# Twice as many as cores: most of the time of the process tests is waiting.
-WORKERS ?= $(shell n=$$(nproc); echo $$((n > 4 ? 8 : 2 * n)))
+# Three times as many as cores: most of the time of the process tests is waiting.
+WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
 
 PAGE := $(shell find dashboard/src dashboard/public -type f ! -name openapi.d.ts)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
