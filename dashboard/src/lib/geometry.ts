@@ -19,6 +19,13 @@ export function dash(share: number, radius: number): string {
   return `${(Math.min(1, Math.max(0, share)) * around).toFixed(2)} ${around.toFixed(2)}`;
 }
 
+/** A line outwards at one of `n` places around the origin, the first at the top, as a part of a path. */
+export function ray(n: number, i: number, from: number, to: number): string {
+  const angle = (i / n) * 2 * Math.PI - Math.PI / 2;
+  const [x, y] = [Math.cos(angle), Math.sin(angle)];
+  return `M${(x * from).toFixed(1)} ${(y * from).toFixed(1)}L${(x * to).toFixed(1)} ${(y * to).toFixed(1)}`;
+}
+
 /** Which of `n` sectors, the first around the top, a point is in, as seen from the middle. */
 export function sector(n: number, x: number, y: number): number {
   const turn = (Math.atan2(y, x) + Math.PI / 2) / (2 * Math.PI);

@@ -9,6 +9,7 @@ const MOST = 20_000;
 class Jobs {
   private readonly pages = new Pages<Job>((cursor) => store.api.jobs({ cursor, limit: 500 }));
   private begun = false;
+  private fires = new Map<Job, string | null>();
 
   get all(): readonly Job[] {
     return this.pages.rows;
@@ -33,17 +34,29 @@ class Jobs {
     this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
   }
 
-  /** What was told of some of them beside a list. */
+  /** What was told of some of them beside a list: their states at once, their next fires with `due`. */
   told(news: readonly Recent[]): void {
     const found = new Map(news.map((one) => [one.job, one]));
     let changed = false;
     const next = this.pages.rows.map((job) => {
       const one = found.get(job.name);
-      if (one === undefined || (one.next_fire === job.next_fire && one.state === job.state)) return job;
-      changed = true;
-      return { ...job, next_fire: one.next_fire, state: one.state };
+      if (one === undefined) return job;
+      if (one.state !== job.state) {
+        changed = true;
+        return { ...job, next_fire: one.next_fire, state: one.state };
+      }
+      if (one.next_fire !== job.next_fire) this.fires.set(job, one.next_fire);
+      return job;
     });
     if (changed) this.pages.replace(next);
+  }
+
+  /** Shows the next fires that were told; not of a job of which something newer came since. */
+  due(): void {
+    if (this.fires.size === 0) return;
+    const { fires } = this;
+    this.fires = new Map();
+    this.pages.replace(this.pages.rows.map((job) => (fires.has(job) ? { ...job, next_fire: fires.get(job) ?? null } : job)));
   }
 
   async reload(name: string): Promise<void> {

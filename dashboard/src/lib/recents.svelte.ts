@@ -43,6 +43,7 @@ class Recents {
   /** Show what has come, and ask again for a share of those that are looked at. */
   refresh(): void {
     this.show(this.come.splice(0));
+    jobs.due();
     // What is in view has read what came by then, and is known to be looked at.
     void tick().then(() => this.again());
   }

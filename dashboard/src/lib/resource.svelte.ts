@@ -47,6 +47,11 @@ export class Pages<T> {
     return this.ended;
   }
 
+  /** Another number with each beginning anew. */
+  get round(): number {
+    return this.asked;
+  }
+
   async restart(): Promise<void> {
     this.asked += 1;
     this.cursor = null;

@@ -21,15 +21,19 @@ class Router {
     this.read();
   }
 
-  /** Change some of the parameters; empty ones leave the address. */
-  set(changes: Record<string, string | null>): void {
+  /** The address with some of the parameters changed; empty ones leave it. */
+  with(changes: Record<string, string | null>): string {
     const next = new URLSearchParams(this.query);
     for (const [name, value] of Object.entries(changes)) {
       if (value === null || value === '') next.delete(name);
       else next.set(name, value);
     }
     const text = next.toString();
-    this.go(text === '' ? this.path : `${this.path}?${text}`, { replace: true });
+    return text === '' ? this.path : `${this.path}?${text}`;
+  }
+
+  set(changes: Record<string, string | null>): void {
+    this.go(this.with(changes), { replace: true });
   }
 
   get(name: string): string {

@@ -48,3 +48,12 @@ export function expression(schedule: Schedule | null): string {
   }
   return schedule.at === undefined ? '' : `once at ${schedule.at.replace('T', ' ').replace('Z', ' UTC')}`;
 }
+
+/** Which share of its slots a node uses. */
+export function loadOf(node: { slots: number; in_flight: number }): number {
+  return node.slots > 0 ? node.in_flight / node.slots : 0;
+}
+
+export function toneOf(load: number): string {
+  return load > 0.9 ? 'bad' : load > 0.7 ? 'retry' : 'ok';
+}

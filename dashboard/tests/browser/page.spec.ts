@@ -188,10 +188,12 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     await expect.poll(() => stage.world.seq).toBeGreaterThanOrEqual(seq + n);
   }
 
-  test('the ring is one canvas, with few pulses that no tick makes anew', async ({ stage, user }) => {
+  test('the ring is a path for each colour, with few pulses that no tick makes anew', async ({ stage, user }) => {
     await user.goto(stage.url);
     await live(user);
-    await expect(user.locator('.board canvas')).toHaveCount(1);
+    const rays = user.locator('.sectors path');
+    await expect(rays.first()).toBeAttached();
+    expect(await rays.count()).toBeLessThanOrEqual(5);
     await expect(user.locator('.board .node')).toHaveCount(0);
     const pulses = user.locator('.pulse');
     await expect.poll(() => pulses.count()).toBeGreaterThan(0);
@@ -241,9 +243,9 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     const read = () => rows.evaluate((box) => {
       const top = box.getBoundingClientRect().top;
       const row = [...box.querySelectorAll('.tr')].find((one) => one.getBoundingClientRect().top >= top);
-      return [box.scrollTop, row?.querySelector('[title*="@"]')?.getAttribute('title')];
+      return [box.scrollTop, row?.querySelector('a')?.getAttribute('href')];
     });
-    await expect.poll(async () => (await read())[1]).toContain('@');
+    await expect.poll(async () => (await read())[1]).toContain('/runs/');
     const before = await read();
     const more = user.getByRole('button', { name: /new runs/ });
     await expect(more).toBeVisible();

@@ -1,7 +1,9 @@
 // What a tick costs the main thread, at a hundred nodes and a thousand runs a second. SECONDS says for how long each
-// view is watched, VIEWS which ones. Three things are told apart: the work of a tick (its message, what that made the
+// view is watched, VIEWS which ones, TRACES a folder that keeps what Chromium recorded of each. Three things are told apart: the work of a tick (its message, what that made the
 // page ask for, and the frames that show it), the frames between two ticks, and everything together.
+import { writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
+import { join } from 'node:path';
 import { test } from '@playwright/test';
 import { Stage } from '../server';
 import { LARGE } from '../world';
@@ -43,7 +45,9 @@ test('what a tick costs', async ({ browser }) => {
       await browser.startTracing(page, { categories: CATEGORIES });
       // One more: the last tick only ends the one before.
       await page.waitForTimeout((SECONDS + 1) * 1000);
-      const cost = costOf(JSON.parse((await browser.stopTracing()).toString()).traceEvents as TraceEvent[]);
+      const trace = await browser.stopTracing();
+      if (process.env.TRACES !== undefined) writeFileSync(join(process.env.TRACES, `trace${view.replaceAll('/', '_')}.json`), trace);
+      const cost = costOf(JSON.parse(trace.toString()).traceEvents as TraceEvent[]);
       await page.close();
       rows.push([view, ...COLUMNS.map(([, cell]) => cell(cost))]);
       load.push(loadavg()[0]!);
