@@ -67,12 +67,13 @@ tools-in-ci: .venv/ready
 		done; \
 	fi
 
-# The workers would all compile all tests at the same time; it is done once, while the tools are fetched.
+# The workers would all compile all tests at the same time.
 tests-compiled: .venv/ready
 	@said=$$($(BIN)/python -m pytest --collect-only -qq $(TESTS)) || { echo "$$said"; exit 1; }
 
-test: .venv/ready
-	@$(MAKE) --no-print-directory -j2 tools-in-ci tests-compiled
+# What the tests need is made side by side: most of it waits for a network, and no part needs more than one core.
+test:
+	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled page-where-node-is
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
