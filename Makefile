@@ -34,7 +34,7 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,7 +67,13 @@ tools-in-ci: .venv/ready
 		done; \
 	fi
 
-test: .venv/ready tools-in-ci
+# The workers would all compile all tests at the same time.
+tests-compiled: .venv/ready
+	@said=$$($(BIN)/python -m pytest --collect-only -qq $(TESTS)) || { echo "$$said"; exit 1; }
+
+# What the tests need is made side by side: most of it waits for a network, and no part needs more than one core.
+test:
+	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled page-where-node-is
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready

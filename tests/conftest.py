@@ -17,27 +17,37 @@ from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
 LONG = frozenset({"client", "dashboard", "live", "processes"})
 """The folders of tests that take long, most of it in waiting for real processes."""
+TOGETHER = "docs"
+"""The folder whose tests share a cluster: one worker has them all, so that there is one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several workers share the tests, the long ones are spread over all of them and among the others: none is
-    left for the end, where the other workers would wait for it, and few run at the same time.
+    """Where several workers share the tests, none that is long is left for the end, where the other workers would wait
+    for it. One worker begins with the longest of all, another with those that share a cluster; the long ones are spread
+    over all workers but the first and among the others, so that few run at the same time.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1:
         return
-    long = [item for item in items if item.path.parent.name in LONG]
-    short = [item for item in items if item.path.parent.name not in LONG]
+    together = [item for item in items if item.path.parent.name == TOGETHER]
+    longest = [item for item in items if item.get_closest_marker("longest")]
+    first = [longest, together, *[[]] * (workers - 2)]
+    placed = {*together, *longest}
+    rest = [item for item in items if item not in placed]
+    long = [item for item in rest if item.path.parent.name in LONG]
+    short = [item for item in rest if item.path.parent.name not in LONG]
     # Each worker is given as many in a row, and takes from the end of another's when it has none left.
     ordered: list[pytest.Item] = []
     for k in range(workers):
         size = (len(items) - len(ordered)) // (workers - k)
-        part = long[k::workers]
-        rest, short = short[: max(0, size - len(part))], short[max(0, size - len(part)) :]
-        between = len(rest) * 2 // 3 // max(1, len(part))
+        ordered += first[k]
+        part = long[k - 1 :: workers - 1] if k else []
+        size = max(0, size - len(first[k]) - len(part))
+        between = size * 2 // 3 // max(1, len(part))
         for n, item in enumerate(part):
-            ordered += [item, *rest[n * between : (n + 1) * between]]
-        ordered += rest[len(part) * between :]
+            ordered += [item, *short[n * between : (n + 1) * between]]
+        ordered += short[len(part) * between : size]
+        short = short[size:]
     items[:] = ordered + short
 
 

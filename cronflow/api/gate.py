@@ -11,7 +11,7 @@ from fastapi import Request
 from cronflow.api.access import NotAuthenticated
 from cronflow.auth.accounts import Keys
 from cronflow.auth.logins import Logins
-from cronflow.auth.tokens import KEY_PREFIX
+from cronflow.auth.texts import KEY_PREFIX
 from cronflow.domain.access import Principal
 from cronflow.domain.errors import BackendUnavailable, TooSoon
 from cronflow.ports import RateLimiter

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from cronflow.auditing import Auditor, Changed
 from cronflow.auth.passwords import Passwords
-from cronflow.auth.tokens import hashed, key_parts, key_text, random_text
+from cronflow.auth.texts import hashed, key_parts, key_text, random_text
 from cronflow.domain.access import ApiKey, Principal, Role, User, check_password, check_patterns
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.job import check_name

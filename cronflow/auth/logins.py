@@ -23,15 +23,8 @@ import structlog
 
 from cronflow.auditing import Auditor, Changed
 from cronflow.auth.passwords import Passwords
-from cronflow.auth.tokens import (
-    ACCESS_S,
-    AccessTokens,
-    Claims,
-    hashed,
-    random_text,
-    refresh_parts,
-    refresh_text,
-)
+from cronflow.auth.texts import hashed, random_text, refresh_parts, refresh_text
+from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
 from cronflow.domain.access import Principal, Role, Session, User
 from cronflow.domain.errors import TooSoon
 from cronflow.ports import Backends, Clock

@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from cronflow.auth.tokens import KEY_PREFIX
+from cronflow.auth.texts import KEY_PREFIX
 from cronflow.config.values import masked_within
 
 MASK = "***"

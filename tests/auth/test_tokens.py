@@ -11,7 +11,8 @@ from typing import Any
 import jwt
 import pytest
 
-from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims, key_parts, key_text, refresh_parts
+from cronflow.auth.texts import key_parts, key_text, refresh_parts
+from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
 from cronflow.backends.memory import FakeClock
 from tests.auth.bench import SECRET
 

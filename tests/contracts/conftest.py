@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import fakeredis
 import pytest
@@ -14,6 +14,7 @@ from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import MongoEventStore
+from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
@@ -50,6 +51,7 @@ from cronflow.ports import (
     Upkeep,
     VersionStore,
 )
+from tests.servers import fresh_namespace
 
 
 class History:
@@ -98,8 +100,28 @@ class Motion:
         self.housekeeping, self.feed, self.tails = housekeeping, feed, tails
 
 
+@pytest.fixture(scope="session")
+def emptied_namespace() -> str:
+    """The namespace that tests use one after the other, see `emptied`."""
+    return fresh_namespace()
+
+
+@asynccontextmanager
+async def emptied(mongo_url: str, namespace: str) -> AsyncIterator[MongoDatabase]:
+    """A database as it is when it is new, without what an earlier test left there: to make a new one takes MongoDB
+    longer than most of these tests take.
+    """
+    async with MongoDatabase(mongo_url, namespace) as database:
+        for name in await database["jobs"].database.list_collection_names():
+            await database[name].delete_many({})
+            made = {"_id_", *(index.document["name"] for index in INDEXES.get(name, ()))}
+            for index in {*await database[name].index_information()} - made:
+                await database[name].drop_index(index)
+        yield database
+
+
 @pytest.fixture(params=["memory", "mongodb"])
-async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[History]:
+async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[History]:
     """The history ports of each backend, on the system's clock."""
     if request.param == "memory":
         memory = memory_backends(SystemClock())
@@ -120,7 +142,7 @@ async def history(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
             memory.totals,
         )
         return
-    async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
+    async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
         yield History(
             MongoJobStore(database),
             MongoPlanStore(database),

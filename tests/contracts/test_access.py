@@ -21,6 +21,7 @@ from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, 
 from cronflow.ports import AuditQuery, Backends, RateLimiter, TicketStore
 from cronflow.wiring.stores import adapters
 from tests.contracts.builders import T0
+from tests.contracts.conftest import emptied
 from tests.waiting import eventually
 
 ADA = User(name="ada", role=Role.OPERATOR, password_hash="$argon2id$…", stamp="s1", created_at=T0)
@@ -28,13 +29,13 @@ KEY = ApiKey(name="ci", role=Role.VIEWER, key_hash="ab", created_at=T0, created_
 
 
 @pytest.fixture(params=["memory", "mongodb"])
-async def stores(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Backends]:
+async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[Backends]:
     """The stores of each backend."""
     if request.param == "memory":
         yield memory_backends(SystemClock())
         return
-    async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
-        yield adapters(RedisConnection("redis://nobody", namespace), database)
+    async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
+        yield adapters(RedisConnection("redis://nobody", emptied_namespace), database)
 
 
 class Rates:

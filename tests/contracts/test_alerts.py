@@ -12,7 +12,6 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.memory import memory_backends
-from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notice, NoticeState, Webhook
 from cronflow.domain.changes import end
@@ -21,6 +20,7 @@ from cronflow.domain.run import Attempt, Outcome, Run, RunState
 from cronflow.ports import Backends
 from cronflow.wiring.stores import adapters
 from tests.contracts.builders import T0, a_record, a_run
+from tests.contracts.conftest import emptied
 
 ALERT = Alert(
     name="billing",
@@ -50,13 +50,13 @@ def a_notice(name: str = "msg_1", **fields: Any) -> Notice:
 
 
 @pytest.fixture(params=["memory", "mongodb"])
-async def stores(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Backends]:
+async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[Backends]:
     """The stores of each backend."""
     if request.param == "memory":
         yield memory_backends(SystemClock())
         return
-    async with MongoDatabase(request.getfixturevalue("mongo_url"), namespace) as database:
-        yield adapters(RedisConnection("redis://nobody", namespace), database)
+    async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
+        yield adapters(RedisConnection("redis://nobody", emptied_namespace), database)
 
 
 # -------------------------------------------------------------------------------------------------------------- alerts

@@ -199,6 +199,7 @@ def test_its_parts_work_and_its_first_page_loads_at_most_90_kb_of_script() -> No
     assert "first page" in npm("test"), "the size of the first page was measured"
 
 
+@pytest.mark.longest
 def test_it_works_in_a_real_browser_on_a_made_up_and_on_a_real_cluster() -> None:
     if not Path(CHROMIUM).exists():
         missing(f"there is no browser at {CHROMIUM}", "install Chromium, or say with CHROMIUM where it is")

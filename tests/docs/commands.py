@@ -21,6 +21,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+import cronflow
 from cronflow.embedded.server import free_port
 
 PASSWORD = "only-for-this-test"
@@ -81,12 +82,9 @@ def given(words: list[str]) -> tuple[list[str], str | None]:
 
 def serve(path: str) -> NoReturn:
     """Take commands until this process is ended."""
-    import cronflow.cli
-
-    for module in pkgutil.walk_packages(cronflow.cli.__path__, "cronflow.cli."):
+    for module in pkgutil.walk_packages(cronflow.__path__, "cronflow."):
         importlib.import_module(module.name)
-    for name in ("cronflow.wiring", "cronflow.remote.client", "cronflow.api.app", "cronflow.jobfiles", "rich.progress"):
-        importlib.import_module(name)
+    importlib.import_module("rich.progress")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)

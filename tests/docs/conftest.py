@@ -86,7 +86,7 @@ class Cluster:
         return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """It is up as long as pages are tested."""
     folder, port = tmp_path_factory.mktemp("docs"), free_port()
