@@ -22,9 +22,8 @@ export function windowOf(scroll: number, view: number, row: number, rows: number
   const at = Math.min(Math.max(0, scroll), reach);
   // In a list that is too tall, how far one has scrolled tells which share of the rows is above.
   const top = full > TALLEST ? (at / reach) * (full - view) : at;
-  const start = Math.floor(top / row);
-  const first = Math.max(0, start - extra);
-  const last = Math.min(rows, first + MOST_ROWS, start + Math.ceil(view / row) + 1 + extra);
+  const first = Math.max(0, Math.floor(top / row) - extra);
+  const last = Math.min(rows, first + MOST_ROWS, Math.ceil((top + view) / row) + extra);
   return { first, last, offset: at - (top - first * row), height };
 }
 

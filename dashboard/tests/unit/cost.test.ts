@@ -23,6 +23,7 @@ describe('what the benchmark tells apart', () => {
     ...task(30, 8, 5, frame),
     ...task(50, 1, 1, frame),
     ...task(60, 1, 1, frame),
+    ...task(70, 0.5, 0.5).map((one) => ({ ...one, args: { src_file: 'cc/trees/proxy_impl.cc' } })),
     ...task(300, 3, 2, 'ResourceFinish'),
     ...task(310, 90, 60, frame),
     ...task(500, 1, 1),
@@ -37,7 +38,7 @@ describe('what the benchmark tells apart', () => {
 
   test('a frame that shows nothing new is an animation, and in the sum', () => {
     expect(cost.frames).toEqual([1, 1]);
-    expect(cost.spans).toEqual([75, 10]);
+    expect(cost.spans).toEqual([75.5, 10]);
     expect(cost.walls).toEqual([1000, 1000]);
   });
 

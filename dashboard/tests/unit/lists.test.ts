@@ -20,9 +20,11 @@ describe('a window over a long list', () => {
     expect(first * 44).toBeLessThanOrEqual(4400);
     expect(last * 44).toBeGreaterThanOrEqual(5300);
     expect(offset).toBe(first * 44);
+    const between = windowOf(4410, 900, 44, 5000, 0);
+    expect([between.first, between.last]).toEqual([100, 121]);
   });
   it('has no more rows beyond the edge at the top than elsewhere', () => {
-    expect(windowOf(0, 900, 44, 5000, 4).last).toBe(Math.ceil(900 / 44) + 1 + 4);
+    expect(windowOf(0, 900, 44, 5000, 4).last).toBe(Math.ceil(900 / 44) + 4);
   });
   it('reaches the last of a million rows, though no browser can be so tall', () => {
     const { height } = windowOf(0, 900, 44, 1_000_000);

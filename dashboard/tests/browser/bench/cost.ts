@@ -10,12 +10,13 @@ export interface TraceEvent {
   ts: number;
   dur?: number;
   tdur?: number;
-  args: { name?: string };
+  args: { name?: string; src_file?: string };
 }
 
 /** Everything in milliseconds. */
 export interface Cost {
-  /** For each tick: every task from the message on, but for frames that show nothing new. */
+  /** For each tick: every task from the message on, but for frames that show nothing new and what the compositor tells
+   *  of the frames that it made by itself. */
   ticks: number[];
   /** Each frame that shows nothing new: what is animated on the main thread. */
   frames: number[];
@@ -34,6 +35,8 @@ export const CATEGORIES = ['-*', '__metadata', 'toplevel', 'devtools.timeline'];
 const TASK = 'ThreadControllerImpl::RunTask';
 /** A frame is drawn: scripts, style, layout, paint and commit are one task. */
 const FRAME = 'AnimationFrame::Render';
+/** Where a task comes from that tells of a frame on the screen; a frame itself comes from there too. */
+const COMPOSITOR = 'cc/trees/proxy_impl.cc';
 const TICK = 'WebSocketReceive';
 /** What a tick made the page ask for has come, a part of it or all. */
 const ANSWER = new Set(['ResourceReceiveResponse', 'ResourceReceivedData', 'ResourceFinish']);
@@ -46,6 +49,7 @@ interface Task {
   frame: boolean;
   tick: boolean;
   news: boolean;
+  told: boolean;
 }
 
 /** Of the busiest main thread in the trace, that of the page; from the first tick to the last. */
@@ -68,7 +72,7 @@ export function costOf(events: readonly TraceEvent[]): Cost {
     news ||= task.news;
     cost.spans[i]! += task.thread;
     if (task.frame && !news) cost.frames.push(task.thread);
-    else cost.ticks[i]! += task.thread;
+    else if (task.frame || !task.told) cost.ticks[i]! += task.thread;
     if (task.frame) news = false;
     cost.longest = { thread: Math.max(cost.longest.thread, task.thread), wall: Math.max(cost.longest.wall, task.wall) };
     if (task.thread > LONG_MS) cost.long += 1;
@@ -98,7 +102,7 @@ function tasksOf(events: readonly TraceEvent[]): Task[] {
       within.tick ||= one.name === TICK;
       within.news ||= one.name === TICK || ANSWER.has(one.name);
     } else if (one.name === TASK) {
-      tasks.push({ ts: one.ts, end: one.ts + (one.dur ?? 0), thread: ofThread(one), wall: (one.dur ?? 0) / 1000, frame: false, tick: false, news: false });
+      tasks.push({ ts: one.ts, end: one.ts + (one.dur ?? 0), thread: ofThread(one), wall: (one.dur ?? 0) / 1000, frame: false, tick: false, news: false, told: one.args.src_file === COMPOSITOR });
     }
   }
   return tasks;
