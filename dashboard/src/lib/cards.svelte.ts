@@ -1,12 +1,12 @@
 // What the cards of nodes show. Each is told what it shows when it is its turn, and those in view have theirs more often,
-// so that a tick touches half of those in view and a few of the others.
+// so that a tick touches a third of those in view and a few of the others.
 import type { Series } from './state';
 import type { Node } from './stream';
 
 /** Out of view a card is up to date within so many seconds. */
 export const TURNS = 10;
 /** In view it is within so many, and at once when its node is in another state. */
-export const SEEN_TURNS = 2;
+export const SEEN_TURNS = 3;
 /** What was is drawn anew within so many, in view alone: it is for the eye, and so long is about a point of it. */
 export const PAST_TURNS = 10;
 
