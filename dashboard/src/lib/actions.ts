@@ -1,4 +1,5 @@
 // What a person can do, in one place: ask where it destroys, do it, tell it, offer the way back where there is one.
+import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
 import { NEEDS, type Action } from './needs';
 import type { Job, Json } from './types';
@@ -42,23 +43,21 @@ export async function runNow(job: string): Promise<string | null> {
   return run.id;
 }
 
-export async function pause(jobs: string[]): Promise<boolean> {
-  const many = jobs.length > 1;
-  if (many && (await ui.ask({ title: `Pause ${plural(jobs.length, 'job')}?`, body: 'Fires that fall due meanwhile are skipped.', confirm: 'Pause' })) === null) return false;
-  const done = await ui.attempt(() => each(jobs, (job) => store.api.pause(job)));
-  if (done === null) return false;
-  ui.toast(many ? `${plural(jobs.length, 'job')} paused` : `${jobs[0]} is paused`, {
-    undo: () => each(jobs, (job) => store.api.resumeJob(job)),
-  });
+/** The list knows at once what the server answered, also to the way back. */
+const pauseEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.pause(name)));
+const resumeEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.resumeJob(name)));
+
+export async function pause(names: string[]): Promise<boolean> {
+  const many = names.length > 1;
+  if (many && (await ui.ask({ title: `Pause ${plural(names.length, 'job')}?`, body: 'Fires that fall due meanwhile are skipped.', confirm: 'Pause' })) === null) return false;
+  if ((await ui.attempt(() => pauseEach(names))) === null) return false;
+  ui.toast(many ? `${plural(names.length, 'job')} paused` : `${names[0]} is paused`, { undo: () => resumeEach(names) });
   return true;
 }
 
-export async function resume(jobs: string[]): Promise<boolean> {
-  const done = await ui.attempt(() => each(jobs, (job) => store.api.resumeJob(job)));
-  if (done === null) return false;
-  ui.toast(jobs.length > 1 ? `${plural(jobs.length, 'job')} resumed` : `${jobs[0]} goes on`, {
-    undo: () => each(jobs, (job) => store.api.pause(job)),
-  });
+export async function resume(names: string[]): Promise<boolean> {
+  if ((await ui.attempt(() => resumeEach(names))) === null) return false;
+  ui.toast(names.length > 1 ? `${plural(names.length, 'job')} resumed` : `${names[0]} goes on`, { undo: () => pauseEach(names) });
   return true;
 }
 

@@ -1,10 +1,11 @@
-// All jobs, loaded once and shared by the list, the palette and the filters. Loaded again when an event says that one
-// was created, changed, paused, resumed or deleted, never by the clock.
+// All jobs, loaded once and shared by the list, the palette and the filters. What was told of one since replaces what was
+// known of it.
 import { Pages } from './resource.svelte';
 import { store } from './store.svelte';
 import type { Job, Recent } from './types';
 
 const MOST = 20_000;
+const SOON_MS = 4000;
 
 class Jobs {
   private readonly pages = new Pages<Job>((cursor) => store.api.jobs({ cursor, limit: 500 }));
@@ -34,14 +35,17 @@ class Jobs {
     this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
   }
 
-  /** What was told of some of them beside a list: their states at once, their next fires with `due`. */
+  /** What was told of some of them beside a list: their states at once, and fires that would be over by then; other next
+   *  fires with `due`.
+   */
   told(news: readonly Recent[]): void {
     const found = new Map(news.map((one) => [one.job, one]));
     let changed = false;
     const next = this.pages.rows.map((job) => {
       const one = found.get(job.name);
       if (one === undefined) return job;
-      if (one.state !== job.state) {
+      const soon = one.next_fire !== null && Date.parse(one.next_fire) - store.now < SOON_MS;
+      if (one.state !== job.state || (soon && one.next_fire !== job.next_fire)) {
         changed = true;
         return { ...job, next_fire: one.next_fire, state: one.state };
       }
@@ -57,13 +61,6 @@ class Jobs {
     const { fires } = this;
     this.fires = new Map();
     this.pages.replace(this.pages.rows.map((job) => (fires.has(job) ? { ...job, next_fire: fires.get(job) ?? null } : job)));
-  }
-
-  async reload(name: string): Promise<void> {
-    const job = await store.api.job(name).catch(() => null);
-    if (job === null) this.pages.replace(this.pages.rows.filter((known) => known.name !== name));
-    else if (this.pages.rows.some((known) => known.name === name)) this.put(job);
-    else this.pages.replace([...this.pages.rows, job].sort((a, b) => (a.name < b.name ? -1 : 1)));
   }
 }
 

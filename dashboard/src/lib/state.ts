@@ -226,9 +226,14 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
     const has = next[topic] ?? [];
     // A line that is told again is of a run that is told of again.
     const runs = new Set(lines.map((line) => line.run));
-    const known = keysOf(has.slice(-1500).filter((entry) => !isGap(entry) && runs.has(entry.run)));
-    const marker: TailEntry[] = gap === undefined || gap === 0 ? [] : [{ gap, at: tick.ts }];
-    next[topic] = [...has, ...marker, ...lines.filter((line) => !known.has(lineKey(line)))].slice(-LINES_KEPT);
+    const known = new Set<string>();
+    for (let i = Math.max(0, has.length - 1500); i < has.length; i++) {
+      const entry = has[i]!;
+      if (!isGap(entry) && runs.has(entry.run)) known.add(lineKey(entry));
+    }
+    const news: TailEntry[] = known.size === 0 ? lines.slice() : lines.filter((line) => !known.has(lineKey(line)));
+    if (gap !== undefined && gap !== 0) news.unshift({ gap, at: tick.ts });
+    next[topic] = [...has.slice(Math.max(0, has.length + news.length - LINES_KEPT)), ...news].slice(-LINES_KEPT);
   }
   return next;
 }
