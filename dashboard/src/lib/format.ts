@@ -1,10 +1,10 @@
 // Numbers, lengths and instants as people read them. Pure; the zone is an argument where it matters.
 
-const GROUPS = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
-
 /** 1,234; 12.3k; 4.6M. */
 export function count(value: number): string {
-  if (Math.abs(value) < 10_000) return GROUPS.format(value);
+  const whole = String(Math.round(value));
+  if (Math.abs(value) < 999.5) return whole;
+  if (Math.abs(value) < 9999.5) return `${whole.slice(0, -3)},${whole.slice(-3)}`;
   if (Math.abs(value) < 999_950) return `${(value / 1000).toFixed(value < 99_950 ? 1 : 0)}k`;
   return `${(value / 1_000_000).toFixed(1)}M`;
 }
@@ -117,7 +117,8 @@ export function shortDay(at: number): string {
 /** 10:42:07.318. */
 export function clockMs(at: string | null): string {
   if (at === null) return '–';
-  return `${clock(at)}.${String(new Date(at).getUTCMilliseconds()).padStart(3, '0')}`;
+  const ms = Date.parse(at);
+  return `${clock(ms)}.${String(ms % 1000).padStart(3, '0')}`;
 }
 
 /** Sat 21 Nov, 10:42:07. */
