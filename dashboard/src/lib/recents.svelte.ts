@@ -12,7 +12,7 @@ const AT_ONCE = 50;
 /** Of those that were read, so many are kept fresh: more than a window shows. */
 const MOST_FRESH = 100;
 /** With so many refreshes each of them has been asked for again: a share of the rows with every tick. */
-const TURNS = 3;
+const TURNS = 4;
 /** After the last run has ended: each once more, and what came last is shown. */
 export const AFTER = TURNS + 1;
 
