@@ -6,7 +6,7 @@ const api = process.env.CRONFLOW_API ?? 'http://127.0.0.1:8500';
 // The build goes where the Python package serves it from. The manifest lets a test measure what the first page loads.
 export default defineConfig({
   plugins: [svelte()],
-  build: { outDir: '../cronflow/_ui', emptyOutDir: true, manifest: 'manifest.json', target: 'es2022', assetsInlineLimit: 0 },
+  build: { outDir: '../cronflow/_ui', emptyOutDir: true, manifest: 'manifest.json', target: 'es2022', assetsInlineLimit: 0, rolldownOptions: { checks: { pluginTimings: false } } },
   server: { proxy: { '/api': { target: api, ws: true }, '/openapi.json': api } },
   test: { include: ['tests/unit/**/*.test.ts'] },
 });

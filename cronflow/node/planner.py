@@ -192,7 +192,7 @@ class Planner:
                 if found.replaces:
                     replaced += [run.id for run in open_runs.get(record.name, ())]
                 if rounds == 0:
-                    log.info("job waits", job=record.name, reason=str(found.note))
+                    log.debug("job waits", job=record.name, reason=str(found.note))
         if deferred:
             await self._backends.jobs.defer(deferred)
         batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
