@@ -32,6 +32,7 @@ class Router {
     return text === '' ? this.path : `${this.path}?${text}`;
   }
 
+  /** Goes there without another entry in the history. */
   set(changes: Record<string, string | null>): void {
     this.go(this.with(changes), { replace: true });
   }

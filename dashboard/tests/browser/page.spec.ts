@@ -195,6 +195,11 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     await expect(rays.first()).toBeAttached();
     expect(await rays.count()).toBeLessThanOrEqual(5);
     await expect(user.locator('.board .node')).toHaveCount(0);
+    // The ray at the top is that of the first name: pointed at, it is told of.
+    const { x, y, width } = (await user.locator('.board').boundingBox())!;
+    await user.mouse.move(x + width / 2, y + width * 0.16);
+    await expect(user.locator('.told.shown')).toContainText('ap-south-1');
+    await user.mouse.move(0, 0);
     const pulses = user.locator('.pulse');
     await expect.poll(() => pulses.count()).toBeGreaterThan(0);
     expect(await pulses.count()).toBeLessThanOrEqual(12);

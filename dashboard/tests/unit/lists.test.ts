@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { layout, ticks } from '../../src/lib/gantt';
-import { dash, flows, halves, PERIODS, ring, sector } from '../../src/lib/geometry';
+import { dash, flows, halves, PERIODS, ray, ring, sector } from '../../src/lib/geometry';
 import { apart, patched } from '../../src/lib/joined';
 import { MOST_ROWS, recycler, reveal, TALLEST, windowOf } from '../../src/lib/windowing';
 import { USUAL, World } from '../browser/world';
@@ -155,6 +155,10 @@ describe('the ring', () => {
     expect(halves(0.25)).toEqual([-90, 0]);
     expect(halves(0.75)).toEqual([0, 90]);
     expect(halves(7)).toEqual([0, 180]);
+  });
+  it('draws a ray outwards, the first one up', () => {
+    expect(ray(4, 0, 10, 20)).toBe('M0.0 -10.0L0.0 -20.0');
+    expect(ray(4, 1, 10, 20)).toBe('M10.0 0.0L20.0 0.0');
   });
   it('knows which sector a point is in', () => {
     ring(100, 10, { x: 0, y: 0 }).forEach((place, i) => expect(sector(100, place.x, place.y)).toBe(i));
