@@ -21,7 +21,8 @@ How it stops. At a lost key, a newer term, the end of the belief, a planning loo
 off, a MongoDB that has been away for fifteen seconds, the wish of an operator, or the end of the process. After MongoDB
 was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
 had the time to take it and did not.
-A graceful end gives the key back, so that a follower leads within 50 ms and a round trip.
+Whatever ended it, the key is given back, as soon as Redis takes it, so that a follower leads within 50 ms and a round
+trip. A belief that ended by time gives it back too: renewals that MongoDB did not confirm have prolonged the key.
 
 Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
 `tenure` may be read from any thread.
@@ -88,6 +89,7 @@ class Elector:
         self._seen_holder: str | None = None
         self.last_term = 0
         self._tenure: Tenure | None = None
+        self._owed: str | None = None
         self._valid_until = 0.0
         self._renew_at = 0.0
         self._abstain_until = 0.0
@@ -128,7 +130,8 @@ class Elector:
         async with self._exclusive:
             reason = self._unfit()
             if self.tenure is not None and reason is not None:
-                await self._give_back(reason)
+                self._stand_down(reason)
+            await self._return_key()
             if self.tenure is not None:
                 return await self._renew_when_due()
             return FITNESS_LOOK_S if reason is not None else await self._follow()
@@ -204,17 +207,22 @@ class Elector:
         tenure, self._tenure = self._tenure, None
         if tenure is None:
             return
+        self._owed = tenure.holder
         self._seen_at = self._clock.monotonic()
         log.warning("leader stepped down", term=tenure.term, reason=reason)
         self._tell(LeaderSteppedDown(node_name(self._node), tenure.term, reason))
         self._on_change()
+        self.wake.set()
 
     async def _give_back(self, reason: str) -> None:
-        tenure = self._tenure
-        if tenure is None:
-            return
         self._stand_down(reason)
-        await self._election.resign(tenure.holder)
+        await self._return_key()
+
+    async def _return_key(self) -> None:
+        """What is owed stays so until Redis has answered: a key that nobody believes in would keep all from leading."""
+        if self._owed is not None:
+            await self._election.resign(self._owed)
+            self._owed = None
 
     async def _leave_to_others(self) -> None:
         """MongoDB has been away for too long: perhaps only from here."""

@@ -72,6 +72,7 @@ async def test_a_renewal_counts_only_when_both_servers_confirm_it(bench: Bench) 
         await bench.clock.advance(1)
         assert bench.leads
         bench.backends.faults.fail_before("control.extend", times=1000)
+        bench.backends.faults.fail_before("control.begin_term", times=1000)
         await bench.clock.advance(25.9)
         believed = bench.leads
         await bench.clock.advance(0.2)
@@ -88,6 +89,37 @@ async def test_a_failed_renewal_is_tried_again_every_fifth_of_the_interval(bench
         assert bench.backends.faults.calls["election.renew"] == 4
         assert bench.leads
         assert bench.changes == 1
+
+
+async def test_a_belief_that_ended_by_time_gives_the_key_back_that_its_failed_renewals_prolonged(bench: Bench) -> None:
+    async with bench.running(bench.elector):
+        await bench.clock.advance(14)
+        bench.backends.faults.fail_before("MongoDB", times=1000)
+        await bench.clock.advance(12.9)
+        assert bench.leads
+        assert bench.backends.faults.calls["election.renew"] >= 4
+        await bench.clock.advance(1)
+        assert not bench.leads
+        assert await bench.backends.election.holder() is None
+        bench.backends.faults.heal()
+        await bench.clock.advance(0.6)
+        assert bench.leads
+
+
+async def test_a_key_that_redis_does_not_take_back_is_owed_until_it_does(bench: Bench) -> None:
+    other = bench.another("n2#b")
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        bench.backends.faults.fail_before("election.resign", times=4)
+        bench.elector.deposed("for the test")
+        await bench.clock.advance(1.5)
+        held = await bench.backends.election.holder()
+        assert held is not None
+        assert held[0].startswith("n1#a")
+        assert not bench.leads
+        async with bench.running(other):
+            await bench.clock.advance(1)
+            assert bench.leads or other.tenure is not None
 
 
 async def test_without_a_term_from_mongodb_there_is_no_leader_and_the_key_is_given_back(bench: Bench) -> None:
