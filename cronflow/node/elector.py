@@ -22,7 +22,9 @@ off, a MongoDB that has been away for fifteen seconds, the wish of an operator, 
 was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
 had the time to take it and did not.
 Whatever ended it, the key is given back, as soon as Redis takes it, so that a follower leads within 50 ms and a round
-trip. A belief that ended by time gives it back too: renewals that MongoDB did not confirm have prolonged the key.
+trip. A belief that ended by time gives it back too: renewals that MongoDB did not confirm have prolonged the key. So do
+a node whose campaign had no answer, and one that was killed and started again: as a live node keeps its name
+to itself, a key in the name of a node that does not believe to lead is nobody's.
 
 Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
 `tenure` may be read from any thread.
@@ -89,7 +91,8 @@ class Elector:
         self._seen_holder: str | None = None
         self.last_term = 0
         self._tenure: Tenure | None = None
-        self._owed: str | None = None
+        # From a campaign on, until Redis said otherwise; and a process of this name may have led until a moment ago.
+        self._key_may_stand = True
         self._valid_until = 0.0
         self._renew_at = 0.0
         self._abstain_until = 0.0
@@ -131,9 +134,9 @@ class Elector:
             reason = self._unfit()
             if self.tenure is not None and reason is not None:
                 self._stand_down(reason)
-            await self._return_key()
             if self.tenure is not None:
                 return await self._renew_when_due()
+            await self._return_key()
             return FITNESS_LOOK_S if reason is not None else await self._follow()
 
     async def renew_now(self) -> Tenure | None:
@@ -207,7 +210,6 @@ class Elector:
         tenure, self._tenure = self._tenure, None
         if tenure is None:
             return
-        self._owed = tenure.holder
         self._seen_at = self._clock.monotonic()
         log.warning("leader stepped down", term=tenure.term, reason=reason)
         self._tell(LeaderSteppedDown(node_name(self._node), tenure.term, reason))
@@ -219,19 +221,22 @@ class Elector:
         await self._return_key()
 
     async def _return_key(self) -> None:
-        """What is owed stays so until Redis has answered: a key that nobody believes in would keep all from leading."""
-        if self._owed is not None:
-            await self._election.resign(self._owed)
-            self._owed = None
+        """A key in this node's name, in which nobody believes, would keep all from leading until it runs out."""
+        if self._key_may_stand:
+            present = await self._election.holder()
+            if present is not None and node_name(present[0]) == node_name(self._node):
+                await self._election.resign(present[0])
+                if not present[0].startswith(self._node):
+                    # The process that led died of something: others first.
+                    self._abstain_until = self._clock.monotonic() + ABSTAIN_S
+            self._key_may_stand = False
 
     async def _leave_to_others(self) -> None:
         """MongoDB has been away for too long: perhaps only from here."""
-        tenure = self._tenure
-        assert tenure is not None
         self._others_first_until = self._clock.monotonic() + self._timings.abstain
         self._free_since = None
         try:
-            await self._election.resign(tenure.holder)
+            await self._return_key()
         finally:
             # Last, so that this role tells of the outage before others, which only stop asking, seem to tell its end.
             self._stand_down("MongoDB is away")
@@ -285,7 +290,9 @@ class Elector:
     async def _campaign(self) -> bool:
         began = self._clock.monotonic()
         holder = f"{self._node}#{secrets.token_hex(8)}"
+        self._key_may_stand = True
         if not await self._election.acquire(holder, self._timings.leader_ttl):
+            self._key_may_stand = False
             return False
         boot = secrets.token_hex(8)
         try:
@@ -294,7 +301,7 @@ class Elector:
         except (BackendUnavailable, Deposed):
             # Without a term there is no leader: somebody who reaches MongoDB should have the key.
             self._mongo_unsure = True
-            await self._election.resign(holder)
+            await self._return_key()
             raise
         if not installed:
             return False

@@ -122,6 +122,57 @@ async def test_a_key_that_redis_does_not_take_back_is_owed_until_it_does(bench: 
             assert bench.leads or other.tenure is not None
 
 
+async def test_a_node_that_is_started_again_gives_back_the_key_of_the_process_that_was_killed(bench: Bench) -> None:
+    other = bench.another("n2#b")
+    await bench.backends.election.acquire("n1#before#x", 30)
+    async with bench.running(other):
+        await bench.clock.advance(1)
+        assert other.tenure is None
+        async with bench.running(bench.elector):
+            # Nobody else is rung here: it leads itself, but only after others had their time.
+            await bench.clock.advance(2.9)
+            assert not bench.leads
+            assert await bench.backends.election.holder() is None
+            other.ring()
+            await bench.clock.advance(0.1)
+            assert other.tenure is not None
+
+
+async def test_a_node_that_is_started_again_leads_when_nobody_else_wants_to(bench: Bench) -> None:
+    await bench.backends.election.acquire("n1#before#x", 30)
+    async with bench.running(bench.elector):
+        await bench.clock.advance(3.2)
+        assert bench.leads
+
+
+async def test_the_key_of_a_node_whose_name_only_begins_alike_is_its_own(bench: Bench) -> None:
+    await bench.backends.election.acquire("n1-b#c#x", 30)
+    async with bench.running(bench.elector):
+        await bench.clock.advance(29)
+        assert not bench.leads
+        held = await bench.backends.election.holder()
+        assert held is not None
+        assert held[0] == "n1-b#c#x"
+
+
+async def test_a_campaign_without_an_answer_does_not_keep_the_key_from_all(bench: Bench) -> None:
+    bench.backends.faults.fail_after("election.acquire")
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        assert bench.leads
+
+
+async def test_a_follower_asks_for_the_key_and_looks_who_has_it_and_nothing_else(bench: Bench) -> None:
+    await bench.backends.election.acquire("n2#b#x", 3600)
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        bench.backends.faults.calls.clear()
+        await bench.clock.advance(60)
+        calls = bench.backends.faults.calls
+        assert calls["election.acquire"] == calls["election.holder"] > 10
+        assert calls["election.resign"] == 0
+
+
 async def test_without_a_term_from_mongodb_there_is_no_leader_and_the_key_is_given_back(bench: Bench) -> None:
     bench.backends.faults.fail_after("control.begin_term")
     with pytest.raises(BackendUnavailable):

@@ -15,6 +15,7 @@ from cronflow.cli.words import GRAY, clean, run_state
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import Run
+from cronflow.domain.wording import span
 from cronflow.ports import RunQuery
 from cronflow.service import Service
 
@@ -68,13 +69,13 @@ def _newest(shown: dict[str, datetime], since: datetime) -> datetime:
 
 
 def _line(run: Run) -> Text:
-    late = "" if run.lateness is None else f"+{run.lateness.total_seconds() * 1000:.0f} ms"
-    took = "" if run.duration is None else f"{run.duration.total_seconds() * 1000:.0f} ms"
+    late = "" if run.lateness is None else f"+{span(run.lateness)}"
+    took = "" if run.duration is None else span(run.duration)
     where = node_name(run.node) if run.node else ""
     line = Text.assemble((f"{'run':<8} │ ", GRAY), f"{run.fire_at:%H:%M:%S}  {run.job:<24} ")
     line.append_text(run_state(run.state))
     line.append(" " * max(1, 12 - len(run.state)))
-    line.append(f"late {late:<9} took {took:<9} {where:<8}" if run.started_at else f"{run.reason or ''}")
+    line.append(f"late {late:<8} took {took:<7} {where:<8}" if run.started_at else f"{run.reason or ''}")
     if run.attempt > 1:
         line.append(f" attempt {run.attempt}")
     if run.error:

@@ -21,6 +21,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.schedule import Once
+from cronflow.domain.wording import span
 from cronflow.ports import RunQuery
 from cronflow.service import Service
 
@@ -139,10 +140,9 @@ def view(console: Console, proof: Proof) -> None:
 
 
 def _lateness(found: Audit) -> str:
-    if not found.lateness:
-        return "nothing ran"
-    p50, p99, most = (_ms(percentile(found.lateness, fraction)) for fraction in (0.5, 0.99, 1.0))
-    return f"p50 {p50} ms, p99 {p99} ms, max {most} ms"
+    shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    late = {title: percentile(found.lateness, share) for title, share in shares.items()}
+    return ", ".join(f"{title} {span(one)}" for title, one in late.items() if one is not None) or "nothing ran"
 
 
 def _ms(value: timedelta | None) -> float | None:

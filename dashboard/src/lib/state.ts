@@ -238,12 +238,14 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
   return next;
 }
 
-/** When the old leader was lost. One that lives renews its lease long before half of it is over, so one that let it run
- *  down was last alive when it renewed it; one that gave it back led until then.
+/** When the old leader was lost. One that lives renews its lease long before half of it is over, and its node is heard of;
+ *  without either it was last alive when it renewed it, whoever gave the lease back for it. One that lived led until then.
  */
 function lostAt(before: Values, ts: string): string {
   const left = before.lease_left_s;
-  if (left === null || left > before.lease_s / 2) return ts;
+  const node = before.nodes.find((one) => one.name === before.leader);
+  const heard = node !== undefined && node.state !== 'stale';
+  if (left === null || (heard && left > before.lease_s / 2)) return ts;
   return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
 }
 

@@ -6,6 +6,10 @@ import type { LogLine } from '../../src/lib/types';
 const T0 = Date.parse('2026-11-21T12:00:00Z');
 const at = (second: number) => new Date(T0 + second * 1000).toISOString();
 
+function node(name: string, changes: Partial<Values['nodes'][number]> = {}): Values['nodes'][number] {
+  return { name, id: `${name}#1`, leads: false, state: 'up', cpu: 0, memory: 0, lag_s: 0, slots: 16, in_flight: 0, queued: 0, rate: 0, age_s: 1, ...changes };
+}
+
 function values(changes: Partial<Values> = {}): Values {
   return {
     at: at(0), namespace: 'default', leader: 'a', lease_left_s: 30, lease_s: 30, term: 7, elected_at: at(-60), nodes: [], nodes_more: 0,
@@ -146,22 +150,27 @@ describe('tails', () => {
 describe('failovers', () => {
   it('are seen when the place falls empty and is taken, with what became of the runs', () => {
     const state = play(
-      snap(), tick(1, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }),
+      snap({ nodes: [node('a')] }), tick(1, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }),
       tick(4, {}, { events: [event('1', 'runs_reassigned', 4, { count: 3 }), event('2', 'runs_lost', 4, { count: 1 })] }),
     );
     expect(state.failovers).toMatchObject([{ from: 'a', to: 'b', term: 8, took_ms: 1800, reassigned: 3, runs_lost: 1 }]);
   });
 
   it('began with the last sign of life where the lease ran out, and with its release where it did not', () => {
-    const killed = play(snap(), tick(1, { lease_s: 3, lease_left_s: 0.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    const killed = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 0.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
     expect(killed.failovers).toMatchObject([{ lost_at: at(-1.5), took_ms: 4300 }]);
-    const asked = play(snap(), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    const asked = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
     expect(asked.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
+    // Killed and started again: the new process gave the lease back, long before it ran out.
+    for (const nodes of [[node('a', { state: 'stale', age_s: 14 })], [node('b')]]) {
+      const again = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 30, lease_left_s: 16, nodes }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+      expect(again.failovers).toMatchObject([{ lost_at: at(-13), took_ms: 15_800 }]);
+    }
   });
 
   it('are seen when it changed hands between two ticks, or while the page was away', () => {
-    expect(play(snap(), tick(1, { leader: 'b', term: 8, elected_at: at(0.4) })).failovers).toMatchObject([{ from: 'a', to: 'b', took_ms: 400 }]);
-    expect(play(snap(), snap({ at: at(90), leader: 'c', term: 9, elected_at: at(40) }, '9000-0')).failovers).toMatchObject([{ from: 'a', to: 'c' }]);
+    expect(play(snap({ nodes: [node('a')] }), tick(1, { leader: 'b', term: 8, elected_at: at(0.4) })).failovers).toMatchObject([{ from: 'a', to: 'b', took_ms: 400 }]);
+    expect(play(snap({ nodes: [node('a')] }), snap({ at: at(90), leader: 'c', term: 9, elected_at: at(40) }, '9000-0')).failovers).toMatchObject([{ from: 'a', to: 'c' }]);
   });
 
   it('of before the page was opened are known from events, and none is told twice', () => {
@@ -178,7 +187,7 @@ describe('failovers', () => {
   });
 
   it('do not own what is lost long after', () => {
-    const state = play(snap(), tick(1, { leader: 'b', term: 8 }), tick(120, {}, { events: [event('1', 'runs_lost', 120, { count: 4 })] }));
+    const state = play(snap({ nodes: [node('a')] }), tick(1, { leader: 'b', term: 8 }), tick(120, {}, { events: [event('1', 'runs_lost', 120, { count: 4 })] }));
     expect(state.failovers[0]?.runs_lost).toBe(0);
   });
 });

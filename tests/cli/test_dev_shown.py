@@ -1,0 +1,57 @@
+"""What a development cluster shows: a line for each run, and at the end what became of every fire."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+
+from rich.console import Console
+
+from cronflow.cli.dev.live import Live
+from cronflow.cli.dev.summary import Proof, as_json, view
+from cronflow.domain.audit import Audit
+from cronflow.domain.run import RunState
+from tests.cli.scene import NOON, run
+
+
+class Shown:
+    """A console of a hundred and forty columns without colours."""
+
+    def __init__(self) -> None:
+        self.file = io.StringIO()
+        self.console = Console(file=self.file, width=140, color_system=None)
+
+    @property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.file.getvalue().splitlines()]
+
+
+def proof(*lateness: timedelta) -> Proof:
+    return Proof(Audit(len(lateness), (), (), (), (), {}, lateness), 0, timedelta(seconds=60))
+
+
+def test_lengths_are_told_in_the_unit_that_suits_them_and_in_columns() -> None:
+    shown = Shown()
+    started = NOON + timedelta(seconds=29.382)
+    late = run("late", NOON, RunState.SUCCEEDED, started_at=started, ended_at=started + timedelta(milliseconds=4))
+    skipped = run("skipped", NOON, RunState.SKIPPED, started_at=None, node=None, reason="overlap")
+    Live(shown.console)._show([run("quick", NOON, RunState.SUCCEEDED), late, skipped])
+    assert shown.lines == [
+        "run      │ 12:00:00  quick                    ✓ succeeded   late +48ms    took 3.2s    node-a",
+        "run      │ 12:00:00  late                     ✓ succeeded   late +29s     took 4ms     node-a",
+        "run      │ 12:00:00  skipped                  ↷ skipped     overlap",
+    ]
+
+
+def test_the_summary_tells_lateness_for_people_and_in_milliseconds_for_scripts() -> None:
+    shown = Shown()
+    found = proof(*(timedelta(milliseconds=20),) * 98, timedelta(seconds=1.2), timedelta(seconds=13.693))
+    view(shown.console, found)
+    assert "  lateness   p50 20ms, p99 1.2s, max 14s" in shown.lines
+    assert as_json(found)["lateness_ms"] == {"p50": 20.0, "p99": 1200.0, "max": 13693.0}
+
+
+def test_the_summary_of_a_cluster_in_which_nothing_ran_says_so() -> None:
+    shown = Shown()
+    view(shown.console, proof())
+    assert "  lateness   nothing ran" in shown.lines
