@@ -2,7 +2,7 @@
 
 It tells, and does nothing else: what such a node had is found by `check_at`. Followers remember for a while who is
 gone, for the case that it is the leader. A node is not called lost before two heartbeats would have come, because a
-Redis that was wiped knows nobody at first.
+Redis that was wiped knows nobody at first, unless its name is taken by its next start: then it is gone for certain.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ class Watch:
             for node, (member, since) in self._gone.items()
             if node not in present and now - since < forget
         }
-        sure = [node for node, (_, since) in self._gone.items() if now - since >= self._timings.stale_after]
+        names = {member.report.name for member in present.values()}
+        sure = [
+            node
+            for node, (member, since) in self._gone.items()
+            if member.report.name in names or now - since >= self._timings.stale_after
+        ]
         if sure and self._elector.tenure is not None:
             await self._tell_of(sure)
         return self._timings.heartbeat

@@ -74,6 +74,22 @@ async def test_a_killed_leader_is_told_lost_once_by_its_successor() -> None:
         assert await told(cluster, NodeLost) == [NodeLost(leader.id.partition("#")[0], 0)]
 
 
+async def test_a_node_that_was_killed_and_has_joined_again_is_told_lost_at_the_next_look() -> None:
+    async with a_cluster("a", "b") as cluster:
+        (leader,) = cluster.leaders
+        name = leader.id.partition("#")[0]
+        worker = next(node for node in cluster.nodes if node is not leader)
+        again = worker.id.partition("#")[0]
+        await cluster.kill(worker)
+        cluster.start(again)
+        # 15 s until the name is free, and a look every 5 s.
+        await cluster.elapse(15 + 2 + 5)
+        assert await told(cluster, NodeLost) == [NodeLost(again, 0)]
+        await cluster.elapse(60)
+        assert await told(cluster, NodeLost) == [NodeLost(again, 0)]
+        assert await told(cluster, LeaderElected) == [LeaderElected(name, 1)]
+
+
 async def test_a_flushed_redis_is_told_and_nobody_is_called_lost() -> None:
     async with a_cluster("a") as cluster:
         cluster.backends.memory.flush()
