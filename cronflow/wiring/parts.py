@@ -40,8 +40,9 @@ def timings(settings: Settings) -> Timings:
 
 def urls(settings: Settings) -> tuple[str, str]:
     """Of Redis and MongoDB. Raises InvalidInput when one is not set."""
+    remedy = "set it; for commands `cronflow login URL` will do, and `cronflow dev` starts a local cluster"
     missing = [
-        Problem(f"CRONFLOW_{name}", "is not set", "set it, or start a local cluster with `cronflow dev`")
+        Problem(f"CRONFLOW_{name}", "is not set", remedy)
         for name, value in (("REDIS_URL", settings.redis_url), ("MONGO_URL", settings.mongo_url))
         if not value
     ]
