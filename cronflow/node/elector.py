@@ -224,12 +224,15 @@ class Elector:
         """A key in this node's name, in which nobody believes, would keep all from leading until it runs out."""
         if self._key_may_stand:
             present = await self._election.holder()
-            if present is not None and node_name(present[0]) == node_name(self._node):
+            if present is not None and self._is_of_this_name(present[0]):
                 await self._election.resign(present[0])
-                if not present[0].startswith(self._node):
+                if not present[0].startswith(f"{self._node}#"):
                     # The process that led died of something: others first.
                     self._abstain_until = self._clock.monotonic() + ABSTAIN_S
             self._key_may_stand = False
+
+    def _is_of_this_name(self, holder: str) -> bool:
+        return node_name(holder) == node_name(self._node)
 
     async def _leave_to_others(self) -> None:
         """MongoDB has been away for too long: perhaps only from here."""
@@ -262,6 +265,7 @@ class Elector:
         if await self._campaign():
             return 0.0
         present = await self._election.holder()
+        self._key_may_stand = present is not None and self._is_of_this_name(present[0])
         if present is None:
             return random.uniform(0, RING_JITTER_S)
         self._saw(present[0])
@@ -292,7 +296,6 @@ class Elector:
         holder = f"{self._node}#{secrets.token_hex(8)}"
         self._key_may_stand = True
         if not await self._election.acquire(holder, self._timings.leader_ttl):
-            self._key_may_stand = False
             return False
         boot = secrets.token_hex(8)
         try:

@@ -162,6 +162,17 @@ async def test_a_campaign_without_an_answer_does_not_keep_the_key_from_all(bench
         assert bench.leads
 
 
+async def test_a_campaign_whose_key_is_set_after_all_does_not_keep_it_from_all(bench: Bench) -> None:
+    await bench.backends.election.acquire("n2#b#x", 3)
+    async with bench.running(bench.elector):
+        await bench.clock.advance(1)
+        # What was on its way for long arrives when nobody waits for it any more.
+        bench.backends.memory.leader = None
+        await bench.backends.election.acquire("n1#a#late", 3600)
+        await bench.clock.advance(10.5)
+        assert bench.leads
+
+
 async def test_a_follower_asks_for_the_key_and_looks_who_has_it_and_nothing_else(bench: Bench) -> None:
     await bench.backends.election.acquire("n2#b#x", 3600)
     async with bench.running(bench.elector):
