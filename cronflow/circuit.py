@@ -10,6 +10,7 @@ exceptions are failures; any other one is an answer, or nobody's fault. Only of 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +55,8 @@ class CircuitOpen(Exception):
 class Circuit:
     """The breaker of one service. It opens after `failures` in a row; `reset_s` later one call may probe.
 
-    `opened` and `refused` count since the process began; `tell` hears of both. May be used from several threads.
+    `opened` and `refused` count since the process began; `tell` hears of both. `answered_at` is when a call last went
+    through, by the monotonic clock. May be used from several threads.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class Circuit:
         self.tell = tell
         self.opened = 0
         self.refused = 0
+        self.answered_at = -math.inf
+        self._monotonic = monotonic
         self._counts = counts
         self._storage = _Storage(reset_s, monotonic)
         self._probe = threading.Lock()
@@ -100,6 +104,7 @@ class Circuit:
         try:
             with self._admitted():
                 yield
+            self.answered_at = self._monotonic()
         finally:
             if probing:
                 self._probe.release()

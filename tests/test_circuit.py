@@ -71,6 +71,15 @@ async def test_pybreaker_7_async_calls_trip_the_breaker(service: Service) -> Non
     assert refusal.value.retry_in_s == 5.0
 
 
+async def test_it_knows_when_a_call_last_went_through(service: Service) -> None:
+    assert service.circuit.answered_at < 0
+    service.time.now = 103.0
+    await service.ask()
+    service.time.now = 104.0
+    await service.fail(1)
+    assert service.circuit.answered_at == 103.0
+
+
 async def test_only_failures_in_a_row_count(service: Service) -> None:
     for _ in range(3):
         await service.fail(4)

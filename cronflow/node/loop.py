@@ -1,12 +1,14 @@
 """The one periodic loop that every role runs in, how it is woken, and how outages are told.
 
 The rule it protects: a role survives only BackendUnavailable; anything else ends the process loudly. An outage is
-logged once when it begins and once when it is over, however many roles feel it, in whichever thread they run.
+logged once when it begins and once when it is over, however many roles feel it, in whichever thread they run. It is
+over when each role that felt it works again and the service has answered since: a step may have asked it nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -59,13 +61,29 @@ class Outage:
     ended: float
 
 
-class Outages:
-    """Which services are away, as the roles of this node see it; since when, and when last."""
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What a role met with last, and when."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic, tell: Tell = nobody) -> None:
+    error: BackendUnavailable
+    at: float
+
+
+class Outages:
+    """Which services are away, as the roles of this node see it; since when, and when last. `answered_at` says when a
+    service last answered this process.
+    """
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        tell: Tell = nobody,
+        answered_at: Callable[[str], float] = lambda _service: math.inf,
+    ) -> None:
         self._monotonic = monotonic
         self._tell = tell
-        self._failing: dict[str, BackendUnavailable] = {}
+        self._answered_at = answered_at
+        self._failing: dict[tuple[str, str], _Failure] = {}
         self._began: dict[str, float] = {}
         self._last: dict[str, Outage] = {}
         self._lock = threading.Lock()
@@ -73,7 +91,7 @@ class Outages:
     @property
     def away(self) -> set[str]:
         """The services that some role cannot reach."""
-        return {error.service for error in self._failing.values()}
+        return {service for _, service in self._failing}
 
     def began(self, service: str) -> float | None:
         """Since when the service has been away, None when it is not."""
@@ -92,24 +110,33 @@ class Outages:
         """A role's step failed."""
         with self._lock:
             is_news = error.service not in self.away
-            self._failing[role] = error
+            failure = self._failing[role, error.service] = _Failure(error, self._monotonic())
             if is_news:
-                self._began[error.service] = self._monotonic()
+                self._began[error.service] = failure.at
         if is_news:
             log.error("service away", service=error.service, address=error.address, reason=error.reason)
             self._tell(ServiceLost(error.service, error.reason))
 
     def worked(self, role: str) -> None:
         """A role's step went through."""
+        if self._failing:
+            for error in self._over(role):
+                outage = self._last[error.service]
+                log.info("service back", service=error.service, address=error.address)
+                self._tell(ServiceFound(error.service, round(outage.ended - outage.began, 1)))
+
+    def _over(self, role: str) -> list[BackendUnavailable]:
+        """The outages that end with this role's step."""
+        over = []
         with self._lock:
-            error = self._failing.pop(role, None)
-            is_news = error is not None and error.service not in self.away
-            if error is not None and is_news:
-                self._last[error.service] = Outage(self._began.pop(error.service), self._monotonic())
-        if error is not None and is_news:
-            log.info("service back", service=error.service, address=error.address)
-            outage = self._last[error.service]
-            self._tell(ServiceFound(error.service, round(outage.ended - outage.began, 1)))
+            for (who, service), failure in list(self._failing.items()):
+                if who != role or self._answered_at(service) < failure.at:
+                    continue
+                del self._failing[who, service]
+                if service not in self.away:
+                    self._last[service] = Outage(self._began.pop(service), self._monotonic())
+                    over.append(failure.error)
+        return over
 
 
 async def repeat(role: Role, clock: Clock, outages: Outages) -> None:

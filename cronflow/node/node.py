@@ -8,6 +8,7 @@ what runs to stop at once.
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -80,6 +81,7 @@ class Node:
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
         breakers: Callable[[], Mapping[str, str]] = dict,
+        answered_at: Callable[[str], float] = lambda _service: math.inf,
         journal: Journal | None = None,
         lines_per_run: int = LINES_PER_RUN,
         namespace: str = "default",
@@ -102,7 +104,7 @@ class Node:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
-        self._outages = Outages(clock.monotonic, tell)
+        self._outages = Outages(clock.monotonic, tell, answered_at)
         self._pulse = Pulse(clock, meter)
         self._meter = meter
         incarnation = secrets.token_hex(4)

@@ -16,7 +16,7 @@ from cronflow.node.loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Backends, Clock, Tell
 
-GOODBYES = 100
+ENDS = 100
 
 
 class Watch:
@@ -61,10 +61,15 @@ class Watch:
         return self._timings.heartbeat
 
     async def _tell_of(self, nodes: list[str]) -> None:
-        since = self._clock.now() - timedelta(seconds=2 * self._timings.failover_check)
-        found = await self._backends.events.find(kinds={kind_of(NodeLeft)}, since=since, limit=GOODBYES)
-        left = {happened.event.node for happened in found if isinstance(happened.event, NodeLeft)}
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        since = now - timedelta(seconds=2 * self._timings.failover_check)
+        ends = await self._backends.events.find(kinds={kind_of(NodeLeft), kind_of(NodeLost)}, since=since, limit=ENDS)
         for node in nodes:
-            member, _ = self._gone.pop(node)
-            if member.report.name not in left:
-                self._tell(NodeLost(member.report.name, member.report.in_flight))
+            member, noticed = self._gone.pop(node)
+            # Another leader may have noticed it a look before this one; what was told earlier is of an earlier start.
+            earliest = now - timedelta(seconds=monotonic - noticed + 2 * self._timings.heartbeat)
+            known = {
+                end.event.node for end in ends if isinstance(end.event, NodeLeft | NodeLost) and end.at >= earliest
+            }
+            if member.report.name not in known:
+                self._tell(NodeLost(member.report.name, max(member.held, member.report.in_flight)))

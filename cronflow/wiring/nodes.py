@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
@@ -128,6 +129,7 @@ async def run_node(
             lines_per_run=settings.log_lines_per_run,
             spool=spool,
             breakers=lambda: {circuit.service: circuit.state, **breakers.states()},
+            answered_at=lambda service: circuit.answered_at if service == circuit.service else math.inf,
             journal=journal,
             namespace=settings.namespace,
             postman=postman(settings, backends, clock),

@@ -90,6 +90,50 @@ async def test_a_node_that_was_killed_and_has_joined_again_is_told_lost_at_the_n
         assert await told(cluster, LeaderElected) == [LeaderElected(name, 1)]
 
 
+async def test_a_node_that_was_lost_is_told_once_whoever_leads_then() -> None:
+    async with a_cluster("a", "b", "c") as cluster:
+        (leader,) = cluster.leaders
+        worker = next(node for node in cluster.nodes if node is not leader)
+        lost = NodeLost(worker.id.partition("#")[0], 0)
+        await cluster.kill(worker)
+        await cluster.elapse(15 + 10 + 6)
+        assert await told(cluster, NodeLost) == [lost]
+        await cluster.service.stepdown()
+        await cluster.elapse(60)
+        assert leader not in cluster.leaders
+        assert await told(cluster, NodeLost) == [lost]
+
+
+async def test_a_node_that_left_came_again_and_was_killed_is_told_lost() -> None:
+    async with a_cluster("a", "b") as cluster:
+        (leader,) = cluster.leaders
+        worker = next(node for node in cluster.nodes if node is not leader)
+        name = worker.id.partition("#")[0]
+        worker.stop()
+        await cluster.elapse(3)
+        again = cluster.start(name)
+        await cluster.elapse(6)
+        await cluster.kill(again)
+        await cluster.elapse(35)
+        assert await told(cluster, NodeLeft, NodeLost) == [NodeLeft(name), NodeLost(name, 0)]
+
+
+async def test_a_node_is_lost_with_what_it_had_taken_since_its_last_heartbeat_too() -> None:
+    async with a_cluster("a", "b") as cluster:
+        (leader,) = cluster.leaders
+        leader._heartbeat.draining = True
+        worker = next(node for node in cluster.nodes if node is not leader)
+        await cluster.elapse(6)
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.apply([a_job("report", schedule=None)])
+        await cluster.service.trigger("report")
+        while not cluster.executor.starts:
+            await cluster.elapse(0.1, step=0.05)
+        await cluster.kill(worker)
+        await cluster.elapse(30)
+        assert await told(cluster, NodeLost) == [NodeLost(worker.id.partition("#")[0], 1)]
+
+
 async def test_a_flushed_redis_is_told_and_nobody_is_called_lost() -> None:
     async with a_cluster("a") as cluster:
         cluster.backends.memory.flush()

@@ -1,0 +1,88 @@
+"""When an outage is over: whoever felt it works again, and the service has answered."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import Event, ServiceFound, ServiceLost
+from cronflow.node.loop import Outages
+
+MONGO = BackendUnavailable("MongoDB", "there", "timed out")
+REDIS = BackendUnavailable("Redis", "there", "refused")
+
+
+class Seen:
+    """Outages by a clock that the test moves, and what was told of them."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.answered = 0.0
+        self.told: list[Event] = []
+        self.outages = Outages(lambda: self.now, self.told.append, lambda _: self.answered)
+
+    def fails(self, role: str, error: BackendUnavailable, after: float = 1.0) -> None:
+        self.now += after
+        self.outages.failed(role, error)
+
+    def works(self, role: str, after: float = 1.0, *, answered: bool) -> None:
+        self.now += after
+        if answered:
+            self.answered = self.now
+        self.outages.worked(role)
+
+
+def test_a_step_that_asked_nothing_of_the_service_does_not_end_its_outage() -> None:
+    seen = Seen()
+    seen.fails("elector", MONGO)
+    with capture_logs() as logs:
+        for _ in range(5):
+            seen.works("elector", answered=False)
+    assert logs == []
+    assert seen.outages.away_s("MongoDB") == 5.0
+    seen.works("elector", answered=True)
+    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceFound("MongoDB", 6.0)]
+    assert seen.outages.began("MongoDB") is None
+
+
+def test_an_answer_to_somebody_else_before_the_failure_proves_nothing_and_after_it_does() -> None:
+    seen = Seen()
+    seen.answered = 100.5
+    seen.fails("elector", MONGO)
+    seen.works("elector", answered=False)
+    assert seen.outages.away == {"MongoDB"}
+    seen.answered = seen.now
+    seen.works("elector", answered=False)
+    assert seen.outages.away == set()
+
+
+def test_an_outage_lasts_until_each_role_that_felt_it_works() -> None:
+    seen = Seen()
+    seen.fails("elector", MONGO)
+    seen.fails("recorder", MONGO)
+    seen.works("elector", answered=True)
+    assert seen.outages.away == {"MongoDB"}
+    seen.works("recorder", answered=True)
+    assert seen.told[1:] == [ServiceFound("MongoDB", 3.0)]
+
+
+def test_a_role_that_fails_at_one_service_and_then_at_another_ends_both_outages() -> None:
+    seen = Seen()
+    seen.fails("planner", MONGO)
+    seen.fails("planner", REDIS)
+    assert seen.outages.away == {"MongoDB", "Redis"}
+    seen.works("planner", answered=True)
+    assert seen.outages.away == set()
+    assert (seen.outages.began("MongoDB"), seen.outages.began("Redis")) == (None, None)
+    assert seen.told[2:] == [ServiceFound("MongoDB", 2.0), ServiceFound("Redis", 1.0)]
+
+
+def test_an_outage_within_an_outage_is_one() -> None:
+    seen = Seen()
+    seen.fails("planner", MONGO)
+    seen.fails("planner", MONGO, after=9.0)
+    seen.works("planner", answered=True)
+    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceFound("MongoDB", 10.0)]
+    last = seen.outages.last("MongoDB")
+    assert last is not None
+    assert (last.began, last.ended) == (101.0, 111.0)
