@@ -32,6 +32,8 @@ uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 
 # Hundreds of processes of the tests import CronFlow: compiled once, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
+# What npm has to say of its own versions is nobody's business here.
+export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
 .PHONY: help demo tools-in-ci tests-compiled test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs docs-site clean

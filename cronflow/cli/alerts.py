@@ -105,7 +105,7 @@ def delete(name: Name, output: Output = Format.TABLE) -> None:
     call(lambda service: service.alerts.delete(name, by=who()))
 
     def view() -> None:
-        console().print(Text.assemble(("✗ ", "bright_black"), f"alert {words.clean(name)} is deleted"))
+        console().print(Text.assemble(("- ", "bright_black"), f"alert {words.clean(name)} is deleted"))
 
     show(output, {"name": name, "deleted": True}, [name], view)
 

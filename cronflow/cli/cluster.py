@@ -95,7 +95,7 @@ def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, n
         since = f"  since {times.absolute(status.elected_at)}, {times.relative(status.elected_at, now)}"
     leader = Text.assemble(("none", words.RED), "  fires wait, and are planned as soon as a node leads")
     if status.leader is not None:
-        leader = Text.assemble((f"♛ {words.clean(status.leader)}", "bold"), (since, ""))
+        leader = Text.assemble((f"♛ {words.clean(status.leader)}", "bold"), (since, ""), _unheard(status, heartbeat))
     lease = None if status.lease_left_s is None else f"{status.lease_left_s:.0f}s left"
     facts(
         [
@@ -118,6 +118,14 @@ def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, n
         _node_table(status.members, status.leader, heartbeat)
     else:
         console().print(NOBODY)
+
+
+def _unheard(status: ClusterStatus, heartbeat: timedelta) -> tuple[str, str]:
+    """A leader that was killed has the lease until it runs out or is given back."""
+    leader = next((member for member in status.members if member.report.name == status.leader), None)
+    if leader is not None and node_state(leader, heartbeat) != "stale":
+        return "", ""
+    return ", not heard of any more: another node follows when the lease is over or given back", words.RED
 
 
 def _node_table(members: Sequence[Member], leader: str | None, heartbeat: timedelta) -> None:

@@ -119,7 +119,7 @@ def delete(names: Names, output: Output = Format.TABLE) -> None:
 
     def view() -> None:
         for record in changed:
-            console().print(Text.assemble(("✗ ", "bright_black"), f"{record.name} is deleted; its history stays"))
+            console().print(Text.assemble(("- ", "bright_black"), f"{record.name} is deleted; its history stays"))
 
     show(
         output,

@@ -69,6 +69,6 @@ def delete(name: Name, output: Output = Format.TABLE) -> None:
     call(lambda service: service.secrets.delete(name, by=who()))
 
     def view() -> None:
-        console().print(Text.assemble(("✗ ", "bright_black"), f"secret {words.clean(name)} is deleted"))
+        console().print(Text.assemble(("- ", "bright_black"), f"secret {words.clean(name)} is deleted"))
 
     show(output, {"name": name, "deleted": True}, [name], view)

@@ -78,7 +78,7 @@ def delete(name: Name, output: Output = Format.TABLE) -> None:
     call(lambda service: service.users.delete(name, by=who()))
 
     def view() -> None:
-        console().print(Text.assemble(("✗ ", "bright_black"), f"user {words.clean(name)} is deleted"))
+        console().print(Text.assemble(("- ", "bright_black"), f"user {words.clean(name)} is deleted"))
 
     show(output, {"name": name, "deleted": True}, [name], view)
 

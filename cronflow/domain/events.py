@@ -128,12 +128,12 @@ class NodeLeft(Event):
 @_known
 @dataclass(frozen=True, slots=True)
 class NodeLost(Event):
-    """The heartbeat of a node has ended without a goodbye."""
+    """The heartbeat of a node has ended without a goodbye. Its next process may have joined before."""
 
     node: str
     in_flight: int
     gravity = Gravity.ERROR
-    says = "{node} was lost with {in_flight:run|runs} on it"
+    says = "a process of {node} was lost with {in_flight:run|runs} on it"
 
 
 @_known

@@ -251,13 +251,15 @@ class Run:
 
     @property
     def lateness(self) -> timedelta | None:
-        """From the instant it was due to the start of its first attempt (of those that are kept). A replay is not late:
-        nobody had asked for it before.
+        """From the instant it was due to the start of its first attempt (of those that are kept); of a manual run from
+        when it was asked for, which its instant names in whole seconds. A replay is not late: nobody had asked for it
+        before.
         """
         if self.kind is Kind.REPLAY:
             return None
         first = next((a.started_at for a in self.attempts if a.started_at is not None), self.started_at)
-        return None if first is None else first - self.fire_at
+        due = self.created_at if self.kind is Kind.MANUAL else self.fire_at
+        return None if first is None else first - due
 
     @property
     def duration(self) -> timedelta | None:

@@ -21,6 +21,13 @@ def test_the_status_tells_leader_term_lease_and_load(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("scene")
+def test_a_leader_that_is_not_heard_of_is_told_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONFLOW_HEARTBEAT", "3s")
+    (line,) = [line for line in cli("cluster", "status", columns=160).stdout.splitlines() if line.startswith("leader")]
+    assert line.startswith("leader   ♛ node-a  since 2026-11-21 12:00:00Z, now, not heard of any more: another node")
+
+
+@pytest.mark.usefixtures("scene")
 def test_the_status_as_json_has_the_shape_of_the_interface(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_NAMESPACE", "shop")
     status = parsed(cli("cluster", "status", "-o", "json"))

@@ -153,7 +153,7 @@ def test_nothing_is_paused_when_one_of_the_names_is_wrong(cli: Cli, scene: Scene
 
 def test_a_deleted_job_is_gone_and_its_runs_stay(cli: Cli, scene: Scene) -> None:
     result = cli("jobs", "delete", "nightly-report")
-    assert result.stdout == "✗ nightly-report is deleted; its history stays\n"
+    assert result.stdout == "- nightly-report is deleted; its history stays\n"
     assert cli("jobs", "show", "nightly-report").exit_code == 3
     assert cli("runs", "show", "nightly-report@20261121T010000Z").exit_code == 0
     assert scene.clock.now() == NOON
