@@ -21,10 +21,11 @@ How it stops. At a lost key, a newer term, the end of the belief, a planning loo
 off, a MongoDB that has been away for fifteen seconds, the wish of an operator, or the end of the process. After MongoDB
 was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
 had the time to take it and did not.
-Whatever ended it, the key is given back, as soon as Redis takes it, so that a follower leads within 50 ms and a round
-trip. A belief that ended by time gives it back too: renewals that MongoDB did not confirm have prolonged the key. So do
-a node whose campaign had no answer, and one that was killed and started again: as a live node keeps its name
-to itself, a key in the name of a node that does not believe to lead is nobody's.
+Whatever ended it, the key is given back, as soon as Redis takes it, so that somebody leads within 50 ms and a round
+trip; only a process that ends while Redis is away leaves it to run out. A belief that ended by time gives it back too:
+renewals that MongoDB did not confirm have prolonged the key. So do a node whose campaign had no answer, and one that
+was killed and started again: as a live node keeps its name to itself, a key in the name of a node that does not believe
+to lead is nobody's.
 
 Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
 `tenure` may be read from any thread.
@@ -55,6 +56,7 @@ PTTL_JITTER_S = 0.25
 RING_JITTER_S = 0.05
 ABSTAIN_S = 3.0
 ABSTAIN_LOOK_S = 0.5
+OTHERS_FIRST_S = 0.5
 FITNESS_LOOK_S = 2.0
 
 log = structlog.get_logger("cronflow.node")
@@ -192,8 +194,9 @@ class Elector:
             self._stand_down("another node has the key")
             return
         if answer is Renewal.ASKED:
-            await self._give_back("asked to step down")
+            # Before: what follows may fail, and is then tried again before the next campaign.
             self._abstain_until = self._clock.monotonic() + ABSTAIN_S
+            await self._give_back("asked to step down")
             return
         if answer is Renewal.AGAIN:
             log.warning("redis had forgotten the leader", term=tenure.term)
@@ -227,8 +230,8 @@ class Elector:
             if present is not None and self._is_of_this_name(present[0]):
                 await self._election.resign(present[0])
                 if not present[0].startswith(f"{self._node}#"):
-                    # The process that led died of something: others first.
-                    self._abstain_until = self._clock.monotonic() + ABSTAIN_S
+                    # The process that led died of something: others, who were rung, first.
+                    self._abstain_until = self._clock.monotonic() + OTHERS_FIRST_S
             self._key_may_stand = False
 
     def _is_of_this_name(self, holder: str) -> bool:
@@ -268,6 +271,8 @@ class Elector:
         self._key_may_stand = present is not None and self._is_of_this_name(present[0])
         if present is None:
             return random.uniform(0, RING_JITTER_S)
+        if self._key_may_stand:
+            return 0.0
         self._saw(present[0])
         pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
         return min(pause, self._timings.failover_check)
@@ -283,6 +288,7 @@ class Elector:
         """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
         present = await self._election.holder()
         if present is not None:
+            self._key_may_stand = self._is_of_this_name(present[0])
             self._free_since = None
             self._saw(present[0])
             return True
@@ -307,10 +313,12 @@ class Elector:
             await self._return_key()
             raise
         if not installed:
+            await self._return_key()
             return False
-        self._tenure = Tenure(term=term.number, holder=holder, boot=boot, fences=Fences(term))
         self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
         self._renew_at = began + self._timings.leader_renew
+        # Last: another thread may ask for it at any moment, and judges it by how long it is valid.
+        self._tenure = Tenure(term=term.number, holder=holder, boot=boot, fences=Fences(term))
         self.last_term = term.number
         self._saw(holder)
         log.info("leader elected", term=term.number, node=self._node)

@@ -2,7 +2,8 @@
 
 It tells, and does nothing else: what such a node had is found by `check_at`. Followers remember for a while who is
 gone, for the case that it is the leader. A node is not called lost before two heartbeats would have come, because a
-Redis that was wiped knows nobody at first, unless its name is taken by its next start: then it is gone for certain.
+Redis that was wiped knows nobody at first; before one if its name is taken by its next start: then it is gone for
+certain, and its goodbye, if there is one, has come by then.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Watch:
         sure = [
             node
             for node, (member, since) in self._gone.items()
-            if member.report.name in names or now - since >= self._timings.stale_after
+            if now - since >= (self._timings.heartbeat if member.report.name in names else self._timings.stale_after)
         ]
         if sure and self._elector.tenure is not None:
             await self._tell_of(sure)

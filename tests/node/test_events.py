@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from cronflow.domain.events import (
     ClockWentRight,
     ClockWentWrong,
@@ -82,8 +84,8 @@ async def test_a_node_that_was_killed_and_has_joined_again_is_told_lost_at_the_n
         again = worker.id.partition("#")[0]
         await cluster.kill(worker)
         cluster.start(again)
-        # 15 s until the name is free, and a look every 5 s.
-        await cluster.elapse(15 + 2 + 5)
+        # 15 s until the name is free, and a look every 5 s, one of them for a goodbye that is late.
+        await cluster.elapse(15 + 2 + 2 * 5)
         assert await told(cluster, NodeLost) == [NodeLost(again, 0)]
         await cluster.elapse(60)
         assert await told(cluster, NodeLost) == [NodeLost(again, 0)]
@@ -116,6 +118,23 @@ async def test_a_node_that_left_came_again_and_was_killed_is_told_lost() -> None
         await cluster.kill(again)
         await cluster.elapse(35)
         assert await told(cluster, NodeLeft, NodeLost) == [NodeLeft(name), NodeLost(name, 0)]
+
+
+@pytest.mark.parametrize("seconds", range(5))
+async def test_a_node_whose_goodbye_is_late_is_not_lost_although_its_name_is_taken_again(seconds: int) -> None:
+    async with a_cluster("a", "b") as cluster:
+        (leader,) = cluster.leaders
+        worker = next(node for node in cluster.nodes if node is not leader)
+        name = worker.id.partition("#")[0]
+        cluster.start(name)
+        # The leader's next look is at another moment of the gap each time.
+        await cluster.elapse(seconds)
+        cluster.backends.faults.stall("events.append")
+        worker.stop()
+        await cluster.elapse(4.5)
+        cluster.backends.faults.heal()
+        await cluster.elapse(30)
+        assert await told(cluster, NodeLeft, NodeLost) == [NodeLeft(name)]
 
 
 async def test_a_node_is_lost_with_what_it_had_taken_since_its_last_heartbeat_too() -> None:

@@ -244,7 +244,8 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
 function lostAt(before: Values, ts: string): string {
   const left = before.lease_left_s;
   const node = before.nodes.find((one) => one.name === before.leader);
-  const heard = node !== undefined && node.state !== 'stale';
+  // One that drains is not called stale.
+  const heard = node !== undefined && node.state !== 'stale' && node.age_s <= before.lease_s / 3;
   if (left === null || (heard && left > before.lease_s / 2)) return ts;
   return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
 }

@@ -162,7 +162,7 @@ describe('failovers', () => {
     const asked = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
     expect(asked.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
     // Killed and started again: the new process gave the lease back, long before it ran out.
-    for (const nodes of [[node('a', { state: 'stale', age_s: 14 })], [node('b')]]) {
+    for (const nodes of [[node('a', { state: 'stale', age_s: 14 })], [node('a', { state: 'draining', age_s: 14 })], [node('b')]]) {
       const again = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 30, lease_left_s: 16, nodes }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
       expect(again.failovers).toMatchObject([{ lost_at: at(-13), took_ms: 15_800 }]);
     }
