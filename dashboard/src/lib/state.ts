@@ -238,15 +238,20 @@ function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
   return next;
 }
 
+/** Whether the node that leads is not heard of: it has the lease until that is over or given back, and plans nothing. */
+export function leaderIsSilent(values: Values): boolean {
+  if (values.leader === null) return false;
+  const node = values.nodes.find((one) => one.name === values.leader);
+  // One that drains is not called stale.
+  return node === undefined || node.state === 'stale' || node.age_s > values.lease_s / 3;
+}
+
 /** When the old leader was lost. One that lives renews its lease long before half of it is over, and its node is heard of;
  *  without either it was last alive when it renewed it, whoever gave the lease back for it. One that lived led until then.
  */
 function lostAt(before: Values, ts: string): string {
   const left = before.lease_left_s;
-  const node = before.nodes.find((one) => one.name === before.leader);
-  // One that drains is not called stale.
-  const heard = node !== undefined && node.state !== 'stale' && node.age_s <= before.lease_s / 3;
-  if (left === null || (heard && left > before.lease_s / 2)) return ts;
+  if (left === null || (left > before.lease_s / 2 && !leaderIsSilent(before))) return ts;
   return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
 }
 

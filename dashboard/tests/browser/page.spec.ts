@@ -71,6 +71,17 @@ test('a failover is seen: nobody leads, then the crown is elsewhere and a banner
   await expect(user.getByRole('group', { name: /us-east-2 leads, term 42/ })).toBeVisible();
 });
 
+test('a leader that is not heard of is told so, long before its lease is over', async ({ stage, user }) => {
+  await user.goto(stage.url);
+  await live(user);
+  stage.silenceLeader();
+  const banner = user.getByRole('status').filter({ hasText: 'eu-central-1 is not heard of.' });
+  await expect(banner).toContainText('Nothing is planned so long');
+  stage.elect('us-east-2');
+  await expect(user.getByText('us-east-2 leads').first()).toBeVisible();
+  await expect(banner).toHaveCount(0);
+});
+
 test('a failover is told of also after the page was loaded again', async ({ stage, user }) => {
   stage.world.event('leader_elected', 'info', 'eu-central-1 leads, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
   await user.goto(stage.url);
@@ -331,6 +342,8 @@ test('a wallboard has no navigation, says how the cluster is, and is left with a
   await expect(user.getByRole('navigation')).toHaveCount(0);
   const verdict = user.getByRole('heading', { level: 1 });
   await expect(verdict).toContainText('1 breaker open');
+  stage.silenceLeader();
+  await expect(verdict).toContainText('eu-central-1 is not heard of');
   stage.loseLeader();
   await expect(verdict).toContainText('Nobody leads');
   await user.reload();

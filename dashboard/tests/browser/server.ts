@@ -66,6 +66,11 @@ export class Stage {
     this.world.leader = null;
   }
 
+  /** The leader dies, and has its lease until `elect`. */
+  silenceLeader(): void {
+    this.world.stale = this.world.leader;
+  }
+
   elect(name: string): void {
     this.world.term += 1;
     this.world.leader = name;
