@@ -88,7 +88,8 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
     beyond = run.started_at is not None and now - run.started_at > timeout + BEYOND_TIMEOUT
     if run.cancel_requested and (beyond or holder is not Holder.HAS_IT or run.vetoes):
         return _cancelled(run, _lost(run, now))
-    if beyond:
+    # A worker that is gone ends nothing: what it had is lost, however long ago that was.
+    if beyond and holder is Holder.HAS_IT:
         return End(14, RunState.FAILED, Outcome.TIMEOUT, "its worker did not end it at its timeout", _lost(run, now))
     if holder is Holder.HAS_IT and run.vetoes < 1:
         return Postpone(VETO_WHILE_RUNNING)

@@ -6,6 +6,7 @@ docs/how-to/deploy.md.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from datetime import timedelta
@@ -175,6 +176,21 @@ def test_the_processes_are_started_with_options_that_exist(role: str) -> None:
     for words in given:
         assert words[0] == role
         parse(words)
+
+
+def test_a_node_of_compose_is_called_as_its_container(tmp_path: Path) -> None:
+    node = files.compose()["services"]["node"]
+    told = tmp_path / "cronflow"
+    told.write_text('#!/bin/sh\necho "$@"\n')
+    told.chmod(0o755)
+    tini, dashes, *shell = node["entrypoint"]
+    # As Compose reads it: two dollars are one.
+    words = [word.replace("$$", "$") for word in [*shell, *node["command"], "--app", "shop:app"]]
+    said = subprocess.run(
+        words, env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": "0c0ffee"}, capture_output=True, text=True
+    )
+    assert (tini, dashes, said.stdout) == ("tini", "--", "node --app shop:app --name 0c0ffee\n")
+    parse(said.stdout.split())
 
 
 def test_everybody_means_the_same_port() -> None:

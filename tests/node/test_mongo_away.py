@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.job import Job, Overlap, PythonTarget, StartGuard
+from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import Ending, Outcome, RunState
 from cronflow.domain.schedule import Every
 from cronflow.node.recorder import Recorder
@@ -65,6 +65,34 @@ async def test_runs_that_end_while_mongodb_is_away_free_their_slots_and_locks_an
         assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
         await cluster.elapse(120)
         assert len(cluster.executor.starts) == 3
+
+
+async def test_a_run_whose_worker_is_long_gone_is_made_again_and_not_called_too_slow() -> None:
+    async with a_cluster("a") as cluster:
+        await runs_under_way(cluster, "one", timeout=timedelta(seconds=5), retry=Retry(max=0))
+        (node,) = cluster.nodes
+        await cluster.kill(node)
+        await cluster.elapse(600, step=1)
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        cluster.start("a")
+        await cluster.elapse(60)
+        (run,) = cluster.runs
+        assert [attempt.outcome for attempt in run.attempts] == [Outcome.LOST, Outcome.OK]
+        assert (run.state, len(cluster.executor.starts)) == (RunState.SUCCEEDED, 2)
+
+
+async def test_a_run_that_must_not_start_twice_is_lost_with_its_worker_however_long_ago_that_was() -> None:
+    async with a_cluster("a") as cluster:
+        await runs_under_way(
+            cluster, "one", timeout=timedelta(seconds=5), retry=Retry(max=0), delivery=Delivery.AT_MOST_ONCE
+        )
+        (node,) = cluster.nodes
+        await cluster.kill(node)
+        await cluster.elapse(600, step=1)
+        cluster.start("a")
+        await cluster.elapse(60)
+        (run,) = cluster.runs
+        assert (run.state, len(cluster.executor.starts)) == (RunState.LOST, 1)
 
 
 async def test_outcomes_are_recorded_in_the_order_in_which_they_came(tmp_path: Path) -> None:
