@@ -2,8 +2,8 @@
 
 It tells, and does nothing else: what such a node had is found by `check_at`. Followers remember for a while who is
 gone, for the case that it is the leader. A node is not called lost before two heartbeats would have come, because a
-Redis that was wiped knows nobody at first; before one if its name is taken by its next start: then it is gone for
-certain, and its goodbye, if there is one, has come by then.
+Redis that was wiped knows nobody at first. If its name is taken by its next start it is gone for certain: then one
+heartbeat is enough, for a goodbye that is on its way.
 """
 
 from __future__ import annotations

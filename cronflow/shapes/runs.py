@@ -118,7 +118,7 @@ class RunShape(Shape):
     check_at: str | None
     """While it is open: when somebody looks at it again."""
     lateness_ms: int | None
-    """From the instant it was due to the start of its first attempt."""
+    """From the instant it was due, or from its request if it was run by hand, to the start of its first attempt."""
     duration_ms: int | None
     """Of its last attempt, once it has ended."""
     outcome: Outcome | None
