@@ -8,7 +8,7 @@ from cronflow.app import App
 from cronflow.context import Context
 from cronflow.domain.errors import CronFlowError, PermanentError, RetryLater, Skip
 from cronflow.domain.job import Retry
-from cronflow.domain.schedule import Cron, Every, Once
+from cronflow.domain.schedule.kinds import Cron, Every, Once
 
 if TYPE_CHECKING:
     from cronflow.client import ApiError, AsyncClient, Client

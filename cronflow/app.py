@@ -33,7 +33,7 @@ from cronflow.domain.job import (
     StartGuard,
     check_name,
 )
-from cronflow.domain.schedule import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Choice = TypeVar("Choice", bound=StrEnum)

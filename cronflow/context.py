@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cronflow.domain.errors import PermanentError
-from cronflow.domain.lines import PROGRESS as PROGRESS
+from cronflow.domain.log_levels import PROGRESS as PROGRESS
 
 if TYPE_CHECKING:
     from cronflow.ports import LineSink
@@ -71,12 +71,12 @@ class Progress(Generic[Part]):
         self,
         parts: Iterable[Part] | AsyncIterable[Part],
         total: int | None,
-        tell: Callable[[int, int | None], None],
+        emit: Callable[[int, int | None], None],
         monotonic: Callable[[], float],
     ) -> None:
         self._parts = parts
         self._total = len(parts) if total is None and isinstance(parts, Sized) else total
-        self._tell = tell
+        self._emit = emit
         self._monotonic = monotonic
         self._told_at: float | None = None
         self._asked = 0
@@ -114,10 +114,10 @@ class Progress(Generic[Part]):
         now = self._monotonic()
         if self._told_at is None or now - self._told_at >= _BETWEEN_LINES_S:
             self._told_at = now
-            self._tell(done, self._total)
+            self._emit(done, self._total)
 
     def _end(self) -> None:
-        self._tell(self._asked, self._total)
+        self._emit(self._asked, self._total)
 
 
 class Context:
@@ -194,14 +194,14 @@ class Context:
         `total` is found by itself where the parts have a length. At most two lines a second, and one at the end; each
         part is a heartbeat. Between the parts of a plain iterable, `async for` lets the event loop run.
         """
-        return Progress(parts, total, self._tell, self._beat)
+        return Progress(parts, total, self._emit, self._beat)
 
     def _beat(self) -> float:
         self.heartbeat()
         assert self._beat_at is not None
         return self._beat_at
 
-    def _tell(self, done: int, total: int | None) -> None:
+    def _emit(self, done: int, total: int | None) -> None:
         self._sink(PROGRESS, str(done) if total is None else f"{done}/{total}")
 
 

@@ -40,7 +40,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProcessStatus:
     """How a process stands: its phase, what it is (`leader`), and which services it cannot reach."""
 
     phase: Phase
@@ -65,7 +65,7 @@ class Supervisor(Protocol):
     every_s: float
     """The longest time between two signs of life."""
 
-    def sign(self, standing: Standing) -> None:
+    def sign(self, status: ProcessStatus) -> None:
         """The loop turns, and this is how the process stands."""
 
     def farewell(self) -> None:
@@ -80,28 +80,28 @@ class Systemd:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
-        self._told: Standing | None = None
+        self._told: ProcessStatus | None = None
         self.every_s = SIGN_S if watchdog_s is None else watchdog_s / 3
 
-    def sign(self, standing: Standing) -> None:
+    def sign(self, status: ProcessStatus) -> None:
         """WATCHDOG=1, and what is new."""
         lines = ["WATCHDOG=1"]
         before = self._told
-        if before is None or before.status != standing.status:
-            lines.append(f"STATUS={standing.status}")
-        if before is None or before.phase is not standing.phase:
-            if standing.phase is Phase.UP:
+        if before is None or before.status != status.status:
+            lines.append(f"STATUS={status.status}")
+        if before is None or before.phase is not status.phase:
+            if status.phase is Phase.UP:
                 lines.append("READY=1")
-            elif standing.phase is Phase.STOPPING:
+            elif status.phase is Phase.STOPPING:
                 lines.append("STOPPING=1")
         self._socket.sendto("\n".join(lines).encode(), self._address)
-        self._told = standing
+        self._told = status
 
     def farewell(self) -> None:
         """STOPPING=1, unless it was said."""
         try:
             if self._told is None or self._told.phase is not Phase.STOPPING:
-                self.sign(Standing(Phase.STOPPING))
+                self.sign(ProcessStatus(Phase.STOPPING))
         finally:
             self._socket.close()
 
@@ -114,12 +114,12 @@ class PulseFiles:
     def __init__(self, folder: Path) -> None:
         self._alive, self._ready = folder / "alive", folder / "ready"
 
-    def sign(self, standing: Standing) -> None:
+    def sign(self, status: ProcessStatus) -> None:
         """Write them anew, or take `ready` away."""
         self._alive.parent.mkdir(parents=True, exist_ok=True)
-        self._alive.write_text(f"{standing.status}\n", "utf-8")
-        if standing.ready:
-            self._ready.write_text(f"{standing.status}\n", "utf-8")
+        self._alive.write_text(f"{status.status}\n", "utf-8")
+        if status.ready:
+            self._ready.write_text(f"{status.status}\n", "utf-8")
         else:
             self._ready.unlink(missing_ok=True)
 
@@ -143,10 +143,10 @@ def supervisors(pulse_dir: Path | None, environ: MutableMapping[str, str] = os.e
 
 
 @asynccontextmanager
-async def supervised(found: list[Supervisor], look: Callable[[], Standing]) -> AsyncIterator[None]:
+async def supervised(found: list[Supervisor], look: Callable[[], ProcessStatus]) -> AsyncIterator[None]:
     """Tell them what `look` returns, from this event loop, until the end."""
     told = [_Told(one) for one in found]
-    task = asyncio.create_task(_tell(told, look), name="supervision") if told else None
+    task = asyncio.create_task(_emit(told, look), name="supervision") if told else None
     try:
         yield
     finally:
@@ -164,24 +164,24 @@ class _Told:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
-        self._standing: Standing | None = None
+        self._standing: ProcessStatus | None = None
         self._at = 0.0
         self._reached = True
 
-    def look(self, standing: Standing, now: float) -> None:
+    def look(self, status: ProcessStatus, now: float) -> None:
         """Tell him what is new, and that the loop turns before he doubts it."""
         due = now - self._at >= self._supervisor.every_s - LOOK_S
-        if due or standing != self._standing:
-            self._carefully(lambda: self._supervisor.sign(standing))
-            self._standing, self._at = standing, now
+        if due or status != self._standing:
+            self._carefully(lambda: self._supervisor.sign(status))
+            self._standing, self._at = status, now
 
     def farewell(self) -> None:
         """Tell him that this is the end."""
         self._carefully(self._supervisor.farewell)
 
-    def _carefully(self, tell: Callable[[], None]) -> None:
+    def _carefully(self, emit: Callable[[], None]) -> None:
         try:
-            tell()
+            emit()
         except OSError as error:
             if self._reached:
                 log.warning("supervisor not reached", by=type(self._supervisor).__name__, reason=error.strerror)
@@ -190,9 +190,9 @@ class _Told:
             self._reached = True
 
 
-async def _tell(told: list[_Told], look: Callable[[], Standing]) -> None:
+async def _emit(told: list[_Told], look: Callable[[], ProcessStatus]) -> None:
     while True:
-        standing, now = look(), time.monotonic()
+        status, now = look(), time.monotonic()
         for one in told:
-            one.look(standing, now)
+            one.look(status, now)
         await asyncio.sleep(LOOK_S)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.embedded import MongoServer, RedisServer
+from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
 LONG = frozenset({"client", "dashboard", "live", "processes"})

@@ -13,8 +13,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from cronflow.embedded import find_redis
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded import find_redis
+from cronflow.testing.embedded.server import free_port
 
 UP_WITHIN_S = 30.0
 

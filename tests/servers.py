@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from cronflow.embedded import CannotStart, MongoServer, RedisServer
+from cronflow.testing.embedded import CannotStart, MongoServer, RedisServer
 
 REDIS_URL = "CRONFLOW_TEST_REDIS_URL"
 MONGO_URL = "CRONFLOW_TEST_MONGO_URL"

@@ -14,15 +14,15 @@ from redis.asyncio import Redis
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
+from cronflow.bootstrap.backends import adapters
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
-from cronflow.domain.run import Ending, Outcome, RunState
-from cronflow.domain.schedule import Once
-from cronflow.executors.webhook import WebhookPostman
+from cronflow.domain.run import AttemptResult, Outcome, RunState
+from cronflow.domain.schedule.kinds import Once
+from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, RunQuery
-from cronflow.service import Service
-from cronflow.wiring.stores import adapters
+from cronflow.usecases.service import Service
 from tests.waiting import eventually
 
 HERD = 1000
@@ -73,12 +73,14 @@ class CountingRedis(RedisConnection):
 class NoOp:
     """An executor whose runs end at once."""
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """Done."""
-        return Ending(Outcome.OK)
+        return AttemptResult(Outcome.OK)
 
 
-async def herd(redis_url: str, mongo_url: str, namespace: str, look: Callable[[Counting, CountingRedis], None]) -> None:
+async def schedule_load(
+    redis_url: str, mongo_url: str, namespace: str, look: Callable[[Counting, CountingRedis], None]
+) -> None:
     """One node, a thousand no-op jobs due in one second; `look` at the counts when all have ended."""
     counting = Counting()
     async with (
@@ -145,7 +147,7 @@ async def test_a_herd_of_a_thousand_costs_three_writes_a_run_and_two_a_batch(
         assert redis.trips["take"] <= 40
         assert redis.trips["release"] <= 4 * HERD / 200
 
-    await herd(redis_url, mongo_url, namespace, look)
+    await schedule_load(redis_url, mongo_url, namespace, look)
 
 
 async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
@@ -157,8 +159,8 @@ async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
         CountingRedis(redis_url, namespace) as connection,
     ):
         backends = adapters(connection, database)
-        postman = WebhookPostman(backends.secrets, None, SystemClock())
-        node = Node(backends, NoOp(), SystemClock(), Timings(), name="only", postman=postman)
+        webhook_sender = HttpWebhookSender(backends.secrets, None, SystemClock())
+        node = Node(backends, NoOp(), SystemClock(), Timings(), name="only", webhook_sender=webhook_sender)
         running = asyncio.create_task(node.run())
         try:
             await eventually(lambda: counting.commands["find alerts"] >= 2, 30, "two looks for alerts")

@@ -24,7 +24,7 @@ from cronflow.domain.job import (
     Retry,
     StartGuard,
 )
-from cronflow.domain.schedule import Cron, Every, Once
+from cronflow.domain.schedule.kinds import Cron, Every, Once
 
 MINIMAL: dict[str, Any] = {"name": "backup", "run": {"shell": "true"}}
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from lupa.lua51 import LuaRuntime
 
-from tests.mutants.catalogue import BACKENDS, MEMORY, MUTANTS, Mutant
+from tests.mutants.catalogue import MEMORY, MUTANTS, PACKAGE, Mutant
 from tests.mutants.running import ROOT, CannotRun, copy_package, survives
 
-HOME = ROOT / BACKENDS
+HOME = ROOT / PACKAGE
 WRITES = {"UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update", "delete_one", "delete_many"}
 
 
@@ -45,7 +45,7 @@ def test_no_mutant_is_listed_twice_and_each_changes_something() -> None:
 
 def test_a_text_that_is_not_there_exactly_once_is_an_error_with_its_place() -> None:
     for source in ("", "x = 1; x = 1"):
-        with pytest.raises(ValueError, match=r"cronflow/backends/a\.py: 'x = 1' occurs \d times"):
+        with pytest.raises(ValueError, match=r"cronflow/a\.py: 'x = 1' occurs \d times"):
             Mutant("a.py", "x = 1", "").apply(source)
 
 
@@ -56,15 +56,15 @@ QUICK = ("run.state in change.sources", "record.rev == rev", "present.rev != rev
 
 def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_is_as_before(tmp_path: Path) -> None:
     copy_package(tmp_path)
-    history = tmp_path / BACKENDS / "memory" / "history.py"
+    history = tmp_path / PACKAGE / "testing" / "memory" / "stores.py"
     before = history.read_text("utf-8")
-    suites = [("tests/contracts/test_history.py", "-k", "memory")]
+    suites = [("tests/contracts/test_stores.py", "-k", "memory")]
     for words in QUICK:
         mutant = next(m for m in MEMORY if words in m.text)
         assert not survives(mutant, tmp_path, {}, suites), mutant
     assert survives(
         Mutant(
-            "memory/history.py",
+            "testing/memory/stores.py",
             'Compare and set, one by one."""\n        won = set()\n        for move',
             'Compare."""\n        won = set()\n        for move',
         ),
@@ -74,24 +74,24 @@ def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_i
     )
     assert history.read_text("utf-8") == before
     with pytest.raises(CannotRun):
-        survives(Mutant("memory/history.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suites)
+        survives(Mutant("testing/memory/stores.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suites)
 
 
 # ------------------------------------------------------------------------------------------------ no condition without
 
 
-@pytest.mark.parametrize("script", sorted(path.name for path in (HOME / "redis" / "lua").glob("*.lua")))
+@pytest.mark.parametrize("script", sorted(path.name for path in (HOME / "backends" / "redis" / "lua").glob("*.lua")))
 def test_every_comparison_of_a_script_has_a_mutant(script: str) -> None:
-    file = f"redis/lua/{script}"
+    file = f"backends/redis/lua/{script}"
     lines = (HOME / file).read_text("utf-8").splitlines()
     code = {number: line.partition("--")[0] for number, line in enumerate(lines, 1)}
     asks = {number for number, line in code.items() if any(word in line.split() for word in ("if", "elseif"))}
     assert asks - covered(file) == set()
 
 
-@pytest.mark.parametrize("module", sorted(path.name for path in (HOME / "mongo").glob("*.py")))
+@pytest.mark.parametrize("module", sorted(path.name for path in (HOME / "backends" / "mongo").glob("*.py")))
 def test_every_condition_of_a_write_to_mongodb_has_a_mutant(module: str) -> None:
-    file = f"mongo/{module}"
+    file = f"backends/mongo/{module}"
     tree = ast.parse((HOME / file).read_text("utf-8"))
     conditions = {line: key for line, key in filter_keys(tree) if key != "_id"}
     missing = {f"{file}:{line} {key}" for line, key in conditions.items() if line not in covered(file)}

@@ -16,12 +16,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from cronflow.domain.job import PythonTarget
-from cronflow.supervision import Phase, PulseFiles, Standing, Supervisor, Systemd, supervised, supervisors
+from cronflow.supervision import Phase, ProcessStatus, PulseFiles, Supervisor, Systemd, supervised, supervisors
 from tests.node.cluster import a_cluster
 from tests.processes.conftest import ROOT, Processes, process_cluster
 from tests.waiting import eventually
 
-UP = Standing(Phase.UP, "worker")
+UP = ProcessStatus(Phase.UP, "worker")
 
 
 class Manager:
@@ -70,24 +70,30 @@ def manager(address: str) -> Iterator[Manager]:
 
 
 def test_what_a_process_is_called_says_what_it_lacks() -> None:
-    assert Standing(Phase.STARTING).status == "starting"
-    assert Standing(Phase.UP, "leader").status == "leader"
-    assert Standing(Phase.UP, "worker", ("Redis", "MongoDB")).status == "worker, without Redis and MongoDB"
-    assert Standing(Phase.STOPPING, "leader", ("MongoDB",)).status == "stopping, without MongoDB"
+    assert ProcessStatus(Phase.STARTING).status == "starting"
+    assert ProcessStatus(Phase.UP, "leader").status == "leader"
+    assert ProcessStatus(Phase.UP, "worker", ("Redis", "MongoDB")).status == "worker, without Redis and MongoDB"
+    assert ProcessStatus(Phase.STOPPING, "leader", ("MongoDB",)).status == "stopping, without MongoDB"
 
 
 def test_only_who_takes_part_and_reaches_its_servers_is_ready() -> None:
     assert UP.ready
-    assert not Standing(Phase.UP, "worker", ("MongoDB",)).ready
-    assert not Standing(Phase.STARTING).ready
-    assert not Standing(Phase.STOPPING, "worker").ready
+    assert not ProcessStatus(Phase.UP, "worker", ("MongoDB",)).ready
+    assert not ProcessStatus(Phase.STARTING).ready
+    assert not ProcessStatus(Phase.STOPPING, "worker").ready
 
 
 def test_systemd_is_told_what_is_new_and_that_the_process_lives(manager: Manager, address: str) -> None:
     told = Systemd(address, 30.0)
     assert told.every_s == 10
-    for standing in (Standing(Phase.STARTING), UP, UP, Standing(Phase.UP, "leader"), Standing(Phase.STOPPING)):
-        told.sign(standing)
+    for status in (
+        ProcessStatus(Phase.STARTING),
+        UP,
+        UP,
+        ProcessStatus(Phase.UP, "leader"),
+        ProcessStatus(Phase.STOPPING),
+    ):
+        told.sign(status)
     told.farewell()
     assert manager.lines == [
         *("WATCHDOG=1", "STATUS=starting"),
@@ -111,11 +117,11 @@ def test_an_abstract_address_is_understood() -> None:
 def test_the_files_say_alive_and_ready_apart(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     files = PulseFiles(folder)
-    files.sign(Standing(Phase.STARTING))
+    files.sign(ProcessStatus(Phase.STARTING))
     assert {file.name for file in folder.iterdir()} == {"alive"}
     files.sign(UP)
     assert (folder / "ready").read_text() == "worker\n"
-    files.sign(Standing(Phase.UP, "worker", ("MongoDB",)))
+    files.sign(ProcessStatus(Phase.UP, "worker", ("MongoDB",)))
     assert {file.name: file.read_text() for file in folder.iterdir()} == {"alive": "worker, without MongoDB\n"}
     files.farewell()
     assert not list(folder.iterdir())
@@ -152,7 +158,7 @@ async def test_a_supervisor_that_is_gone_is_no_reason_to_stop(address: str, tmp_
 
 
 async def test_an_error_of_who_looks_ends_the_process(manager: Manager, address: str) -> None:
-    def broken() -> Standing:
+    def broken() -> ProcessStatus:
         raise RuntimeError("no standing")
 
     with pytest.raises(RuntimeError, match="no standing"):
@@ -164,15 +170,15 @@ async def test_an_error_of_who_looks_ends_the_process(manager: Manager, address:
 async def test_a_node_is_ready_while_it_takes_part_and_reaches_its_servers() -> None:
     async with a_cluster("a") as cluster:
         [node] = cluster.nodes
-        assert node.standing == Standing(Phase.UP, "leader")
+        assert node.status == ProcessStatus(Phase.UP, "leader")
         cluster.backends.faults.fail_before("MongoDB", times=100)
         await cluster.elapse(5)
-        assert node.standing == Standing(Phase.UP, "leader", ("MongoDB",))
+        assert node.status == ProcessStatus(Phase.UP, "leader", ("MongoDB",))
         cluster.backends.faults.heal()
         await cluster.elapse(30)
-        assert node.standing.ready
+        assert node.status.ready
         node.stop()
-        assert node.standing.phase is Phase.STOPPING
+        assert node.status.phase is Phase.STOPPING
 
 
 # ------------------------------------------------------------------------------------------------------ real processes
@@ -222,8 +228,8 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
 
     await eventually(stalled, 30, "its heartbeat says that the loop does not turn")
     # Asked before the end of the handler is looked for: what comes after it does not count.
-    signs = manager.said("WATCHDOG=1")
-    assert cluster.noted("end") or signs == before
+    alert_conditions = manager.said("WATCHDOG=1")
+    assert cluster.noted("end") or alert_conditions == before
     await eventually(lambda: manager.said("WATCHDOG=1") > before, 30, "the loop turns again")
 
 

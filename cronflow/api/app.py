@@ -10,27 +10,15 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from fastapi.routing import iter_route_contexts
 
-from cronflow.api import (
-    alerts,
-    chaos,
-    cluster,
-    events,
-    jobs,
-    logins,
-    logs,
-    management,
-    nodes,
-    problems,
-    runs,
-    schedules,
-)
+from cronflow.api import problems
 from cronflow.api.access import Gate
-from cronflow.api.inputs import Deployment, Uses
+from cronflow.api.bodies import Deployment, Uses
 from cronflow.api.openapi import describe
+from cronflow.api.routes import alerts, chaos, cluster, events, jobs, logins, logs, management, nodes, runs, schedules
 from cronflow.api.stream import Stream, add_stream
-from cronflow.auth.logins import Logins
 from cronflow.ports import Exposition
-from cronflow.service import Service
+from cronflow.usecases.logins import Logins
+from cronflow.usecases.service import Service
 
 
 def create_api(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from fastapi import Request
 
 from cronflow.api.access import NotAuthenticated
-from cronflow.auth.accounts import Keys
-from cronflow.auth.logins import Logins
 from cronflow.auth.texts import KEY_PREFIX
 from cronflow.domain.access import Principal
 from cronflow.domain.errors import BackendUnavailable, TooSoon
 from cronflow.ports import RateLimiter
+from cronflow.usecases.accounts import ApiKeys
+from cronflow.usecases.logins import Logins
 
 REQUESTS_PER_S = 100
 
@@ -22,7 +22,7 @@ REQUESTS_PER_S = 100
 class TokenGate:
     """The Gate of an API that asks for logins. `per_s`: how many requests each principal may make."""
 
-    def __init__(self, logins: Logins, keys: Keys, limiter: RateLimiter, *, per_s: int = REQUESTS_PER_S) -> None:
+    def __init__(self, logins: Logins, keys: ApiKeys, limiter: RateLimiter, *, per_s: int = REQUESTS_PER_S) -> None:
         self._logins = logins
         self._keys = keys
         self._limiter = limiter

@@ -16,15 +16,15 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import TypeAdapter
 
-from cronflow.api import logins, management, runs, schedules
 from cronflow.api.access import needed_by
-from cronflow.api.answers import PREFIX
-from cronflow.api.fieldtexts import describe_fields
-from cronflow.api.jobs import MOST_PLANNED, RunInput
-from cronflow.api.problems import MEDIA_TYPE, ProblemShape, title
+from cronflow.api.field_docs import describe_fields
+from cronflow.api.problems import MEDIA_TYPE, ProblemSchema, title
+from cronflow.api.responses import PREFIX
+from cronflow.api.routes import logins, management, runs, schedules
+from cronflow.api.routes.jobs import MOST_PLANNED, RunInput
 from cronflow.documents import JobForm
 from cronflow.documents.alerts import AlertForm
-from cronflow.shapes.plain import Shape
+from cronflow.schemas.base import Schema
 
 Document = dict[str, Any]
 
@@ -101,7 +101,7 @@ INHERITED = {
 }
 
 
-class _Written(Shape):
+class _Written(Schema):
     """Where the forms of a job and of an alert come from."""
 
     job: JobForm
@@ -157,7 +157,7 @@ def _components(made: Document) -> None:
             management.SecretInput,
         )
     }
-    others = (_Written, runs.BulkInput, ProblemShape)
+    others = (_Written, runs.BulkInput, ProblemSchema)
     adapters = [(kind, "validation", TypeAdapter(kind)) for kind in (*inputs.values(), *others)]
     _, made_here = TypeAdapter.json_schemas(adapters, ref_template=REF + "{model}")  # type: ignore[arg-type]
     found = made_here["$defs"]

@@ -19,14 +19,14 @@ from starlette.requests import ClientDisconnect
 
 from cronflow.api.access import NotAllowed, NotAuthenticated
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem, TooSoon
-from cronflow.shapes.plain import Shape
+from cronflow.schemas.base import Schema
 
 MEDIA_TYPE = "application/problem+json"
 ASK_AGAIN_S = 5
 BLANK = "about:blank"
 
 
-class ErrorShape(Shape):
+class ErrorSchema(Schema):
     """One thing that is wrong with an input."""
 
     place: str
@@ -37,7 +37,7 @@ class ErrorShape(Shape):
     """What to do about it; empty: what is wrong says so."""
 
 
-class ProblemShape(Shape):
+class ProblemSchema(Schema):
     """A problem document, RFC 9457."""
 
     type: str
@@ -48,7 +48,7 @@ class ProblemShape(Shape):
     """The status of the answer."""
     detail: str
     """What happened, for people."""
-    errors: NotRequired[list[ErrorShape]]
+    errors: NotRequired[list[ErrorSchema]]
     """Everything that is wrong with the input, in order."""
     kind: NotRequired[str]
     """Of what is not there: job, run, node, user, key, secret or leader."""
@@ -68,7 +68,7 @@ def problem(
     missing: NotFound | None = None,
 ) -> Response:
     """The answer."""
-    document: ProblemShape = {"type": BLANK, "title": title(status), "status": status, "detail": detail}
+    document: ProblemSchema = {"type": BLANK, "title": title(status), "status": status, "detail": detail}
     if errors:
         document["errors"] = [{"place": one.place, "what": one.what, "remedy": one.remedy} for one in errors]
     if missing is not None:

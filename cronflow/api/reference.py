@@ -14,12 +14,12 @@ import orjson
 
 from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
-from cronflow.api.inputs import Deployment
+from cronflow.api.bodies import Deployment
 from cronflow.api.openapi import REF, Document
-from cronflow.service import Service
+from cronflow.usecases.service import Service
 
 if TYPE_CHECKING:
-    from cronflow.api.chaos import Chaos
+    from cronflow.api.routes.chaos import Chaos
 
 HEAD = """# The REST API
 

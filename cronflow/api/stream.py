@@ -22,9 +22,9 @@ from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from cronflow.domain.access import Principal
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, Problem
 from cronflow.live.hub import Hub
-from cronflow.live.session import Session
+from cronflow.live.session import StreamSession
 from cronflow.live.topics import Topic, topic_of
-from cronflow.shapes.stream import StreamErrorShape
+from cronflow.schemas.stream import StreamErrorSchema
 
 PATH = "/api/v1/stream"
 CLUSTER = "cluster"
@@ -138,7 +138,7 @@ class Stream:
             raise Over(STOPPING, "the live stream is not available") from None
         since = hello.get("since")
         session = self._hub.open(since if isinstance(since, str) else None)
-        login = Login(principal, self._limits.login_s)
+        login = StreamLogin(principal, self._limits.login_s)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write(socket, session), name="stream writer")
@@ -151,7 +151,7 @@ class Stream:
         finally:
             self._hub.close(session)
 
-    async def _write(self, socket: WebSocket, session: Session) -> None:
+    async def _write(self, socket: WebSocket, session: StreamSession) -> None:
         while True:
             text = await session.next()
             try:
@@ -160,7 +160,7 @@ class Stream:
             except TimeoutError:
                 raise Over(TOO_SLOW, "it does not take what it is sent") from None
 
-    async def _read(self, socket: WebSocket, session: Session, login: Login, hello: dict[str, Any]) -> None:
+    async def _read(self, socket: WebSocket, session: StreamSession, login: StreamLogin, hello: dict[str, Any]) -> None:
         topics = hello.get("topics")
         wanted = deque(
             {"op": "sub", "topic": topic, "tail": hello.get("tail", 0)}
@@ -178,7 +178,7 @@ class Stream:
             except BackendUnavailable as error:
                 session.say(_refused(message, f"{error.service} is away", again=True))
 
-    async def _obey(self, message: dict[str, Any], session: Session, login: Login) -> None:
+    async def _obey(self, message: dict[str, Any], session: StreamSession, login: StreamLogin) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)
         match message.get("op"):
             case "sub" if isinstance(topic, str) and isinstance(tail, int):
@@ -207,7 +207,7 @@ class Pace:
         await asyncio.sleep(self._next - now)
 
 
-class Login:
+class StreamLogin:
     """Who is at the other end, and for how long that holds."""
 
     def __init__(self, principal: Principal, seconds: float) -> None:
@@ -244,7 +244,7 @@ def add_stream(api: FastAPI, stream: Stream) -> None:
     api.add_api_websocket_route(PATH, endpoint)
 
 
-def _refused(message: dict[str, Any], detail: str, *, again: bool) -> StreamErrorShape:
+def _refused(message: dict[str, Any], detail: str, *, again: bool) -> StreamErrorSchema:
     return {"t": "error", "op": message.get("op"), "detail": detail, "again": again}
 
 

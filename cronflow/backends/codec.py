@@ -17,13 +17,13 @@ import orjson
 
 from cronflow.documents import job_document, parse_job
 from cronflow.documents.alerts import alert_document, parse_alert
-from cronflow.domain.alerts import AlertKind, AlertRecord, Notice, NoticeState
+from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
 from cronflow.domain.cluster import Backlog, NodeReport
-from cronflow.domain.events import Happened, event_of, fields_of
-from cronflow.domain.job import Job, JobRecord, Overlap, Pend
-from cronflow.domain.lines import GRAVE
+from cronflow.domain.events import RecordedEvent, event_of, fields_of
+from cronflow.domain.job import Job, JobRecord, Overlap, PendingRun
+from cronflow.domain.log_levels import GRAVE
 from cronflow.domain.placement import Placement, Waiting
-from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
 from cronflow.ports import Assignment, LateResult, LogLine
 
@@ -65,7 +65,7 @@ def record_document(record: JobRecord) -> Document:
         "term": record.term,
         "next_fire": record.next_fire,
         "due_at": record.due_at,
-        "pend": None if record.pend is None else pend_document(record.pend),
+        "pend": None if record.pending_run is None else pending_run_document(record.pending_run),
         "active": record.active,
         "paused": record.paused,
         "deleted_at": record.deleted_at,
@@ -82,7 +82,7 @@ def record_document(record: JobRecord) -> Document:
 
 def record(document: Mapping[str, Any]) -> JobRecord:
     """The job record in a document."""
-    pend = document["pend"]
+    pending_run = document["pend"]
     return JobRecord(
         job=_job(document["definition"]),
         rev=document["rev"],
@@ -90,7 +90,7 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         term=document["term"],
         next_fire=document["next_fire"],
         due_at=document["due_at"],
-        pend=None if pend is None else _pend(pend),
+        pending_run=None if pending_run is None else _pending_run(pending_run),
         paused=document["paused"],
         deleted_at=document["deleted_at"],
         created_at=document["created_at"],
@@ -117,29 +117,29 @@ def definition(job: Job) -> str:
     return known[1]
 
 
-def pend_document(pend: Pend) -> Document:
-    """`pend` inside a job's document."""
+def pending_run_document(pending_run: PendingRun) -> Document:
+    """`pending_run` inside a job's document."""
     document = {
-        "fire": pend.fire,
-        "state": pend.state.value,
-        "fence": pend.fence,
-        "job_ver": pend.job_ver,
-        "at": pend.at,
-        "node": pend.node,
-        "covers": plain(pend.covers),
-        "reason": pend.reason,
+        "fire": pending_run.fire,
+        "state": pending_run.state.value,
+        "fence": pending_run.fence,
+        "job_ver": pending_run.job_ver,
+        "at": pending_run.at,
+        "node": pending_run.node,
+        "covers": plain(pending_run.covers),
+        "reason": pending_run.reason,
     }
-    if pend.placement is not None:
-        document["placement"] = plain(pend.placement)
-    if pend.blocked_by is not None:
-        document["blocked_by"] = pend.blocked_by
-    if pend.kind is not None:
-        document["kind"] = pend.kind.value
+    if pending_run.placement is not None:
+        document["placement"] = plain(pending_run.placement)
+    if pending_run.blocked_by is not None:
+        document["blocked_by"] = pending_run.blocked_by
+    if pending_run.kind is not None:
+        document["kind"] = pending_run.kind.value
     return document
 
 
-def _pend(document: Mapping[str, Any]) -> Pend:
-    return Pend(
+def _pending_run(document: Mapping[str, Any]) -> PendingRun:
+    return PendingRun(
         fire=document["fire"],
         state=RunState(document["state"]),
         fence=document["fence"],
@@ -296,11 +296,11 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
 
 def late(document: Mapping[str, Any]) -> LateResult:
     """The late outcome in a document."""
-    ending = Ending(
+    attempt_result = AttemptResult(
         Outcome(document["outcome"]), document["result"], document["error"], result_size=document.get("result_size")
     )
     fields = {name: document[name] for name in ("run", "fence", "node", "at")}
-    return LateResult(ending=ending, finish_id=document["_id"], **fields)
+    return LateResult(attempt_result=attempt_result, finish_id=document["_id"], **fields)
 
 
 # --------------------------------------------------------------------------------------------------------------- logs
@@ -350,7 +350,7 @@ def lines_from_json(text: bytes) -> list[LogLine]:
 # ------------------------------------------------------------------------------------------------------------- events
 
 
-def event_document(happened: Happened) -> Document:
+def event_document(happened: RecordedEvent) -> Document:
     """An event."""
     return {
         "_id": happened.id,
@@ -361,10 +361,10 @@ def event_document(happened: Happened) -> Document:
     }
 
 
-def event(document: Mapping[str, Any]) -> Happened | None:
+def event(document: Mapping[str, Any]) -> RecordedEvent | None:
     """The event in a document; None when this version does not know its kind."""
     found = event_of(document["kind"], document["fields"])
-    return None if found is None else Happened(document["_id"], document["at"], document["source"], found)
+    return None if found is None else RecordedEvent(document["_id"], document["at"], document["source"], found)
 
 
 # ------------------------------------------------------------------------------------------------------------- alerts
@@ -390,17 +390,17 @@ def alert_record(document: Mapping[str, Any]) -> AlertRecord:
     return AlertRecord(alert=parse_alert(document["alert"]), **fields)
 
 
-def notice_document(notice: Notice) -> Document:
+def notification_document(notification: Notification) -> Document:
     """A notice's document. `waiting` is there because the index of those who send is partial on it."""
-    document = {name: plain(getattr(notice, name)) for name in Notice.__dataclass_fields__ if name != "id"}
-    return {"_id": notice.id, **document, "waiting": True, "due_at": notice.created_at}
+    document = {name: plain(getattr(notification, name)) for name in Notification.__dataclass_fields__ if name != "id"}
+    return {"_id": notification.id, **document, "waiting": True, "due_at": notification.created_at}
 
 
-def notice(document: Mapping[str, Any]) -> Notice:
+def notification(document: Mapping[str, Any]) -> Notification:
     """The notice in a document."""
-    fields = {name: document[name] for name in Notice.__dataclass_fields__ if name in document}
-    kind, state = AlertKind(document["kind"]), NoticeState(document["state"])
-    return Notice(**{**fields, "id": document["_id"], "kind": kind, "state": state})
+    fields = {name: document[name] for name in Notification.__dataclass_fields__ if name in document}
+    kind, state = AlertKind(document["kind"]), NotificationState(document["state"])
+    return Notification(**{**fields, "id": document["_id"], "kind": kind, "state": state})
 
 
 # ----------------------------------------------------------------------------------------------- what travels in Redis

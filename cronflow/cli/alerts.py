@@ -21,12 +21,12 @@ from cronflow.cli.lazy import new_group
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import Column, facts, table
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.shapes.alerts import alert_shape, answer_shape, notice_shape
+from cronflow.schemas.alerts import alert_schema, answer_schema, notification_schema
 
 if TYPE_CHECKING:
-    from cronflow.alerting import Result
-    from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notice
+    from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notification
     from cronflow.remote.usecases import UseCases
+    from cronflow.usecases.alerts import Result
 
 alerts = new_group("Who is told when something goes wrong, and how that went.")
 
@@ -60,7 +60,7 @@ def list_alerts(output: Output = Format.TABLE) -> None:
             ],
         )
 
-    show(output, [alert_shape(one) for one in found], [one.name for one in found], view)
+    show(output, [alert_schema(one) for one in found], [one.name for one in found], view)
 
 
 @alerts.command("show")
@@ -71,12 +71,12 @@ def show_alert(
 ) -> None:
     """An alert, and the latest of what it had to tell: whether it was taken, after how many attempts, and why not."""
 
-    async def read(service: UseCases) -> tuple[AlertRecord, list[Notice]]:
-        return await service.alerts.get(name), await service.alerts.notices(name, limit=count)
+    async def read(service: UseCases) -> tuple[AlertRecord, list[Notification]]:
+        return await service.alerts.get(name), await service.alerts.notifications(name, limit=count)
 
-    record, notices = call(read)
-    answer = {**alert_shape(record), "notices": [notice_shape(notice) for notice in notices]}
-    show(output, answer, [name], lambda: _page(record, notices, times.now()))
+    record, notifications = call(read)
+    answer = {**alert_schema(record), "notices": [notification_schema(notification) for notification in notifications]}
+    show(output, answer, [name], lambda: _page(record, notifications, times.now()))
 
 
 @alerts.command()
@@ -85,7 +85,7 @@ def apply(
     output: Output = Format.TABLE,
 ) -> None:
     """Create and change alerts, so that the cluster has those of the files. Others stay as they are."""
-    from cronflow.alertfiles import read_alert_files
+    from cronflow.files.alerts import read_alert_files
 
     wanted = read_alert_files([Path("/dev/stdin") if str(path) == "-" else path for path in file])
     if not wanted:
@@ -95,7 +95,7 @@ def apply(
     def view() -> None:
         table([Column("RESULT"), Column("ALERT")], [[words.word(result), one.name] for one, result in applied])
 
-    answer = [{**alert_shape(one), "result": result} for one, result in applied]
+    answer = [{**alert_schema(one), "result": result} for one, result in applied]
     show(output, answer, [one.name for one, _ in applied], view)
 
 
@@ -113,8 +113,8 @@ def delete(name: Name, output: Output = Format.TABLE) -> None:
 @alerts.command("test")
 def try_out(name: Name, output: Output = Format.TABLE) -> None:
     """Send a notice now, and tell what the receiver said; exit code 1 when it did not take it."""
-    notice, answer = call(lambda service: service.alerts.test(name, by=who()))
-    show(output, answer_shape(notice, answer), [notice], lambda: _answer(answer))
+    notification, answer = call(lambda service: service.alerts.test(name, by=who()))
+    show(output, answer_schema(notification, answer), [notification], lambda: _answer(answer))
     if not answer.taken:
         raise typer.Exit(FAILED)
 
@@ -130,7 +130,7 @@ def _answer(answer: Answer) -> None:
         console().print(Text.assemble(words.word("failed"), f": {words.one_line(answer.error or '')}"))
 
 
-def _page(record: AlertRecord, notices: Sequence[Notice], now: datetime) -> None:
+def _page(record: AlertRecord, notifications: Sequence[Notification], now: datetime) -> None:
     alert = record.alert
     facts(
         [
@@ -144,7 +144,7 @@ def _page(record: AlertRecord, notices: Sequence[Notice], now: datetime) -> None
         ]
     )
     console().print()
-    if not notices:
+    if not notifications:
         console().print("It has had nothing to tell.")
         return
     table(
@@ -165,6 +165,6 @@ def _page(record: AlertRecord, notices: Sequence[Notice], now: datetime) -> None
                 words.plural(one.attempts, "time"),
                 words.one_line(one.error or str(one.status or "")),
             ]
-            for one in notices
+            for one in notifications
         ],
     )

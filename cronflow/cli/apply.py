@@ -22,11 +22,11 @@ from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import Column, table
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.job import Job
-from cronflow.shapes.jobs import comparison_shape
+from cronflow.schemas.jobs import comparison_schema
 
 if TYPE_CHECKING:
-    from cronflow.comparing import Comparison
     from cronflow.remote.usecases import UseCases
+    from cronflow.usecases.compare import Comparison
 
 
 def apply(
@@ -52,7 +52,7 @@ def apply(
     applied = connect.call(lambda service: service.compare(wanted) if dry_run else _apply(service, wanted))
     show(
         output,
-        [comparison_shape(one) for one in applied],
+        [comparison_schema(one) for one in applied],
         [one.record.name for one in applied],
         lambda: _view(applied, times.now(), dry_run=dry_run),
     )
@@ -60,7 +60,7 @@ def apply(
 
 def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> list[Job]:
     """The jobs, as the files and apps have them. Raises InvalidInput with the problems of all."""
-    from cronflow.jobfiles import read_job_files
+    from cronflow.files.jobs import read_job_files
 
     if not files and not apps:
         what = "neither files nor an app are given"

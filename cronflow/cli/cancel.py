@@ -19,7 +19,7 @@ from cronflow.cli.errors import FAILED
 from cronflow.cli.output import Format, Output, console, note, show, warn
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.run import OPEN, Run, RunState
-from cronflow.shapes.runs import run_shape
+from cronflow.schemas.runs import run_schema
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -83,7 +83,7 @@ def cancel(
         else:
             console().print("No open run matches; nothing was cancelled.")
 
-    show(output, [run_shape(run) for run in runs], [run.id for run in runs], view)
+    show(output, [run_schema(run) for run in runs], [run.id for run in runs], view)
     if any(run.is_open for run in runs):
         note("what runs was asked to end; --wait waits for it")
     other = [run for run in runs if not run.is_open and run.state is not RunState.CANCELLED]

@@ -18,7 +18,7 @@ from cronflow.cli.nodes import drain, show_node, undrain
 from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.sweep import sweep, sweep_words
 from cronflow.cli.tables import Column, facts, table
-from cronflow.shapes.cluster import StepdownShape, cluster_shape, node_shape, node_state, queue_shape
+from cronflow.schemas.cluster import StepdownSchema, cluster_schema, node_schema, node_state, queue_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.cluster import ClusterStatus, Member
@@ -43,7 +43,7 @@ def list_nodes(output: Output = Format.TABLE) -> None:
         else:
             console().print(NOBODY)
 
-    answer = [node_shape(member, status.leader, heartbeat) for member in status.members]
+    answer = [node_schema(member, status.leader, heartbeat) for member in status.members]
     show(output, answer, [member.report.name for member in status.members], view)
 
 
@@ -58,7 +58,7 @@ def cluster_status(output: Output = Format.TABLE) -> None:
     status, known = call(_status)
     show(
         output,
-        cluster_shape(known.namespace, status, known.heartbeat),
+        cluster_schema(known.namespace, status, known.heartbeat),
         [member.report.name for member in status.members],
         lambda: _cluster_page(known.namespace, status, known.heartbeat, times.now()),
     )
@@ -76,7 +76,7 @@ def stepdown(output: Output = Format.TABLE) -> None:
     def view() -> None:
         console().print(f"Asked {words.clean(leader)} to step down. Who leads now: cronflow cluster status")
 
-    answer: StepdownShape = {"asked": leader, "term": term}
+    answer: StepdownSchema = {"asked": leader, "term": term}
     show(output, answer, [leader], view)
 
 
@@ -89,7 +89,7 @@ async def _status(service: UseCases) -> tuple[ClusterStatus, Deployed]:
 
 
 def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, now: datetime) -> None:
-    queue = queue_shape(status)
+    queue = queue_schema(status)
     since = ""
     if status.elected_at is not None:
         since = f"  since {times.absolute(status.elected_at)}, {times.relative(status.elected_at, now)}"
@@ -107,7 +107,7 @@ def _cluster_page(namespace: str, status: ClusterStatus, heartbeat: timedelta, n
                 "work",
                 (
                     f"{queue['in_flight']} running, {queue['queued']} queued, "
-                    f"room for {queue['room']} more ({queue['slots']} slots)"
+                    f"room for {queue['capacity']} more ({queue['slots']} slots)"
                 ),
             ),
             ("sweep", None if status.sweep is None else sweep_words(status.sweep)),

@@ -23,8 +23,8 @@ from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.cli.source import Source
-    from cronflow.shapes.events import EventShape
-    from cronflow.shapes.stream import LiveNodeShape, LiveShape, StreamMessage
+    from cronflow.schemas.events import EventSchema
+    from cronflow.schemas.stream import LiveNodeSchema, LiveSchema, StreamMessage
 
 EVENTS = 50
 POINTS = 600
@@ -66,10 +66,10 @@ class Cluster:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._pulse = Pulse()
-        self._doc: LiveShape | None = None
+        self._doc: LiveSchema | None = None
         self._told_at = 0.0
         self._lease = 1.0
-        self._events: deque[EventShape] = deque(maxlen=EVENTS)
+        self._events: deque[EventSchema] = deque(maxlen=EVENTS)
         self._ended: deque[float] = deque(maxlen=POINTS)
         self._queued: deque[float] = deque(maxlen=POINTS)
 
@@ -120,13 +120,13 @@ class Cluster:
             found += [_cut(event_text(event, within_day=True), width) for event in list(self._events)[-room:]]
         return found
 
-    def _leader(self, doc: LiveShape) -> Text:
+    def _leader(self, doc: LiveSchema) -> Text:
         if doc["leader"] is None:
             return Text.assemble(("no leader", f"bold {words.RED}"), ("  fires wait until a node leads", "dim"))
         since = "" if doc["elected_at"] is None else f"  since {hour(doc['elected_at'])}"
         return Text.assemble((f"♛ {words.clean(doc['leader'])}", "bold"), (f"  term {doc['term']}{since}", "dim"))
 
-    def _facts(self, doc: LiveShape, width: int) -> Sequence[Text]:
+    def _facts(self, doc: LiveSchema, width: int) -> Sequence[Text]:
         queue, rates = doc["queue"], doc["rates"]
         wide = 30 if width >= WIDE else 20
         found: list[tuple[str, Text]] = []
@@ -171,7 +171,7 @@ class Cluster:
             found.append(("next", following))
         return [_cut(Text.assemble((title.ljust(NAME), "dim"), text), width) for title, text in found]
 
-    def _nodes(self, doc: LiveShape, width: int) -> Sequence[Text]:
+    def _nodes(self, doc: LiveSchema, width: int) -> Sequence[Text]:
         if not doc["nodes"]:
             return [Text("No node is up. Start one: cronflow node")]
         size = LOAD_BAR if width >= WIDE else LOAD_BAR // 2 + 1
@@ -189,7 +189,7 @@ class Cluster:
         return lines(columns, [_node(node, size) for node in doc["nodes"]], width)
 
 
-def _node(node: LiveNodeShape, size: int) -> Sequence[Cell]:
+def _node(node: LiveNodeSchema, size: int) -> Sequence[Cell]:
     used = node["in_flight"] / node["slots"] if node["slots"] else 0.0
     name = words.clean(node["name"])
     return [
@@ -211,7 +211,7 @@ def _heat(share: float) -> str:
     return words.ORANGE if share >= HALF else words.GREEN
 
 
-def _quantiles(doc: LiveShape, name: str) -> Text | None:
+def _quantiles(doc: LiveSchema, name: str) -> Text | None:
     latency: Mapping[str, Mapping[str, float | None]] = doc["latency"]  # type: ignore[assignment]
     shown = [
         f"{word} {times.span(timedelta(milliseconds=value))}"
@@ -221,7 +221,7 @@ def _quantiles(doc: LiveShape, name: str) -> Text | None:
     return Text("   ".join(shown)) if shown else None
 
 
-def _servers(doc: LiveShape) -> Text:
+def _servers(doc: LiveSchema) -> Text:
     found = Text()
     for title, name in (("Redis", "redis"), ("MongoDB", "mongodb")):
         server = doc["servers"].get(name, {})
@@ -234,7 +234,7 @@ def _servers(doc: LiveShape) -> Text:
     return found
 
 
-def _next(doc: LiveShape, room: int) -> Text:
+def _next(doc: LiveSchema, room: int) -> Text:
     """As many as there is room for, whole."""
     now, found = times.now(), ""
     for job in doc["next"]:
@@ -248,7 +248,7 @@ def _next(doc: LiveShape, room: int) -> Text:
     return Text(found)
 
 
-def _line(doc: LiveShape) -> Text:
+def _line(doc: LiveSchema) -> Text:
     """The cluster on a line, where nothing is drawn."""
     queue, rates = doc["queue"], doc["rates"]
     leader = "no leader" if doc["leader"] is None else f"{words.clean(doc['leader'])} leads, term {doc['term']}"

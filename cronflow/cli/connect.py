@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cronflow.live.hub import Hub
     from cronflow.remote.login import Login, LoginFile
     from cronflow.remote.usecases import Deployed, UseCases
-    from cronflow.service import Service
+    from cronflow.usecases.service import Service
 
 PAGE = 500
 NEAR_ENOUGH = 0.6
@@ -44,20 +44,20 @@ Record = TypeVar("Record", bound=Named)
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
     """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
-    from cronflow.wiring import services
+    from cronflow.bootstrap import commands
 
     _log_to_stderr(settings)
-    async with services.open_service(settings) as service:
+    async with commands.open_service(settings) as service:
         yield service
 
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
     """The same with the live stream, as an API replica has it."""
-    from cronflow.wiring import services
+    from cronflow.bootstrap import commands
 
     _log_to_stderr(settings)
-    async with services.open_live(settings) as both:
+    async with commands.open_live(settings) as both:
         yield both
 
 

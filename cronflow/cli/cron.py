@@ -18,10 +18,10 @@ from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.tables import hanging
 from cronflow.cli.words import ORANGE
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.preview import preview
-from cronflow.domain.schedule import Cron
-from cronflow.domain.zones import find_zone, instant_of
-from cronflow.shapes.preview import preview_shape
+from cronflow.domain.schedule.kinds import Cron
+from cronflow.domain.schedule.preview import preview
+from cronflow.domain.schedule.zones import find_zone, instant_of
+from cronflow.schemas.preview import preview_schema
 
 cron = new_group("Cron expressions in words, without a cluster.")
 
@@ -48,7 +48,7 @@ def explain(
     schedule = Cron(expression, tz)
     now = times.now()
     found = preview(schedule, now, count, None if start is None else _instant(start, tz))
-    answer = preview_shape(found)
+    answer = preview_schema(found)
 
     def view() -> None:
         out = console()

@@ -13,12 +13,12 @@ from rich.text import Text
 from cronflow.cli import times, words
 from cronflow.cli.connect import call
 from cronflow.cli.output import console, note, write_json, yaml_text
-from cronflow.shapes.events import event_shape
+from cronflow.schemas.events import event_schema
 
 if TYPE_CHECKING:
-    from cronflow.domain.events import Happened
+    from cronflow.domain.events import RecordedEvent
     from cronflow.remote.usecases import UseCases
-    from cronflow.shapes.events import EventShape
+    from cronflow.schemas.events import EventSchema
 
 LOOK_EVERY_S = 1.0
 LOOK_BACK = timedelta(seconds=30)
@@ -69,31 +69,31 @@ def events(
         note(f"nothing happened since {times.absolute(begin)}")
 
 
-async def _fresh(service: UseCases, kinds: Sequence[str], since: datetime) -> list[Happened]:
+async def _fresh(service: UseCases, kinds: Sequence[str], since: datetime) -> list[RecordedEvent]:
     found = await service.events(kinds=kinds, since=since, limit=PAGE)
     return found[::-1]
 
 
-def _write(found: Sequence[Happened], form: EventFormat, shown: set[str]) -> None:
+def _write(found: Sequence[RecordedEvent], form: EventFormat, shown: set[str]) -> None:
     fresh = [happened for happened in found if happened.id not in shown]
     shown.update(happened.id for happened in fresh)
     if form is EventFormat.YAML:
         if fresh:
-            typer.echo(yaml_text([event_shape(happened) for happened in fresh]), nl=False)
+            typer.echo(yaml_text([event_schema(happened) for happened in fresh]), nl=False)
         return
     for happened in fresh:
         if form is EventFormat.JSON:
-            write_json(event_shape(happened), lines=True)
+            write_json(event_schema(happened), lines=True)
             continue
-        console().print(event_text(event_shape(happened)))
+        console().print(event_text(event_schema(happened)))
 
 
-def event_text(event: EventShape, *, within_day: bool = False) -> Text:
+def event_text(event: EventSchema, *, within_day: bool = False) -> Text:
     """An event for people; its instant with the date, or within the day."""
-    at, gravity = datetime.fromisoformat(event["at"]), event["gravity"]
+    at, severity = datetime.fromisoformat(event["at"]), event["severity"]
     return Text.assemble(
         (f"{f'{at:%H:%M:%SZ}' if within_day else times.absolute(at)} ", "dim"),
-        (f"{gravity.upper():<5} ", _COLOURS[gravity]),
+        (f"{severity.upper():<5} ", _COLOURS[severity]),
         words.one_line(event["text"]),
         (f"  {words.clean(event['source'])}", "dim"),
     )

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from cronflow.cli import times
 from cronflow.cli.tables import Column, table
-from cronflow.domain.zones import find_zone
+from cronflow.domain.schedule.zones import find_zone
 
 
 def fire_table(fires: Sequence[datetime], tz: str, now: datetime) -> None:

@@ -16,18 +16,18 @@ from cronflow.cli.bars import bar
 from cronflow.cli.lines import LineFormat, LinePrinter
 from cronflow.cli.output import console, diagnostics, screen
 from cronflow.domain.cluster import node_name
-from cronflow.domain.lines import PROGRESS
+from cronflow.domain.log_levels import PROGRESS
 from cronflow.domain.run import RunState
 
 if TYPE_CHECKING:
     from cronflow.cli.source import Source
-    from cronflow.shapes.runs import LogShape, RunDetailShape, RunShape
+    from cronflow.schemas.runs import LogSchema, RunDetailSchema, RunSchema
 
 REDRAWS_A_SECOND = 8
 BAR = 24
 
 
-async def follow_run(source: Source, run_id: str, form: LineFormat, *, tell: bool) -> tuple[RunDetailShape, int]:
+async def follow_run(source: Source, run_id: str, form: LineFormat, *, tell: bool) -> tuple[RunDetailSchema, int]:
     """Write its lines until it has ended. Returns the run, and how many lines it wrote. With `tell` stderr says where
     it is, if nothing is drawn.
     """
@@ -35,7 +35,7 @@ async def follow_run(source: Source, run_id: str, form: LineFormat, *, tell: boo
     out = screen() if drawn else None
     printer = LinePrinter(form, out=out)
     status = Status(run_id)
-    last: RunDetailShape | None = None
+    last: RunDetailSchema | None = None
     live = nullcontext()
     if out is not None:
         from rich.live import Live
@@ -62,11 +62,11 @@ class Status:
     """The line below: the state of the run, and how far it is."""
 
     def __init__(self, run_id: str) -> None:
-        self.run: RunDetailShape | None = None
+        self.run: RunDetailSchema | None = None
         self._id = run_id
         self._progress: tuple[int, str] | None = None
 
-    def see(self, line: LogShape) -> None:
+    def see(self, line: LogSchema) -> None:
         """A line that may tell how far it is."""
         if line["level"] == PROGRESS:
             self._progress = (line["fence"], line["text"])
@@ -93,7 +93,7 @@ def progress_text(text: str, width: int) -> Text:
     return Text.assemble(bar(share, width, words.GREEN if share >= 1 else words.BLUE), f" {share:4.0%}  {done}/{total}")
 
 
-def tell_state(run: RunShape) -> None:
+def tell_state(run: RunSchema) -> None:
     """Where a run is, while somebody waits."""
     if not run["attempt"]:
         diagnostics().print(Text("◌ waiting for a node", style=words.BLUE))

@@ -18,7 +18,7 @@ from cronflow.cli.output import console, screen
 from cronflow.domain.errors import BackendUnavailable, CronFlowError
 
 if TYPE_CHECKING:
-    from cronflow.shapes.stream import StreamMessage
+    from cronflow.schemas.stream import StreamMessage
 
 REDRAWS_A_SECOND = 4
 FINE_S, LATE_S = 3.0, 10.0

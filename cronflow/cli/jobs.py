@@ -22,8 +22,8 @@ from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.trigger import run
 from cronflow.cli.why import TIMES_LIKE_OPTIONS, history, why
 from cronflow.domain.job import SYSTEM_PREFIX
-from cronflow.shapes.jobs import deleted_shape, fires_shape, job_shape
-from cronflow.shapes.plain import iso
+from cronflow.schemas.base import iso
+from cronflow.schemas.jobs import deleted_schema, fires_schema, job_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.job import JobRecord
@@ -51,7 +51,7 @@ def list_jobs(
             return
         jobview.job_table(found, times.now())
 
-    show(output, [job_shape(record) for record in found], [record.name for record in found], view)
+    show(output, [job_schema(record) for record in found], [record.name for record in found], view)
 
 
 @jobs.command("show")
@@ -63,7 +63,7 @@ def show_job(name: Name, output: Output = Format.TABLE) -> None:
         return await service.job(name), await service.runs(RunQuery(job=name, limit=5))
 
     record, latest = call(read)
-    show(output, job_shape(record), [record.name], lambda: jobview.job_page(record, latest, times.now()))
+    show(output, job_schema(record), [record.name], lambda: jobview.job_page(record, latest, times.now()))
 
 
 jobs.command("run")(run)
@@ -85,7 +85,7 @@ def next_fires(
     def view() -> None:
         fire_table(fires, getattr(record.job.schedule, "tz", "UTC"), times.now())
 
-    show(output, fires_shape(record, fires), [iso(fire) for fire in fires], view)
+    show(output, fires_schema(record, fires), [iso(fire) for fire in fires], view)
     if record.job.schedule is None:
         note(f"{name} has no schedule; it is run by hand: cronflow jobs run {name}")
     elif not fires:
@@ -123,7 +123,7 @@ def delete(names: Names, output: Output = Format.TABLE) -> None:
 
     show(
         output,
-        [deleted_shape(record) for record in changed],
+        [deleted_schema(record) for record in changed],
         [record.name for record in changed],
         view,
     )
@@ -147,7 +147,7 @@ def _change(names: Sequence[str], change: Change, output: Format) -> None:
     changed = _all(names, change)
     show(
         output,
-        [job_shape(record) for record in changed],
+        [job_schema(record) for record in changed],
         [record.name for record in changed],
         lambda: jobview.job_table(changed, times.now()),
     )

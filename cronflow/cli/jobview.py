@@ -13,8 +13,8 @@ from cronflow.cli.runview import run_table
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
-from cronflow.domain.schedule import describe
-from cronflow.shapes.jobs import job_state
+from cronflow.domain.schedule.kinds import describe
+from cronflow.schemas.jobs import job_state
 
 
 def job_table(records: Sequence[JobRecord], now: datetime) -> None:
@@ -89,15 +89,15 @@ def job_page(record: JobRecord, latest: Sequence[Run], now: datetime) -> None:
 
 
 def _pend(record: JobRecord, now: datetime) -> str | None:
-    pend = record.pend
-    if pend is None:
+    pending_run = record.pending_run
+    if pending_run is None:
         return None
-    shown = f"{_when(pend.fire, now)}, {pend.state.value}"
-    if pend.reason:
-        shown += f" ({words.one_line(pend.reason)})"
-    if pend.covers is not None:
-        count = "many" if pend.covers.count is None else str(pend.covers.count)
-        shown += f", for {count} fires until {times.absolute(pend.covers.last)}"
+    shown = f"{_when(pending_run.fire, now)}, {pending_run.state.value}"
+    if pending_run.reason:
+        shown += f" ({words.one_line(pending_run.reason)})"
+    if pending_run.covers is not None:
+        count = "many" if pending_run.covers.count is None else str(pending_run.covers.count)
+        shown += f", for {count} fires until {times.absolute(pending_run.covers.last)}"
     return shown
 
 

@@ -19,7 +19,7 @@ from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.tables import Column, table
 from cronflow.domain.access import Role
 from cronflow.domain.durations import parse_duration
-from cronflow.shapes.access import key_shape
+from cronflow.schemas.access import key_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.access import ApiKey
@@ -38,7 +38,7 @@ def list_keys(output: Output = Format.TABLE) -> None:
         return await every(service.keys.find)
 
     found = call(read)
-    show(output, [key_shape(key) for key in found], [key.name for key in found], lambda: _table(found))
+    show(output, [key_schema(key) for key in found], [key.name for key in found], lambda: _table(found))
 
 
 @keys.command()
@@ -58,7 +58,7 @@ def create(
     length: timedelta | None = None if expires_in is None else parse_duration(expires_in)
     until = None if length is None else times.now() + length
     key, text = call(lambda service: service.keys.create(name, role, jobs=tuple(job or ()), expires_at=until, by=who()))
-    show(output, {**key_shape(key), "key": text}, [text], lambda: console().print(text))
+    show(output, {**key_schema(key), "key": text}, [text], lambda: console().print(text))
     note("this is the only time that it is shown; send it as `Authorization: Bearer …`")
 
 

@@ -20,7 +20,7 @@ from cronflow.cli.tables import Column, table
 from cronflow.cli.trigger import read_args
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.run import DEAD, Run, RunState
-from cronflow.shapes.runs import report_shape
+from cronflow.schemas.runs import report_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.failures import Failure
@@ -54,7 +54,7 @@ def report(
 
     failures, more, dead = call(read)
     shown = failures[:limit]
-    answer = report_shape(begin, job, dead, failures, limit, more=more)
+    answer = report_schema(begin, job, dead, failures, limit, more=more)
     show(output, answer, [failure.example for failure in shown], lambda: _report(shown, dead, since))
     if more:
         note("only the newest runs were looked at; a shorter --since shows all of its own")

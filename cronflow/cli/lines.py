@@ -18,7 +18,7 @@ from cronflow.cli import words
 from cronflow.cli.output import console, write_json, yaml_text
 
 if TYPE_CHECKING:
-    from cronflow.shapes.runs import LogShape
+    from cronflow.schemas.runs import LogSchema
 
 
 class LineFormat(StrEnum):
@@ -39,7 +39,7 @@ class LinePrinter:
         self._fence: int | None = None
         self.written = 0
 
-    def write(self, lines: Iterable[LogShape]) -> None:
+    def write(self, lines: Iterable[LogSchema]) -> None:
         """Write these."""
         for line in lines:
             self.written += 1
@@ -51,7 +51,7 @@ class LinePrinter:
                 case LineFormat.TABLE:
                     self._print(line)
 
-    def _print(self, line: LogShape) -> None:
+    def _print(self, line: LogSchema) -> None:
         out = self._out or console()
         if not self._many and self._fence not in (None, line["fence"]):
             out.print(Text(f"── attempt {line['attempt']}, fence {line['fence']} ──", style="dim"), soft_wrap=True)
@@ -59,7 +59,7 @@ class LinePrinter:
         out.print(line_text(line, many=self._many), soft_wrap=True)
 
 
-def line_text(line: LogShape, *, many: bool) -> Text:
+def line_text(line: LogSchema, *, many: bool) -> Text:
     """A line for people."""
     at = datetime.fromisoformat(line["at"])
     text = Text.assemble(

@@ -20,7 +20,7 @@ from cronflow.cli.output import Format, Output, console, note, show, warn
 from cronflow.cli.prompts import first_line, hidden_value
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 from cronflow.remote.login import Login, LoginFile, check_way
-from cronflow.shapes.access import principal_shape
+from cronflow.schemas.access import principal_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.access import Principal
@@ -62,7 +62,7 @@ def login(
     def view() -> None:
         console().print(Text.assemble(words.word("ok"), f"  {_told(principal, address)}"))
 
-    show(output, {"url": address, **principal_shape(principal)}, [principal.name], view)
+    show(output, {"url": address, **principal_schema(principal)}, [principal.name], view)
     note(f"kept in {file.path}; cronflow logout ends it")
     if settings().api_url not in (None, address) or settings().api_key is not None:
         warn("CRONFLOW_API_URL or CRONFLOW_API_KEY is set, and counts before this login")
@@ -95,7 +95,7 @@ def whoami(output: Output = Format.TABLE) -> None:
     def view() -> None:
         console().print(_told(principal, used.url))
 
-    show(output, {"url": used.url, **principal_shape(principal), "source": source}, [principal.name], view)
+    show(output, {"url": used.url, **principal_schema(principal), "source": source}, [principal.name], view)
     note(f"by {source}")
 
 

@@ -63,9 +63,9 @@ def node(
     log_of(read, role="node", node=read.node_name)
     import asyncio
 
-    from cronflow.wiring import nodes
+    from cronflow.bootstrap import node
 
-    asyncio.run(nodes.run_node(read, apps=apps, labels=labels, slots=None, name=None))
+    asyncio.run(node.run_node(read, apps=apps, labels=labels, slots=None, name=None))
 
 
 def api(
@@ -78,14 +78,14 @@ def api(
     """Serve the API until SIGTERM or Ctrl-C."""
     read = settings({"log_level": log_level, "log_format": log_format})
     log_of(read, role="api")
-    from cronflow.wiring import apis
+    from cronflow.bootstrap import api
 
     breaks = None
     if chaos is not None:
         from cronflow.cli.dev.chaos import DevChaos
 
         breaks = DevChaos(chaos, read.redis_url or "", read.namespace)
-    apis.serve_api(read, host, port, breaks)
+    api.serve_api(read, host, port, breaks)
 
 
 def _read(

@@ -18,7 +18,7 @@ from cronflow.cli.connect import call, deployed
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.tables import facts
 from cronflow.domain.errors import NotFound
-from cronflow.shapes.cluster import drain_shape, node_detail_shape, node_state, undrain_shape
+from cronflow.schemas.cluster import drain_schema, node_detail_schema, node_state, undrain_schema
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -38,7 +38,7 @@ def show_node(name: Name, output: Output = Format.TABLE) -> None:
         return *await service.node(name), (await service.status()).leader, (await deployed(service)).heartbeat
 
     member, holds, leader, heartbeat = call(read)
-    shape = node_detail_shape(member, holds, leader, heartbeat)
+    shape = node_detail_schema(member, holds, leader, heartbeat)
     show(output, shape, [name], lambda: _page(member, sorted(holds), leader, node_state(member, heartbeat)))
 
 
@@ -67,7 +67,7 @@ def drain(
         text = "is drained" if drained else "takes no more work"
         console().print(Text.assemble(words.word("draining"), f"  {words.clean(name)} {text}"))
 
-    show(output, drain_shape(name, member), [name], view)
+    show(output, drain_schema(name, member), [name], view)
     if not drained:
         note(f"what it runs goes on; wait for it with --wait, take it back with cronflow nodes undrain {name}")
 
@@ -79,7 +79,7 @@ def undrain(name: Name, output: Output = Format.TABLE) -> None:
     def view() -> None:
         console().print(Text.assemble(words.word("up"), f"  {words.clean(name)} takes work again"))
 
-    show(output, undrain_shape(name, member), [name], view)
+    show(output, undrain_schema(name, member), [name], view)
     if member is None:
         note(f"no node called {name} is up now; it takes work when it is")
 

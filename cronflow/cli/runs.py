@@ -17,7 +17,7 @@ from cronflow.cli.lines import LineFormat, LinePrinter
 from cronflow.cli.output import Format, Output, console, note, show
 from cronflow.cli.runwatch import watch
 from cronflow.domain.run import Run, RunState
-from cronflow.shapes.runs import log_shape, run_detail_shape, run_shape
+from cronflow.schemas.runs import log_schema, run_detail_schema, run_schema
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult
@@ -63,7 +63,7 @@ def list_runs(
                 "Nothing has run yet. cronflow jobs list shows what is next; cronflow jobs run NAME runs now."
             )
 
-    show(output, [run_shape(run) for run in found], [run.id for run in found], view)
+    show(output, [run_schema(run) for run in found], [run.id for run in found], view)
     if more:
         note(f"older ones are not shown; --limit {limit * 5} shows more")
 
@@ -103,7 +103,7 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
         return await service.whole(found) if output.has_all else found, await service.late(run_id)
 
     run, late = call(read)
-    show(output, run_detail_shape(run, late), [run.id], lambda: runview.run_page(run, times.now(), late))
+    show(output, run_detail_schema(run, late), [run.id], lambda: runview.run_page(run, times.now(), late))
 
 
 runs.command()(report)
@@ -134,7 +134,7 @@ def logs(
         # Read the state first: what the run wrote before it ended is then among the lines.
         run = await service.run(run_id)
         while lines := await service.logs(run_id, after=after, limit=LINES):
-            printer.write(map(log_shape, lines))
+            printer.write(map(log_schema, lines))
             after = (lines[-1].fence, lines[-1].n)
         return run
 

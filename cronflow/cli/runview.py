@@ -13,12 +13,12 @@ from cronflow.cli.output import console, yaml_text
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.cluster import node_name
 from cronflow.domain.run import SCHEDULED, Resolution, Run, RunState, cancelled_text
-from cronflow.shapes.plain import iso
-from cronflow.shapes.runs import attempt_length
+from cronflow.schemas.base import iso
+from cronflow.schemas.runs import attempt_length
 
 if TYPE_CHECKING:
     from cronflow.ports import LateResult
-    from cronflow.shapes.runs import RunDetailShape
+    from cronflow.schemas.runs import RunDetailSchema
 
 
 def run_table(runs: Sequence[Run], now: datetime, *, of_one_job: bool = False) -> None:
@@ -97,7 +97,7 @@ def run_page(run: Run, now: datetime, late: Sequence[LateResult] = ()) -> None:
     out.print(Text(f"its log: cronflow runs logs {run.id}{' -f' if run.is_open else ''}", style="dim"))
 
 
-def end_of_run(run: RunDetailShape) -> None:
+def end_of_run(run: RunDetailSchema) -> None:
     """How a run ended that was followed."""
     out = console()
     line = Text.assemble(words.run_state(RunState(run["state"])), "  ", (run["id"], "bold"))
@@ -144,12 +144,12 @@ def _attempts(run: Run, now: datetime) -> None:
 def _late(late: Sequence[LateResult], now: datetime) -> None:
     rows: list[Sequence[Cell]] = [
         [
-            words.outcome(result.ending.outcome),
+            words.outcome(result.attempt_result.outcome),
             times.absolute(result.at),
             times.relative(result.at, now),
             words.clean(result.node),
             str(result.fence),
-            words.gist(result.ending.error),
+            words.gist(result.attempt_result.error),
         ]
         for result in late
     ]

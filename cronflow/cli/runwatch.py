@@ -18,13 +18,13 @@ from cronflow.cli.output import Format, console, write_json
 from cronflow.cli.tables import Cell, Column, lines
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.lines import PROGRESS
+from cronflow.domain.log_levels import PROGRESS
 from cronflow.domain.run import OPEN, RunState
 
 if TYPE_CHECKING:
     from cronflow.cli.source import Source
-    from cronflow.shapes.runs import LogShape, RunShape
-    from cronflow.shapes.stream import StreamMessage
+    from cronflow.schemas.runs import LogSchema, RunSchema
+    from cronflow.schemas.stream import StreamMessage
 
 MOST_OPEN = 200
 ENDED = 50
@@ -73,12 +73,12 @@ class Runs:
         self._source = source
         self._job = job
         self._pulse = Pulse()
-        self._open: dict[str, RunShape] = {}
-        self._ended: dict[str, RunShape] = {}
+        self._open: dict[str, RunSchema] = {}
+        self._ended: dict[str, RunSchema] = {}
         self._told: dict[str, tuple[object, ...]] = {}
         self._progress: dict[str, tuple[int, str]] = {}
         self._rates: dict[str, float] = {}
-        self.changed: Sequence[RunShape] = ()
+        self.changed: Sequence[RunSchema] = ()
 
     async def take(self, message: StreamMessage) -> None:
         """Read the runs anew, and how far they are."""
@@ -91,7 +91,7 @@ class Runs:
         if message["t"] != "gap":
             await self._look()
 
-    def _see(self, line: LogShape) -> None:
+    def _see(self, line: LogSchema) -> None:
         if line["fence"] >= self._progress.get(line["run"], (0, ""))[0]:
             self._progress[line["run"]] = (line["fence"], line["text"])
 
@@ -112,7 +112,7 @@ class Runs:
         self._progress = {name: told for name, told in self._progress.items() if name in self._open}
         self._tell([*self._open.values(), *reversed(newest)])
 
-    def _tell(self, runs: Sequence[RunShape]) -> None:
+    def _tell(self, runs: Sequence[RunSchema]) -> None:
         began = bool(self._told)
         self.changed = [run for run in runs if self._told.get(run["id"]) != _standing(run)]
         self._told |= {run["id"]: _standing(run) for run in self.changed}
@@ -159,7 +159,7 @@ class Runs:
             found.append(Text(f"… and {len(shown) - len(opens)} more open", style="dim"))
         return [*found, *table[1 + len(opens) :]]
 
-    def _row(self, run: RunShape, now: datetime) -> Sequence[Cell]:
+    def _row(self, run: RunSchema, now: datetime) -> Sequence[Cell]:
         fence, text = self._progress.get(run["id"], (0, ""))
         running = run["state"] == RunState.RUNNING
         return [
@@ -174,7 +174,7 @@ class Runs:
         ]
 
 
-def _took(run: RunShape, now: datetime) -> Cell:
+def _took(run: RunSchema, now: datetime) -> Cell:
     if run["duration_ms"] is not None:
         return times.span(timedelta(milliseconds=run["duration_ms"]))
     if run["state"] == RunState.RUNNING and run["started_at"] is not None:
@@ -186,7 +186,7 @@ def _took(run: RunShape, now: datetime) -> Cell:
     return ""
 
 
-def _line(run: RunShape) -> Text:
+def _line(run: RunSchema) -> Text:
     """A run that has changed, where nothing is drawn."""
     text = Text.assemble((f"{times.absolute(times.now())} ", "dim"))
     state = words.run_state(RunState(run["state"]))
@@ -201,9 +201,9 @@ def _line(run: RunShape) -> Text:
     return text.append(f"  {why}") if why else text
 
 
-def _standing(run: RunShape) -> tuple[object, ...]:
+def _standing(run: RunSchema) -> tuple[object, ...]:
     return run["state"], run["attempt"], run["node"]
 
 
-def _ended_at(run: RunShape) -> str:
+def _ended_at(run: RunSchema) -> str:
     return run["ended_at"] or run["fire_at"]

@@ -18,7 +18,7 @@ from cronflow.cli.output import Format, Output, console, show
 from cronflow.cli.prompts import hidden_value
 from cronflow.cli.tables import Column, table
 from cronflow.domain.secret import check_secret_name
-from cronflow.shapes.access import secret_shape
+from cronflow.schemas.access import secret_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.access import Secret
@@ -47,7 +47,7 @@ def list_secrets(output: Output = Format.TABLE) -> None:
             [[one.name, times.absolute(one.updated_at), words.clean(one.updated_by)] for one in found],
         )
 
-    show(output, [secret_shape(one) for one in found], [one.name for one in found], view)
+    show(output, [secret_schema(one) for one in found], [one.name for one in found], view)
 
 
 @secrets.command("set")

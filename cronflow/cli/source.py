@@ -1,6 +1,6 @@
 """Where the views that follow get their messages: from the API, for who is logged in, or from the servers themselves.
 
-The rule it protects: both say the same in the shapes of `cronflow.shapes`, so a view knows nothing of where it comes
+The rule it protects: both say the same in the shapes of `cronflow.schemas`, so a view knows nothing of where it comes
 from. Ctrl-C is how following ends; it is no error.
 """
 
@@ -20,10 +20,10 @@ from cronflow.domain.run import RunState
 if TYPE_CHECKING:
     from cronflow.client import AsyncClient
     from cronflow.live.hub import Hub
-    from cronflow.service import Service
-    from cronflow.shapes.events import EventShape
-    from cronflow.shapes.runs import LogShape, RunDetailShape, RunShape
-    from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
+    from cronflow.schemas.events import EventSchema
+    from cronflow.schemas.runs import LogSchema, RunDetailSchema, RunSchema
+    from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
+    from cronflow.usecases.service import Service
 
 READY_S = 10.0
 PAGE = 500
@@ -54,16 +54,16 @@ class Source(Protocol):
     def lines(self, wanted: Wanted, tail: int) -> AsyncGenerator[LineMessage, None]:
         """The last lines and those to come. Text and instant do not count here."""
 
-    async def search(self, wanted: Wanted, limit: int) -> tuple[list[LogShape], bool]:
+    async def search(self, wanted: Wanted, limit: int) -> tuple[list[LogSchema], bool]:
         """The newest of those lines, the oldest first, and whether there are more."""
 
-    async def runs(self, job: str | None, states: Sequence[RunState], limit: int) -> list[RunShape]:
+    async def runs(self, job: str | None, states: Sequence[RunState], limit: int) -> list[RunSchema]:
         """Runs, those that fell due last first."""
 
-    async def get(self, run_id: str) -> RunDetailShape:
+    async def get(self, run_id: str) -> RunDetailSchema:
         """A run."""
 
-    async def events(self, limit: int) -> list[EventShape]:
+    async def events(self, limit: int) -> list[EventSchema]:
         """The newest events, the oldest first."""
 
     async def ask(self, job: str, args: Mapping[str, object] | None) -> str:
@@ -88,7 +88,7 @@ class ApiSource:
         """Over the websocket."""
         return self._client.logs.follow(level=wanted.level, job=wanted.job, node=wanted.node, tail=tail)
 
-    async def search(self, wanted: Wanted, limit: int) -> tuple[list[LogShape], bool]:
+    async def search(self, wanted: Wanted, limit: int) -> tuple[list[LogSchema], bool]:
         """By REST."""
         pages = self._client.logs.search(
             wanted.text, level=wanted.level, job=wanted.job, node=wanted.node, since=wanted.since
@@ -96,15 +96,15 @@ class ApiSource:
         found = await _first(pages, limit + 1)
         return found[:limit][::-1], len(found) > limit
 
-    async def runs(self, job: str | None, states: Sequence[RunState], limit: int) -> list[RunShape]:
+    async def runs(self, job: str | None, states: Sequence[RunState], limit: int) -> list[RunSchema]:
         """By REST."""
         return await _first(self._client.runs.list(job=job, state=[*states]), limit)
 
-    async def get(self, run_id: str) -> RunDetailShape:
+    async def get(self, run_id: str) -> RunDetailSchema:
         """By REST."""
         return await self._client.runs.get(run_id)
 
-    async def events(self, limit: int) -> list[EventShape]:
+    async def events(self, limit: int) -> list[EventSchema]:
         """By REST."""
         return (await _first(self._client.events.list(), limit))[::-1]
 
@@ -169,13 +169,13 @@ class ServerSource:
             async for message in found:
                 yield message
 
-    async def search(self, wanted: Wanted, limit: int) -> tuple[list[LogShape], bool]:
+    async def search(self, wanted: Wanted, limit: int) -> tuple[list[LogSchema], bool]:
         """MongoDB's."""
-        from cronflow.domain.lines import at_least
+        from cronflow.domain.log_levels import at_least
         from cronflow.ports import LineQuery
-        from cronflow.shapes.runs import log_shape
+        from cronflow.schemas.runs import log_schema
 
-        found: list[LogShape] = []
+        found: list[LogSchema] = []
         before = None
         while len(found) <= limit:
             page = await self._service.find_lines(
@@ -189,28 +189,28 @@ class ServerSource:
                     limit=min(limit + 1 - len(found), PAGE),
                 )
             )
-            found += [log_shape(line) for line in page.lines]
+            found += [log_schema(line) for line in page.lines]
             before = page.following
             if before is None:
                 break
         return found[:limit][::-1], len(found) > limit
 
-    async def runs(self, job: str | None, states: Sequence[RunState], limit: int) -> list[RunShape]:
+    async def runs(self, job: str | None, states: Sequence[RunState], limit: int) -> list[RunSchema]:
         """MongoDB's."""
         from cronflow.ports import RunQuery
-        from cronflow.shapes.runs import run_shape
+        from cronflow.schemas.runs import run_schema
 
-        return [run_shape(run) for run in await self._service.runs(RunQuery(job=job, states=states, limit=limit))]
+        return [run_schema(run) for run in await self._service.runs(RunQuery(job=job, states=states, limit=limit))]
 
-    async def get(self, run_id: str) -> RunDetailShape:
+    async def get(self, run_id: str) -> RunDetailSchema:
         """MongoDB's."""
         return await _ServiceRunReader(self._service, run_id).run()
 
-    async def events(self, limit: int) -> list[EventShape]:
+    async def events(self, limit: int) -> list[EventSchema]:
         """MongoDB's."""
-        from cronflow.shapes.events import event_shape
+        from cronflow.schemas.events import event_schema
 
-        return [event_shape(happened) for happened in reversed(await self._service.events(limit=limit))]
+        return [event_schema(happened) for happened in reversed(await self._service.events(limit=limit))]
 
     async def ask(self, job: str, args: Mapping[str, object] | None) -> str:
         """As the API does."""
@@ -226,16 +226,16 @@ class _ServiceRunReader:
         self._service = service
         self._id = run_id
 
-    async def run(self) -> RunDetailShape:
-        from cronflow.shapes.runs import run_detail_shape
+    async def run(self) -> RunDetailSchema:
+        from cronflow.schemas.runs import run_detail_schema
 
-        return run_detail_shape(await self._service.run(self._id), await self._service.late(self._id))
+        return run_detail_schema(await self._service.run(self._id), await self._service.late(self._id))
 
-    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
-        from cronflow.shapes.runs import log_shape
+    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
+        from cronflow.schemas.runs import log_schema
 
         found = await self._service.logs(self._id, after=after, limit=PAGE)
-        return [log_shape(line) for line in found], len(found) == PAGE
+        return [log_schema(line) for line in found], len(found) == PAGE
 
 
 @asynccontextmanager

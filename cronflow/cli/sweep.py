@@ -18,7 +18,7 @@ from cronflow.cli.output import Format, Output, console, show, warn
 from cronflow.cli.tables import Column, facts, table
 from cronflow.cli.trigger import until_ended, well
 from cronflow.domain.errors import CronFlowError, NotFound
-from cronflow.shapes.cluster import sweep_shape
+from cronflow.schemas.cluster import sweep_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.run import Run
@@ -34,7 +34,7 @@ def sweep(output: Output = Format.TABLE) -> None:
         raise typer.Exit(RUN_FAILED)
     if report is None or report.run != run.id:
         raise CronFlowError(f"another sweep has ended since; cronflow runs show {run.id} tells the outcome of this one")
-    show(output, sweep_shape(report), [finding.where for finding in report.findings], lambda: _page(report))
+    show(output, sweep_schema(report), [finding.where for finding in report.findings], lambda: _page(report))
     if report.found:
         raise typer.Exit(FAILED)
 

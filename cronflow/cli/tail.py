@@ -16,10 +16,10 @@ from cronflow.cli import times, words
 from cronflow.cli.lines import LineFormat, LinePrinter
 from cronflow.cli.output import note, warn
 from cronflow.cli.source import Source, Wanted, following
-from cronflow.domain.lines import at_least, says
+from cronflow.domain.log_levels import at_least, says
 
 if TYPE_CHECKING:
-    from cronflow.shapes.runs import LogShape
+    from cronflow.schemas.runs import LogSchema
 
 COUNT, COUNT_FOLLOWED = 100, 10
 TAIL = 1000
@@ -72,7 +72,7 @@ def logs(
         note("no line matches" if grep or level or node or job or since else "nothing has been written yet")
 
 
-async def _follow(source: Source, wanted: Wanted, shown: list[LogShape], printer: LinePrinter) -> None:
+async def _follow(source: Source, wanted: Wanted, shown: list[LogSchema], printer: LinePrinter) -> None:
     """The lines that come, and those that were written since the search."""
     known = {(line["run"], line["fence"], line["n"]) for line in shown}
     # What is older than the oldest that was shown was left out on purpose.

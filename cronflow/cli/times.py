@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.wording import absolute as absolute
-from cronflow.domain.wording import coarse
-from cronflow.domain.wording import span as span
+from cronflow.domain.formatting import absolute as absolute
+from cronflow.domain.formatting import coarse
+from cronflow.domain.formatting import span as span
 
 
 def now() -> datetime:

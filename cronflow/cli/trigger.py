@@ -21,12 +21,12 @@ from cronflow.cli.lines import LineFormat
 from cronflow.cli.output import Format, Output, console, note, show, warn, write_json
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.run import Outcome, Run, RunState
-from cronflow.shapes.runs import run_shape
+from cronflow.schemas.runs import run_schema
 
 if TYPE_CHECKING:
     from cronflow.cli.source import Source
     from cronflow.remote.usecases import UseCases
-    from cronflow.shapes.runs import RunDetailShape
+    from cronflow.schemas.runs import RunDetailSchema
 
 LOOK_EVERY_S = 0.5
 
@@ -60,7 +60,7 @@ def run(
         else:
             console().print(Text.assemble(("asked for ", "dim"), run.id))
 
-    show(output, run_shape(run), [run.id], view)
+    show(output, run_schema(run), [run.id], view)
     if wait and not well(run):
         raise typer.Exit(RUN_FAILED)
 
@@ -90,7 +90,7 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
     """Ask for a run and write its lines until it has ended; JSON: a message a line, the last one its end."""
     from cronflow.cli.source import following
 
-    async def use(source: Source) -> RunDetailShape:
+    async def use(source: Source) -> RunDetailSchema:
         run_id = await source.ask(name, args)
         note(f"asked for {run_id}; it goes on when this stops following")
         if output is Format.TABLE:
@@ -118,7 +118,7 @@ async def until_ended(service: UseCases, run: Run) -> Run:
     while run.is_open:
         if (run.state, run.attempt) != told:
             told = (run.state, run.attempt)
-            tell_state(run_shape(run))
+            tell_state(run_schema(run))
         await times.sleep(LOOK_EVERY_S)
         run = await service.run(run.id)
     return run

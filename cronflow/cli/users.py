@@ -20,7 +20,7 @@ from cronflow.cli.prompts import hidden_value
 from cronflow.cli.tables import Column, table
 from cronflow.domain.access import Role
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.shapes.access import user_shape
+from cronflow.schemas.access import user_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.access import User
@@ -39,7 +39,7 @@ def list_users(output: Output = Format.TABLE) -> None:
         return await every(service.users.find)
 
     found = call(read)
-    show(output, [user_shape(user) for user in found], [user.name for user in found], lambda: _table(found))
+    show(output, [user_schema(user) for user in found], [user.name for user in found], lambda: _table(found))
 
 
 @users.command()
@@ -51,7 +51,7 @@ def create(
     """Create a user. The password is asked for, or is the first line of stdin."""
     password = hidden_value("Password", confirmed=True)
     user = call(lambda service: service.users.create(name, role, password, by=who()))
-    show(output, user_shape(user), [name], lambda: _table([user]))
+    show(output, user_schema(user), [name], lambda: _table([user]))
 
 
 @users.command()
@@ -69,7 +69,7 @@ def change(
         raise InvalidInput(Problem("", "nothing is to change", "give --role, --enable, --disable or --password"))
     new = hidden_value("New password", confirmed=True) if password else None
     user = call(lambda service: service.users.change(name, role=role, enabled=enabled, password=new, by=who()))
-    show(output, user_shape(user), [name], lambda: _table([user]))
+    show(output, user_schema(user), [name], lambda: _table([user]))
 
 
 @users.command()

@@ -24,7 +24,7 @@ from cronflow.domain.cluster import node_name
 from cronflow.domain.job import Overlap
 from cronflow.domain.placement import Placement
 from cronflow.domain.run import OPEN, Outcome
-from cronflow.shapes.jobs import version_shape
+from cronflow.schemas.jobs import version_schema
 
 if TYPE_CHECKING:
     from cronflow.domain.version import Version
@@ -59,10 +59,10 @@ def why(
         return await service.why(name, at, exact=exact)
 
     found = call(read)
-    from cronflow.shapes.why import why_shape
+    from cronflow.schemas.why import why_schema
 
     names = [found.run] if found.run is not None else []
-    show(output, why_shape(found), names, lambda: _view(found, times.now()))
+    show(output, why_schema(found), names, lambda: _view(found, times.now()))
 
 
 def history(name: Name, output: Output = Format.TABLE) -> None:
@@ -72,12 +72,12 @@ def history(name: Name, output: Output = Format.TABLE) -> None:
         return await service.versions(name)
 
     found = call(read)
-    shapes = [version_shape(version) for version in found]
+    shapes = [version_schema(version) for version in found]
     show(output, shapes, [str(version.ver) for version in found], lambda: _versions(found, times.now()))
 
 
 def _versions(versions: Sequence[Version], now: datetime) -> None:
-    from cronflow.domain.schedule import describe
+    from cronflow.domain.schedule.kinds import describe
 
     table(
         [
@@ -127,7 +127,7 @@ def _view(found: chain.Why, now: datetime) -> None:
 
 def _told(link: chain.Link, now: datetime) -> Told:
     match link:
-        case chain.Due() | chain.NotDue() | chain.Upcoming() | chain.Held() | chain.Unrecorded():
+        case chain.Due() | chain.NotDue() | chain.Upcoming() | chain.KeptByEdit() | chain.Unrecorded():
             return _schedule_told(link, now)
         case chain.Lateness() | chain.Overlapping() | chain.Unplanned() | chain.Placed() | chain.Dispatched():
             return _planning_told(link, now)
@@ -135,7 +135,7 @@ def _told(link: chain.Link, now: datetime) -> Told:
 
 
 def _schedule_told(
-    link: chain.Due | chain.NotDue | chain.Upcoming | chain.Held | chain.Unrecorded, now: datetime
+    link: chain.Due | chain.NotDue | chain.Upcoming | chain.KeptByEdit | chain.Unrecorded, now: datetime
 ) -> Told:
     match link:
         case chain.Due():
@@ -149,7 +149,7 @@ def _schedule_told(
             return NO, "not due", lines
         case chain.Upcoming():
             return WAITS, "to come", [f"falls due {times.relative(link.instant, now)}"]
-        case chain.Held():
+        case chain.KeptByEdit():
             lines = [f"by version {link.ver}{_since(link.since, link.by)}"]
             if not link.recorded:
                 lines.append("a skipped run will say so when the job goes on")
@@ -211,7 +211,7 @@ def _running_told(link: chain.Link, now: datetime) -> Told:
             error = f": {words.gist(attempt.error)}" if attempt.error else ""
             text = f"{attempt.outcome}{length} on {node_name(attempt.node)}{error}"
             return (YES if attempt.outcome is Outcome.OK else NO), f"attempt {attempt.n}", [text]
-        case chain.Runs():
+        case chain.RunsNow():
             on = "" if link.node is None else f" on {node_name(link.node)}"
             return Look("▶", BLUE), "running", [f"attempt {link.attempt}{on}, for {times.span(now - link.since)}"]
         case chain.TriesAgain():

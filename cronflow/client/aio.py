@@ -27,20 +27,20 @@ from cronflow.client.calls import (
 )
 
 if TYPE_CHECKING:
-    from cronflow.shapes.cluster import (
-        ClusterShape,
-        DrainShape,
-        NodeDetailShape,
-        NodeShape,
-        StepdownShape,
-        UndrainShape,
+    from cronflow.schemas.cluster import (
+        ClusterSchema,
+        DrainSchema,
+        NodeDetailSchema,
+        NodeSchema,
+        StepdownSchema,
+        UndrainSchema,
     )
-    from cronflow.shapes.events import EventShape
-    from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
-    from cronflow.shapes.preview import PreviewShape
-    from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
-    from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
-    from cronflow.shapes.why import WhyShape
+    from cronflow.schemas.events import EventSchema
+    from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
+    from cronflow.schemas.preview import PreviewSchema
+    from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
+    from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
+    from cronflow.schemas.why import WhySchema
 
 PAGE = 200
 POLL_S = 1.0
@@ -107,10 +107,10 @@ class AsyncClient:
 
     async def preview(
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
-    ) -> PreviewShape:
+    ) -> PreviewSchema:
         """What a schedule means: in words, as its next fires, and with what may surprise."""
         body = given(schedule=schedule, count=count, start=instant(start))
-        answer: PreviewShape = await self.send(
+        answer: PreviewSchema = await self.send(
             Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
         )
         return answer
@@ -187,78 +187,78 @@ class Jobs:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    def list(self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None) -> AsyncIterator[JobShape]:
+    def list(self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None) -> AsyncIterator[JobSchema]:
         """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`."""
         call = get(path_of("jobs"), q=q, label=[*label], enabled=enabled, limit=PAGE)
         return self._client.pages(call)
 
-    async def get(self, name: str) -> JobShape:
+    async def get(self, name: str) -> JobSchema:
         """A job. Its `version` is what `put` and `delete` compare."""
-        answer: JobShape = await self._client.send(get(path_of("jobs", name)))
+        answer: JobSchema = await self._client.send(get(path_of("jobs", name)))
         return answer
 
-    async def create(self, job: Mapping[str, object]) -> JobShape:
+    async def create(self, job: Mapping[str, object]) -> JobSchema:
         """Define a new job; 409 when the name exists."""
-        answer: JobShape = await self._client.send(Call("POST", path_of("jobs"), body=job))
+        answer: JobSchema = await self._client.send(Call("POST", path_of("jobs"), body=job))
         return answer
 
-    async def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobShape:
+    async def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobSchema:
         """Create or replace a job; with `version` only if it is still at that one, else 409."""
         call = Call(
             "PUT", path_of("jobs", str(job["name"])), body=job, headers=_if(version), repeatable=version is None
         )
-        answer: JobShape = await self._client.send(call)
+        answer: JobSchema = await self._client.send(call)
         return answer
 
-    async def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobShape:
+    async def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobSchema:
         """Change a part of a job by a JSON merge patch (RFC 7396)."""
         call = Call("PATCH", path_of("jobs", name), body=changes, headers=_if(version), repeatable=version is None)
-        answer: JobShape = await self._client.send(call)
+        answer: JobSchema = await self._client.send(call)
         return answer
 
-    async def delete(self, name: str, *, version: int | None = None) -> DeletedShape:
+    async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         """Remove a job."""
-        answer: DeletedShape = await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
+        answer: DeletedSchema = await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
         return answer
 
-    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedShape]:
+    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
         """What would change if these jobs were put; nothing is written."""
         call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
-        answer: dict[str, Sequence[AppliedShape]] = await self._client.send(call)
+        answer: dict[str, Sequence[AppliedSchema]] = await self._client.send(call)
         return answer["jobs"]
 
-    async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedShape:
+    async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
         """Run a job now. One `key`, one run; without one it is made up, so a repeated request runs it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         call = Call("POST", path_of("jobs", name, "run"), body=given(args=args), headers=headers, repeatable=True)
-        answer: AskedShape = await self._client.send(call)
+        answer: AskedSchema = await self._client.send(call)
         return answer
 
-    async def pause(self, name: str) -> JobShape:
+    async def pause(self, name: str) -> JobSchema:
         """Plan no more of its fires."""
-        answer: JobShape = await self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
+        answer: JobSchema = await self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
         return answer
 
-    async def resume(self, name: str) -> JobShape:
+    async def resume(self, name: str) -> JobSchema:
         """Go on with the next fire."""
-        answer: JobShape = await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
+        answer: JobSchema = await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
         return answer
 
-    async def next(self, name: str, n: int = 10) -> FiresShape:
+    async def next(self, name: str, n: int = 10) -> FiresSchema:
         """The next instants at which it falls due."""
-        answer: FiresShape = await self._client.send(get(path_of("jobs", name, "next"), n=n))
+        answer: FiresSchema = await self._client.send(get(path_of("jobs", name, "next"), n=n))
         return answer
 
-    async def why(self, name: str, at: datetime | None = None) -> WhyShape:
+    async def why(self, name: str, at: datetime | None = None) -> WhySchema:
         """Why an instant ran, did not run or waits."""
-        answer: WhyShape = await self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
+        answer: WhySchema = await self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
         return answer
 
-    def history(self, name: str) -> AsyncIterator[VersionShape]:
+    def history(self, name: str) -> AsyncIterator[VersionSchema]:
         """Every version, the oldest first."""
         return self._client.pages(get(path_of("jobs", name, "history")))
 
-    def runs(self, name: str) -> AsyncIterator[RunShape]:
+    def runs(self, name: str) -> AsyncIterator[RunSchema]:
         """Its runs, those that fell due last first."""
         return self._client.pages(get(path_of("jobs", name, "runs"), limit=PAGE))
 
@@ -278,7 +278,7 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
-    ) -> AsyncIterator[RunShape]:
+    ) -> AsyncIterator[RunSchema]:
         """Runs, those that fell due last first."""
         call = get(
             path_of("runs"),
@@ -292,12 +292,12 @@ class Runs:
         )
         return self._client.pages(call)
 
-    async def get(self, id: str) -> RunDetailShape:  # noqa: A002  the public name
+    async def get(self, id: str) -> RunDetailSchema:  # noqa: A002  the public name
         """A run."""
-        answer: RunDetailShape = await self._client.send(get(path_of("runs", id)))
+        answer: RunDetailSchema = await self._client.send(get(path_of("runs", id)))
         return answer
 
-    async def wait(self, id: str, timeout_s: float | None = None) -> RunDetailShape:  # noqa: A002
+    async def wait(self, id: str, timeout_s: float | None = None) -> RunDetailSchema:  # noqa: A002
         """Until it has ended, by asking once a second. Raises TimeoutError."""
         waited = 0.0
         while (run := await self.get(id))["ended_at"] is None:
@@ -307,7 +307,7 @@ class Runs:
             waited += POLL_S
         return run
 
-    async def logs(self, id: str, q: str = "", *, follow: bool = False) -> AsyncIterator[LogShape]:  # noqa: A002
+    async def logs(self, id: str, q: str = "", *, follow: bool = False) -> AsyncIterator[LogSchema]:  # noqa: A002
         """What it wrote, those lines with `q`. With `follow` until it has ended."""
         after: str | None = None
         while True:
@@ -335,27 +335,27 @@ class Runs:
 
         return follow_run_of(self._client, id, patience_s)
 
-    async def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
+    async def cancel(self, id: str, reason: str = "") -> RunSchema:  # noqa: A002
         """Cancel it; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
-        answer: RunShape = await self._client.send(call)
+        answer: RunSchema = await self._client.send(call)
         return answer
 
-    async def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplayShape:  # noqa: A002
+    async def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplaySchema:  # noqa: A002
         """Replay one that has ended."""
         call = Call("POST", path_of("runs", id, "retry"), body=given(args=args, note=note or None))
-        answer: ReplayShape = await self._client.send(call)
+        answer: ReplaySchema = await self._client.send(call)
         return answer
 
-    async def ack(self, id: str, note: str = "") -> RunShape:  # noqa: A002
+    async def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002
         """Acknowledge a dead letter; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "ack"), body=given(note=note or None), repeatable=True)
-        answer: RunShape = await self._client.send(call)
+        answer: RunSchema = await self._client.send(call)
         return answer
 
-    async def report(self, since: datetime, job: str | None = None) -> ReportShape:
+    async def report(self, since: datetime, job: str | None = None) -> ReportSchema:
         """What failed since then, by reason."""
-        answer: ReportShape = await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
+        answer: ReportSchema = await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
         return answer
 
 
@@ -373,7 +373,7 @@ class Logs:
         job: str | None = None,
         node: str | None = None,
         since: datetime | None = None,
-    ) -> AsyncIterator[LogShape]:
+    ) -> AsyncIterator[LogSchema]:
         """Lines with this text, of this level or a graver one, the newest first."""
         call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
         return self._client.pages(call)
@@ -401,7 +401,7 @@ class Events:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> AsyncIterator[EventShape]:
+    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> AsyncIterator[EventSchema]:
         """What happened, the newest first. What happens from now on comes with `AsyncClient.follow`."""
         return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
 
@@ -412,23 +412,25 @@ class Nodes:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    def list(self) -> AsyncIterator[NodeShape]:
+    def list(self) -> AsyncIterator[NodeSchema]:
         """By name."""
         return self._client.pages(get(path_of("nodes")))
 
-    async def get(self, name: str) -> NodeDetailShape:
+    async def get(self, name: str) -> NodeDetailSchema:
         """A node."""
-        answer: NodeDetailShape = await self._client.send(get(path_of("nodes", name)))
+        answer: NodeDetailSchema = await self._client.send(get(path_of("nodes", name)))
         return answer
 
-    async def drain(self, name: str) -> DrainShape:
+    async def drain(self, name: str) -> DrainSchema:
         """Have it end what runs and take no more."""
-        answer: DrainShape = await self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
+        answer: DrainSchema = await self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
         return answer
 
-    async def undrain(self, name: str) -> UndrainShape:
+    async def undrain(self, name: str) -> UndrainSchema:
         """Let it take work again."""
-        answer: UndrainShape = await self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
+        answer: UndrainSchema = await self._client.send(
+            Call("POST", path_of("nodes", name, "undrain"), repeatable=True)
+        )
         return answer
 
 
@@ -438,19 +440,19 @@ class Cluster:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    async def get(self) -> ClusterShape:
+    async def get(self) -> ClusterSchema:
         """Who leads, and how full it is."""
-        answer: ClusterShape = await self._client.send(get(path_of("cluster")))
+        answer: ClusterSchema = await self._client.send(get(path_of("cluster")))
         return answer
 
-    async def stepdown(self) -> StepdownShape:
+    async def stepdown(self) -> StepdownSchema:
         """Ask the leader to give its lead to another node."""
-        answer: StepdownShape = await self._client.send(Call("POST", path_of("cluster", "stepdown")))
+        answer: StepdownSchema = await self._client.send(Call("POST", path_of("cluster", "stepdown")))
         return answer
 
-    async def sweep(self) -> AskedShape:
+    async def sweep(self) -> AskedSchema:
         """Check every record now; returns the run that does."""
-        answer: AskedShape = await self._client.send(Call("POST", path_of("cluster", "sweep")))
+        answer: AskedSchema = await self._client.send(Call("POST", path_of("cluster", "sweep")))
         return answer
 
 

@@ -28,20 +28,20 @@ from cronflow.client.calls import (
 )
 
 if TYPE_CHECKING:
-    from cronflow.shapes.cluster import (
-        ClusterShape,
-        DrainShape,
-        NodeDetailShape,
-        NodeShape,
-        StepdownShape,
-        UndrainShape,
+    from cronflow.schemas.cluster import (
+        ClusterSchema,
+        DrainSchema,
+        NodeDetailSchema,
+        NodeSchema,
+        StepdownSchema,
+        UndrainSchema,
     )
-    from cronflow.shapes.events import EventShape
-    from cronflow.shapes.jobs import AppliedShape, DeletedShape, FiresShape, JobShape, VersionShape
-    from cronflow.shapes.preview import PreviewShape
-    from cronflow.shapes.runs import AskedShape, LogShape, ReplayShape, ReportShape, RunDetailShape, RunShape
-    from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
-    from cronflow.shapes.why import WhyShape
+    from cronflow.schemas.events import EventSchema
+    from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
+    from cronflow.schemas.preview import PreviewSchema
+    from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
+    from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
+    from cronflow.schemas.why import WhySchema
 
 PAGE = 200
 POLL_S = 1.0
@@ -108,10 +108,10 @@ class Client:
 
     def preview(
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
-    ) -> PreviewShape:
+    ) -> PreviewSchema:
         """What a schedule means: in words, as its next fires, and with what may surprise."""
         body = given(schedule=schedule, count=count, start=instant(start))
-        answer: PreviewShape = self.send(
+        answer: PreviewSchema = self.send(
             Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
         )
         return answer
@@ -188,78 +188,78 @@ class Jobs:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def list(self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None) -> Iterator[JobShape]:
+    def list(self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None) -> Iterator[JobSchema]:
         """Jobs, by name: `q` in the name or description; labels as `key` or `key=value`."""
         call = get(path_of("jobs"), q=q, label=[*label], enabled=enabled, limit=PAGE)
         return self._client.pages(call)
 
-    def get(self, name: str) -> JobShape:
+    def get(self, name: str) -> JobSchema:
         """A job. Its `version` is what `put` and `delete` compare."""
-        answer: JobShape = self._client.send(get(path_of("jobs", name)))
+        answer: JobSchema = self._client.send(get(path_of("jobs", name)))
         return answer
 
-    def create(self, job: Mapping[str, object]) -> JobShape:
+    def create(self, job: Mapping[str, object]) -> JobSchema:
         """Define a new job; 409 when the name exists."""
-        answer: JobShape = self._client.send(Call("POST", path_of("jobs"), body=job))
+        answer: JobSchema = self._client.send(Call("POST", path_of("jobs"), body=job))
         return answer
 
-    def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobShape:
+    def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobSchema:
         """Create or replace a job; with `version` only if it is still at that one, else 409."""
         call = Call(
             "PUT", path_of("jobs", str(job["name"])), body=job, headers=_if(version), repeatable=version is None
         )
-        answer: JobShape = self._client.send(call)
+        answer: JobSchema = self._client.send(call)
         return answer
 
-    def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobShape:
+    def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobSchema:
         """Change a part of a job by a JSON merge patch (RFC 7396)."""
         call = Call("PATCH", path_of("jobs", name), body=changes, headers=_if(version), repeatable=version is None)
-        answer: JobShape = self._client.send(call)
+        answer: JobSchema = self._client.send(call)
         return answer
 
-    def delete(self, name: str, *, version: int | None = None) -> DeletedShape:
+    def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         """Remove a job."""
-        answer: DeletedShape = self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
+        answer: DeletedSchema = self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
         return answer
 
-    def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedShape]:
+    def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
         """What would change if these jobs were put; nothing is written."""
         call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
-        answer: dict[str, Sequence[AppliedShape]] = self._client.send(call)
+        answer: dict[str, Sequence[AppliedSchema]] = self._client.send(call)
         return answer["jobs"]
 
-    def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedShape:
+    def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
         """Run a job now. One `key`, one run; without one it is made up, so a repeated request runs it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         call = Call("POST", path_of("jobs", name, "run"), body=given(args=args), headers=headers, repeatable=True)
-        answer: AskedShape = self._client.send(call)
+        answer: AskedSchema = self._client.send(call)
         return answer
 
-    def pause(self, name: str) -> JobShape:
+    def pause(self, name: str) -> JobSchema:
         """Plan no more of its fires."""
-        answer: JobShape = self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
+        answer: JobSchema = self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
         return answer
 
-    def resume(self, name: str) -> JobShape:
+    def resume(self, name: str) -> JobSchema:
         """Go on with the next fire."""
-        answer: JobShape = self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
+        answer: JobSchema = self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
         return answer
 
-    def next(self, name: str, n: int = 10) -> FiresShape:
+    def next(self, name: str, n: int = 10) -> FiresSchema:
         """The next instants at which it falls due."""
-        answer: FiresShape = self._client.send(get(path_of("jobs", name, "next"), n=n))
+        answer: FiresSchema = self._client.send(get(path_of("jobs", name, "next"), n=n))
         return answer
 
-    def why(self, name: str, at: datetime | None = None) -> WhyShape:
+    def why(self, name: str, at: datetime | None = None) -> WhySchema:
         """Why an instant ran, did not run or waits."""
-        answer: WhyShape = self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
+        answer: WhySchema = self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
         return answer
 
-    def history(self, name: str) -> Iterator[VersionShape]:
+    def history(self, name: str) -> Iterator[VersionSchema]:
         """Every version, the oldest first."""
         return self._client.pages(get(path_of("jobs", name, "history")))
 
-    def runs(self, name: str) -> Iterator[RunShape]:
+    def runs(self, name: str) -> Iterator[RunSchema]:
         """Its runs, those that fell due last first."""
         return self._client.pages(get(path_of("jobs", name, "runs"), limit=PAGE))
 
@@ -279,7 +279,7 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
-    ) -> Iterator[RunShape]:
+    ) -> Iterator[RunSchema]:
         """Runs, those that fell due last first."""
         call = get(
             path_of("runs"),
@@ -293,12 +293,12 @@ class Runs:
         )
         return self._client.pages(call)
 
-    def get(self, id: str) -> RunDetailShape:  # noqa: A002  the public name
+    def get(self, id: str) -> RunDetailSchema:  # noqa: A002  the public name
         """A run."""
-        answer: RunDetailShape = self._client.send(get(path_of("runs", id)))
+        answer: RunDetailSchema = self._client.send(get(path_of("runs", id)))
         return answer
 
-    def wait(self, id: str, timeout_s: float | None = None) -> RunDetailShape:  # noqa: A002
+    def wait(self, id: str, timeout_s: float | None = None) -> RunDetailSchema:  # noqa: A002
         """Until it has ended, by asking once a second. Raises TimeoutError."""
         waited = 0.0
         while (run := self.get(id))["ended_at"] is None:
@@ -308,7 +308,7 @@ class Runs:
             waited += POLL_S
         return run
 
-    def logs(self, id: str, q: str = "", *, follow: bool = False) -> Iterator[LogShape]:  # noqa: A002
+    def logs(self, id: str, q: str = "", *, follow: bool = False) -> Iterator[LogSchema]:  # noqa: A002
         """What it wrote, those lines with `q`. With `follow` until it has ended."""
         after: str | None = None
         while True:
@@ -336,27 +336,27 @@ class Runs:
 
         return follow_run_of(self._client, id, patience_s)
 
-    def cancel(self, id: str, reason: str = "") -> RunShape:  # noqa: A002
+    def cancel(self, id: str, reason: str = "") -> RunSchema:  # noqa: A002
         """Cancel it; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
-        answer: RunShape = self._client.send(call)
+        answer: RunSchema = self._client.send(call)
         return answer
 
-    def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplayShape:  # noqa: A002
+    def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplaySchema:  # noqa: A002
         """Replay one that has ended."""
         call = Call("POST", path_of("runs", id, "retry"), body=given(args=args, note=note or None))
-        answer: ReplayShape = self._client.send(call)
+        answer: ReplaySchema = self._client.send(call)
         return answer
 
-    def ack(self, id: str, note: str = "") -> RunShape:  # noqa: A002
+    def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002
         """Acknowledge a dead letter; asking again is harmless."""
         call = Call("POST", path_of("runs", id, "ack"), body=given(note=note or None), repeatable=True)
-        answer: RunShape = self._client.send(call)
+        answer: RunSchema = self._client.send(call)
         return answer
 
-    def report(self, since: datetime, job: str | None = None) -> ReportShape:
+    def report(self, since: datetime, job: str | None = None) -> ReportSchema:
         """What failed since then, by reason."""
-        answer: ReportShape = self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
+        answer: ReportSchema = self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
         return answer
 
 
@@ -374,7 +374,7 @@ class Logs:
         job: str | None = None,
         node: str | None = None,
         since: datetime | None = None,
-    ) -> Iterator[LogShape]:
+    ) -> Iterator[LogSchema]:
         """Lines with this text, of this level or a graver one, the newest first."""
         call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
         return self._client.pages(call)
@@ -402,7 +402,7 @@ class Events:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> Iterator[EventShape]:
+    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> Iterator[EventSchema]:
         """What happened, the newest first. What happens from now on comes with `Client.follow`."""
         return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
 
@@ -413,23 +413,23 @@ class Nodes:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def list(self) -> Iterator[NodeShape]:
+    def list(self) -> Iterator[NodeSchema]:
         """By name."""
         return self._client.pages(get(path_of("nodes")))
 
-    def get(self, name: str) -> NodeDetailShape:
+    def get(self, name: str) -> NodeDetailSchema:
         """A node."""
-        answer: NodeDetailShape = self._client.send(get(path_of("nodes", name)))
+        answer: NodeDetailSchema = self._client.send(get(path_of("nodes", name)))
         return answer
 
-    def drain(self, name: str) -> DrainShape:
+    def drain(self, name: str) -> DrainSchema:
         """Have it end what runs and take no more."""
-        answer: DrainShape = self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
+        answer: DrainSchema = self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
         return answer
 
-    def undrain(self, name: str) -> UndrainShape:
+    def undrain(self, name: str) -> UndrainSchema:
         """Let it take work again."""
-        answer: UndrainShape = self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
+        answer: UndrainSchema = self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
         return answer
 
 
@@ -439,19 +439,19 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def get(self) -> ClusterShape:
+    def get(self) -> ClusterSchema:
         """Who leads, and how full it is."""
-        answer: ClusterShape = self._client.send(get(path_of("cluster")))
+        answer: ClusterSchema = self._client.send(get(path_of("cluster")))
         return answer
 
-    def stepdown(self) -> StepdownShape:
+    def stepdown(self) -> StepdownSchema:
         """Ask the leader to give its lead to another node."""
-        answer: StepdownShape = self._client.send(Call("POST", path_of("cluster", "stepdown")))
+        answer: StepdownSchema = self._client.send(Call("POST", path_of("cluster", "stepdown")))
         return answer
 
-    def sweep(self) -> AskedShape:
+    def sweep(self) -> AskedSchema:
         """Check every record now; returns the run that does."""
-        answer: AskedShape = self._client.send(Call("POST", path_of("cluster", "sweep")))
+        answer: AskedSchema = self._client.send(Call("POST", path_of("cluster", "sweep")))
         return answer
 
 

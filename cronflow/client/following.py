@@ -28,8 +28,8 @@ from cronflow.client.places import (
     auth_text,
     stream_url,
 )
-from cronflow.shapes.runs import LogShape, RunDetailShape
-from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
+from cronflow.schemas.runs import LogSchema, RunDetailSchema
+from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
 
 if TYPE_CHECKING:
     from cronflow.client.aio import AsyncClient
@@ -73,10 +73,10 @@ async def _ticket(client: AsyncClient) -> str:
 class RunReader(Protocol):
     """Reads one run."""
 
-    async def run(self) -> RunDetailShape:
+    async def run(self) -> RunDetailSchema:
         """As it is now."""
 
-    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
+    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
         """Some lines behind (fence, n), in order, and whether there may be more now."""
 
 
@@ -150,12 +150,12 @@ class ApiRunReader:
         self._id = id
         self._patience_s = patience_s
 
-    async def run(self) -> RunDetailShape:
+    async def run(self) -> RunDetailSchema:
         """As it is now."""
-        found: RunDetailShape = await self._read(get(path_of("runs", self._id)))
+        found: RunDetailSchema = await self._read(get(path_of("runs", self._id)))
         return found
 
-    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
+    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
         """A page behind (fence, n)."""
         place = None if after[1] < 0 else f"{after[0]}:{after[1]}"
         page = await self._read(get(path_of("runs", self._id, "logs"), after=place, limit=PAGE))

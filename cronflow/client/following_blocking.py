@@ -27,8 +27,8 @@ from cronflow.client.places import (
     auth_text,
     stream_url,
 )
-from cronflow.shapes.runs import LogShape, RunDetailShape
-from cronflow.shapes.stream import LineMessage, RunMessage, StreamMessage
+from cronflow.schemas.runs import LogSchema, RunDetailSchema
+from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
 
 if TYPE_CHECKING:
     from cronflow.client.blocking import Client
@@ -71,10 +71,10 @@ def _ticket(client: Client) -> str:
 class RunReader(Protocol):
     """Reads one run."""
 
-    def run(self) -> RunDetailShape:
+    def run(self) -> RunDetailSchema:
         """As it is now."""
 
-    def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
+    def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
         """Some lines behind (fence, n), in order, and whether there may be more now."""
 
 
@@ -148,12 +148,12 @@ class ApiRunReader:
         self._id = id
         self._patience_s = patience_s
 
-    def run(self) -> RunDetailShape:
+    def run(self) -> RunDetailSchema:
         """As it is now."""
-        found: RunDetailShape = self._read(get(path_of("runs", self._id)))
+        found: RunDetailSchema = self._read(get(path_of("runs", self._id)))
         return found
 
-    def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogShape], bool]:
+    def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
         """A page behind (fence, n)."""
         place = None if after[1] < 0 else f"{after[0]}:{after[1]}"
         page = self._read(get(path_of("runs", self._id, "logs"), after=place, limit=PAGE))

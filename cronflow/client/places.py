@@ -19,8 +19,8 @@ import orjson
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from cronflow.client.calls import PREFIX, ApiError
-from cronflow.shapes.runs import LogShape
-from cronflow.shapes.stream import LinesShape, StreamErrorShape, StreamMessage, TickShape
+from cronflow.schemas.runs import LogSchema
+from cronflow.schemas.stream import LinesSchema, StreamErrorSchema, StreamMessage, TickSchema
 
 SILENT_S = 30.0
 """A connection that says nothing for so long is given up: a tick comes each second."""
@@ -88,7 +88,7 @@ class Place:
                 self._came_to(message["seq"], message["ts"])
                 yield self._tick(message)
             case "error":
-                refused = cast(StreamErrorShape, message)
+                refused = cast(StreamErrorSchema, message)
                 if message.get("again"):
                     raise Interrupted(refused["detail"])
                 raise ApiError(422, refused["detail"])
@@ -100,7 +100,7 @@ class Place:
             for seen in self._seen.values():
                 seen.began = datetime.fromisoformat(at) - CLOCKS_DIFFER
 
-    def _tick(self, tick: TickShape) -> TickShape:
+    def _tick(self, tick: TickSchema) -> TickSchema:
         chunks = [self._seen[chunk["topic"]].take(chunk) for chunk in tick["logs"]]
         return {**tick, "logs": [chunk for chunk in chunks if chunk["lines"] or chunk["gap"] != 0]}
 
@@ -120,7 +120,7 @@ class Seen:
         """The lines that come next are the last ones before and since the loss."""
         self._joining = True
 
-    def take(self, chunk: LinesShape) -> LinesShape:
+    def take(self, chunk: LinesSchema) -> LinesSchema:
         """Without what was yielded before, and with a gap where the old and the new do not meet."""
         lines, gap = chunk["lines"], chunk["gap"]
         fresh = [line for line in lines if not self._knows(line)]
@@ -135,12 +135,12 @@ class Seen:
             self._remember(line)
         return {**chunk, "gap": gap, "lines": fresh}
 
-    def _knows(self, line: LogShape) -> bool:
+    def _knows(self, line: LogSchema) -> bool:
         if self._ordered:
             return self._last is not None and (line["fence"], line["n"]) <= self._last
         return (line["run"], line["fence"], line["n"]) in self._ids
 
-    def _remember(self, line: LogShape) -> None:
+    def _remember(self, line: LogSchema) -> None:
         self._last = (line["fence"], line["n"])
         if not self._ordered:
             self._ids[line["run"], line["fence"], line["n"]] = None

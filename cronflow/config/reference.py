@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field
 from typing import Any
 
-from cronflow.attributetexts import texts
+from cronflow.attribute_docs import texts
 from cronflow.config import settings
 from cronflow.config.sources import OLDER, PREFIX, SECRETS_DIR, TOML
 

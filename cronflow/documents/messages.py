@@ -66,7 +66,7 @@ class MessageForm(TypedDict):
 
 
 def message(
-    notice: str,
+    notification: str,
     alert: str,
     kind: str,
     at: datetime,
@@ -77,7 +77,7 @@ def message(
 ) -> str:
     """The body of a notice, as JSON."""
     told: MessageForm = {
-        "id": notice,
+        "id": notification,
         "alert": alert,
         "kind": kind,
         "at": instant_text(at),

@@ -43,7 +43,7 @@ from cronflow.domain.job import (
     SystemTarget,
     Target,
 )
-from cronflow.domain.schedule import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 _PLAIN_RETRY = Retry()
 

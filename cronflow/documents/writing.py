@@ -23,7 +23,7 @@ from cronflow.documents.values import json_mapping, under
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, HttpTarget, Job, Misfire, PythonTarget, Retry, SystemTarget, Target
-from cronflow.domain.schedule import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 
 @overload

@@ -44,7 +44,7 @@ class AlertKind(StrEnum):
     NO_LEADER = "no_leader"
 
 
-DEATHS = frozenset({AlertKind.FAILED, AlertKind.DEAD_LETTER})
+DEAD_LETTER_KINDS = frozenset({AlertKind.FAILED, AlertKind.DEAD_LETTER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Alert:
             raise InvalidInput(Problem("", "on is empty", f"name at least one of {', '.join(AlertKind)}"))
         if len(set(self.on)) < len(self.on):
             raise InvalidInput(Problem("", "on has a word twice", "remove one of the two"))
-        if AlertKind.RECOVERED in self.on and not DEATHS & set(self.on):
+        if AlertKind.RECOVERED in self.on and not DEAD_LETTER_KINDS & set(self.on):
             what = "on has recovered, but nothing that a job could recover from"
             raise InvalidInput(Problem("", what, "add failed or dead_letter"))
         if len(self.jobs) > MOST_PATTERNS:
@@ -168,7 +168,7 @@ class Failing:
         return min(good, key=lambda row: row[:2])[2] if good else None
 
 
-class NoticeState(StrEnum):
+class NotificationState(StrEnum):
     """Where a notice is. A waiting one is tried again."""
 
     WAITING = "waiting"
@@ -177,7 +177,7 @@ class NoticeState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notification:
     """What an alert has to tell once. `body` is the JSON that is sent, always the same; `status` and `error` are what
     the latest of `attempts` came to, `claim` whose attempt is under way.
     """
@@ -189,7 +189,7 @@ class Notice:
     job: str | None
     body: str
     created_at: datetime
-    state: NoticeState = NoticeState.WAITING
+    state: NotificationState = NotificationState.WAITING
     attempts: int = 0
     claim: str | None = None
     tried_at: datetime | None = None
@@ -214,7 +214,7 @@ class Answer:
         return self.error is None
 
 
-def notice_id(alert: str, kind: AlertKind, subject: str) -> str:
+def notification_id(alert: str, kind: AlertKind, subject: str) -> str:
     """The same for the same thing, whoever finds it; also the `webhook-id`, which must not contain a point."""
     return "msg_" + hashlib.sha256(f"{alert}\n{kind}\n{subject}".encode()).hexdigest()[:32]
 

@@ -112,7 +112,7 @@ class Member:
         return self.report.id
 
     @property
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many more runs it can be given: its free slots, and what it ends in about a second."""
         return self.report.slots + int(self.report.rate) - self.held - self.queued
 
@@ -193,5 +193,5 @@ class Tenure:
 
     term: int
     holder: str
-    boot: str
+    redis_epoch: str
     fences: Fences

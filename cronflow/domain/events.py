@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
 
 
-class Gravity(StrEnum):
+class Severity(StrEnum):
     """How much an event asks of whoever reads it."""
 
     INFO = "info"
@@ -26,12 +26,12 @@ class Gravity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The base of all. `says` is its sentence, filled in with its fields; `{count:run was|runs were}` is a number with
-    the words that belong to it.
+    """The base of all. `message` is its sentence, filled in with its fields; `{count:run was|runs were}` is a number
+    with the words that belong to it.
     """
 
-    gravity: ClassVar[Gravity] = Gravity.INFO
-    says: ClassVar[str] = ""
+    severity: ClassVar[Severity] = Severity.INFO
+    message: ClassVar[str] = ""
 
     @property
     def kind(self) -> str:
@@ -41,7 +41,7 @@ class Event:
     @property
     def text(self) -> str:
         """What happened, as a sentence without its point."""
-        return self.says.format(**{name: _worded(value) for name, value in asdict(self).items()})
+        return self.message.format(**{name: _worded(value) for name, value in asdict(self).items()})
 
 
 class _Number(int):
@@ -80,7 +80,7 @@ class LeaderElected(Event):
 
     node: str
     term: int
-    says = "{node} leads, term {term}"
+    message = "{node} leads, term {term}"
 
 
 @_known
@@ -91,18 +91,18 @@ class LeaderSteppedDown(Event):
     node: str
     term: int
     reason: str
-    gravity = Gravity.WARN
-    says = "{node} leads no longer, term {term}: {reason}"
+    severity = Severity.WARN
+    message = "{node} leads no longer, term {term}: {reason}"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class StepdownAsked(Event):
+class StepdownRequested(Event):
     """Somebody asked the leader to step down."""
 
     leader: str
     by: str
-    says = "{leader} was asked to step down"
+    message = "{leader} was asked to step down"
 
 
 @_known
@@ -113,7 +113,7 @@ class NodeJoined(Event):
     node: str
     version: str
     slots: int
-    says = "{node} joined with {slots:slot|slots}"
+    message = "{node} joined with {slots:slot|slots}"
 
 
 @_known
@@ -122,7 +122,7 @@ class NodeLeft(Event):
     """A node has stopped in good order."""
 
     node: str
-    says = "{node} left"
+    message = "{node} left"
 
 
 @_known
@@ -132,8 +132,8 @@ class NodeLost(Event):
 
     node: str
     in_flight: int
-    gravity = Gravity.ERROR
-    says = "a process of {node} was lost with {in_flight:run|runs} on it"
+    severity = Severity.ERROR
+    message = "a process of {node} was lost with {in_flight:run|runs} on it"
 
 
 @_known
@@ -142,8 +142,8 @@ class NodeDraining(Event):
     """A node was asked to end what runs and to take no more."""
 
     node: str
-    gravity = Gravity.WARN
-    says = "{node} drains"
+    severity = Severity.WARN
+    message = "{node} drains"
 
 
 @_known
@@ -152,7 +152,7 @@ class NodeDrained(Event):
     """A node that was asked to has nothing left."""
 
     node: str
-    says = "{node} has drained"
+    message = "{node} has drained"
 
 
 @_known
@@ -161,7 +161,7 @@ class NodeUndrained(Event):
     """A node takes work again."""
 
     node: str
-    says = "{node} takes work again"
+    message = "{node} takes work again"
 
 
 # --------------------------------------------------------------------------------------------- servers and the disk
@@ -174,18 +174,18 @@ class ServiceLost(Event):
 
     service: str
     reason: str
-    gravity = Gravity.ERROR
-    says = "{service} is away: {reason}"
+    severity = Severity.ERROR
+    message = "{service} is away: {reason}"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class ServiceFound(Event):
+class ServiceRecovered(Event):
     """A node reaches a server again."""
 
     service: str
     away_s: float
-    says = "{service} is back after {away_s:g} s"
+    message = "{service} is back after {away_s:g} s"
 
 
 @_known
@@ -195,8 +195,8 @@ class BreakerOpened(Event):
 
     service: str
     failures: int
-    gravity = Gravity.ERROR
-    says = "the breaker of {service} opened after {failures:failure|failures}"
+    severity = Severity.ERROR
+    message = "the breaker of {service} opened after {failures:failure|failures}"
 
 
 @_known
@@ -205,47 +205,47 @@ class BreakerClosed(Event):
     """A probe has shown that the service works."""
 
     service: str
-    says = "the breaker of {service} closed"
+    message = "the breaker of {service} closed"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class RedisAmnesiaHealed(Event):
+class RedisStateRestored(Event):
     """Redis had forgotten the leader and was told anew."""
 
     term: int
-    gravity = Gravity.WARN
-    says = "Redis had forgotten everything and was told anew, term {term}"
+    severity = Severity.WARN
+    message = "Redis had forgotten everything and was told anew, term {term}"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class ClockWentWrong(Event):
+class ClockOutOfSync(Event):
     """The clock of a node, or of a server, cannot be trusted."""
 
     node: str
     reason: str
-    gravity = Gravity.ERROR
-    says = "the clocks disagree on {node}: {reason}"
+    severity = Severity.ERROR
+    message = "the clocks disagree on {node}: {reason}"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class ClockWentRight(Event):
+class ClockInSync(Event):
     """The clocks agree again."""
 
     node: str
-    says = "the clocks agree again on {node}"
+    message = "the clocks agree again on {node}"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class SpoolBegun(Event):
+class SpoolStarted(Event):
     """Outcomes go to the local disk, because MongoDB does not take them."""
 
     node: str
-    gravity = Gravity.WARN
-    says = "{node} keeps outcomes on its disk"
+    severity = Severity.WARN
+    message = "{node} keeps outcomes on its disk"
 
 
 @_known
@@ -254,7 +254,7 @@ class SpoolDrained(Event):
     """MongoDB has every outcome that lay on the disk."""
 
     node: str
-    says = "{node} has told MongoDB all outcomes of its disk"
+    message = "{node} has told MongoDB all outcomes of its disk"
 
 
 # --------------------------------------------------------------------------------------------------------------- runs
@@ -268,8 +268,8 @@ class FenceRejected(Event):
     run: str
     fence: int
     outcome: str
-    gravity = Gravity.WARN
-    says = "a late {outcome} of {run} was kept aside, fence {fence}"
+    severity = Severity.WARN
+    message = "a late {outcome} of {run} was kept aside, fence {fence}"
 
 
 @_known
@@ -279,8 +279,8 @@ class RunsReassigned(Event):
 
     count: int
     run: str
-    gravity = Gravity.WARN
-    says = "{count:run of a lost worker was|runs of lost workers were} placed again, as {run}"
+    severity = Severity.WARN
+    message = "{count:run of a lost worker was|runs of lost workers were} placed again, as {run}"
 
 
 @_known
@@ -291,8 +291,8 @@ class RunsLost(Event):
     job: str
     count: int
     run: str
-    gravity = Gravity.ERROR
-    says = "{count:lost run|lost runs} of {job}, as {run}"
+    severity = Severity.ERROR
+    message = "{count:lost run|lost runs} of {job}, as {run}"
 
 
 @_known
@@ -304,8 +304,8 @@ class RunsFailed(Event):
     count: int
     run: str
     error: str
-    gravity = Gravity.ERROR
-    says = "{count:run|runs} of {job} failed, as {run}: {error}"
+    severity = Severity.ERROR
+    message = "{count:run|runs} of {job} failed, as {run}: {error}"
 
 
 @_known
@@ -316,19 +316,19 @@ class RunCancelled(Event):
     run: str
     by: str
     reason: str
-    says = "{run} was cancelled"
+    message = "{run} was cancelled"
 
 
 @_known
 @dataclass(frozen=True, slots=True)
-class PlanSettled(Event):
+class PlanRecovered(Event):
     """A leader died between two steps of a plan, and another one has finished it."""
 
     plan: str
     jobs: int
     runs_inserted: int
-    gravity = Gravity.WARN
-    says = "the plan {plan} of {jobs:job|jobs} was settled; {runs_inserted:run was|runs were} missing"
+    severity = Severity.WARN
+    message = "the plan {plan} of {jobs:job|jobs} was settled; {runs_inserted:run was|runs were} missing"
 
 
 @_known
@@ -340,8 +340,8 @@ class SweepFound(Event):
     where: str
     what: str
     repaired: bool
-    gravity = Gravity.ERROR
-    says = "the sweep found {where}: {what}"
+    severity = Severity.ERROR
+    message = "the sweep found {where}: {what}"
 
 
 @_known
@@ -352,7 +352,7 @@ class SweepEnded(Event):
     run: str
     found: int
     took_ms: int
-    says = "a sweep ended with {found:finding|findings}"
+    message = "a sweep ended with {found:finding|findings}"
 
 
 # --------------------------------------------------------------------------------------------------------------- jobs
@@ -365,7 +365,7 @@ class JobCreated(Event):
 
     job: str
     by: str
-    says = "{job} was created"
+    message = "{job} was created"
 
 
 @_known
@@ -375,7 +375,7 @@ class JobChanged(Event):
 
     job: str
     by: str
-    says = "{job} was changed"
+    message = "{job} was changed"
 
 
 @_known
@@ -385,7 +385,7 @@ class JobPaused(Event):
 
     job: str
     by: str
-    says = "{job} was paused"
+    message = "{job} was paused"
 
 
 @_known
@@ -395,7 +395,7 @@ class JobResumed(Event):
 
     job: str
     by: str
-    says = "{job} was resumed"
+    message = "{job} was resumed"
 
 
 @_known
@@ -405,7 +405,7 @@ class JobDeleted(Event):
 
     job: str
     by: str
-    says = "{job} was deleted"
+    message = "{job} was deleted"
 
 
 @_known
@@ -417,8 +417,8 @@ class AlertGaveUp(Event):
     subject: str
     attempts: int
     error: str
-    gravity = Gravity.ERROR
-    says = "the alert {alert} gave up telling of {subject} after {attempts:attempt|attempts}: {error}"
+    severity = Severity.ERROR
+    message = "the alert {alert} gave up telling of {subject} after {attempts:attempt|attempts}: {error}"
 
 
 @_known
@@ -427,8 +427,8 @@ class EventsDropped(Event):
     """More happened than could be told; it was counted instead."""
 
     count: int
-    gravity = Gravity.WARN
-    says = "{count:event was|events were} dropped"
+    severity = Severity.WARN
+    message = "{count:event was|events were} dropped"
 
 
 # ------------------------------------------------------------------------------------------------------ as it is kept
@@ -437,7 +437,7 @@ MOST_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class RecordedEvent:
     """An event as it is kept and shown. `id` grows with time, so it is the cursor too; `source` is the node id of
     whoever told it, or `api`.
     """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.schedule import Schedule
+from cronflow.domain.schedule.kinds import Schedule
 from cronflow.domain.secret import check_references, refuse_references
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pend:
+class PendingRun:
     """The run that the last move of a cursor created: everything that its document is made from.
 
     `kind` is given where the job's own schedule would not tell it: an edit leaves instants of the schedule before.
@@ -281,10 +281,10 @@ class Pend:
 class JobRecord:
     """A job's document.
 
-    `rev` counts every write of `ver`, `next_fire`, `pend` or `term`; each write compares it. `ver` counts the edits.
-    `next_fire` is the cursor and the identity of the next run, and only grows; `due_at` says when to look. `since` is
-    where the cursor stood when this version began, `edited_by` whose edit that was; `waiting` says why the fire at the
-    cursor could not be planned when it was looked at last.
+    `rev` counts every write of `ver`, `next_fire`, `pending_run` or `term`; each write compares it. `ver` counts the
+    edits. `next_fire` is the cursor and the identity of the next run, and only grows; `due_at` says when to look.
+    `since` is where the cursor stood when this version began, `edited_by` whose edit that was; `waiting` says why the
+    fire at the cursor could not be planned when it was looked at last.
     """
 
     job: Job
@@ -293,7 +293,7 @@ class JobRecord:
     term: int = 0
     next_fire: datetime | None = None
     due_at: datetime | None = None
-    pend: Pend | None = None
+    pending_run: PendingRun | None = None
     paused: bool = False
     deleted_at: datetime | None = None
     created_at: datetime
@@ -314,7 +314,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanNote:
+class PlanIntent:
     """The write-ahead document of a batch of moves: which jobs somebody is about to move. `term` 0: an editor."""
 
     id: str

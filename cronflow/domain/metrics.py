@@ -26,7 +26,7 @@ class MetricKind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Teller(StrEnum):
+class MetricSource(StrEnum):
     """Which processes tell a metric."""
 
     NODE = "every node"
@@ -52,7 +52,7 @@ class Metric:
     name: str
     kind: MetricKind
     help: str
-    tellers: tuple[Teller, ...]
+    tellers: tuple[MetricSource, ...]
     labels: tuple[Label, ...] = ()
     buckets: tuple[float, ...] = ()
 
@@ -70,8 +70,8 @@ _SERVICE = Label("service", "`redis` or `mongodb`", ("redis", "mongodb"))
 _METHOD = Label("method", "those of HTTP that the API has; `other`")
 _ROUTE = Label("route", "the template, such as `/api/v1/jobs/{name}`; `other` for the page and for what is not there")
 
-_NODE, _API = (Teller.NODE,), (Teller.API,)
-_ALL, _CLUSTER = (Teller.NODE, Teller.API), (Teller.LEADER, Teller.API)
+_NODE, _API = (MetricSource.NODE,), (MetricSource.API,)
+_ALL, _CLUSTER = (MetricSource.NODE, MetricSource.API), (MetricSource.LEADER, MetricSource.API)
 
 
 def _declared(metric: Metric) -> Metric:
@@ -79,15 +79,17 @@ def _declared(metric: Metric) -> Metric:
     return metric
 
 
-def _counter(name: str, text: str, tellers: tuple[Teller, ...], *labels: Label) -> Metric:
+def _counter(name: str, text: str, tellers: tuple[MetricSource, ...], *labels: Label) -> Metric:
     return _declared(Metric(name, MetricKind.COUNTER, text, tellers, labels))
 
 
-def _gauge(name: str, text: str, tellers: tuple[Teller, ...], *labels: Label) -> Metric:
+def _gauge(name: str, text: str, tellers: tuple[MetricSource, ...], *labels: Label) -> Metric:
     return _declared(Metric(name, MetricKind.GAUGE, text, tellers, labels))
 
 
-def _histogram(name: str, text: str, buckets: tuple[float, ...], tellers: tuple[Teller, ...], *labels: Label) -> Metric:
+def _histogram(
+    name: str, text: str, buckets: tuple[float, ...], tellers: tuple[MetricSource, ...], *labels: Label
+) -> Metric:
     return _declared(Metric(name, MetricKind.HISTOGRAM, text, tellers, labels, buckets))
 
 
@@ -134,7 +136,7 @@ CLOCK_TRUSTED = _gauge(
 CLUSTER_NODES = _gauge(
     "cronflow_cluster_nodes",
     "Nodes with a heartbeat, by state.",
-    (Teller.LEADER,),
+    (MetricSource.LEADER,),
     Label("state", "`up`, `draining` or `stale`"),
 )
 CLUSTER_SLOTS = _gauge("cronflow_cluster_slots", "Slots of all nodes.", _CLUSTER)

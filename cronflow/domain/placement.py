@@ -108,7 +108,7 @@ def load(member: Member, placed: int = 0) -> float:
 
 
 class Fleet:
-    """The nodes during one batch of placements. `room` is how many runs without requirements could still be placed.
+    """The nodes during one batch of placements. `capacity` is how many runs without requirements could still be placed.
 
     Nodes whose ranks are as good as equal take turns by lot, `draw` being a number from 0 to 1: on idle machines the
     hundredth part of a processor would otherwise send every run to the same one.
@@ -127,7 +127,7 @@ class Fleet:
         self._heaps: dict[tuple[tuple[str, str], ...], list[tuple[float, float, str]]] = {}
         self._refused: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
         able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
-        self.room = sum(max(0, self._room(node)) for node in able)
+        self.capacity = sum(max(0, self._capacity(node)) for node in able)
 
     def able(self, require: Mapping[str, str]) -> set[str]:
         """The nodes that have the labels, whatever else speaks against them now."""
@@ -152,7 +152,7 @@ class Fleet:
             heapq.heapify(heap)
         while heap:
             rank, _, node = heapq.heappop(heap)
-            if self._room(node) <= 0:
+            if self._capacity(node) <= 0:
                 self._refused[key].append((node, "no free slot"))
                 continue
             if rank != self._rank(node):
@@ -160,7 +160,7 @@ class Fleet:
                 continue
             chosen = self._placement(node, rank, heap, self._refused[key])
             self._placed[node] += 1
-            self.room -= 1
+            self.capacity -= 1
             heapq.heappush(heap, self._entry(node))
             return chosen
         return NoNode(
@@ -181,14 +181,14 @@ class Fleet:
         return Placement(node, rank, others, len(self._members) - 1 - len(others))
 
     def _standing(self, node: str) -> float | str:
-        return "no free slot" if self._room(node) <= 0 else self._rank(node)
+        return "no free slot" if self._capacity(node) <= 0 else self._rank(node)
 
     def _place_elsewhere(self, require: Mapping[str, str], refused: Mapping[str, str]) -> Placement | NoNode:
         """Rare, so it looks at every node."""
         reasons = {
             node: refused.get(node)
             or ineligible(member, require, self._stale_after)
-            or ("no free slot" if self._room(node) <= 0 else None)
+            or ("no free slot" if self._capacity(node) <= 0 else None)
             for node, member in self._members.items()
         }
         free = sorted(self._entry(node) for node, reason in reasons.items() if reason is None)
@@ -198,11 +198,11 @@ class Fleet:
         (rank, _, node), *rest = free
         chosen = self._placement(node, rank, rest, unable)
         self._placed[node] += 1
-        self.room -= 1
+        self.capacity -= 1
         return chosen
 
-    def _room(self, node: str) -> int:
-        return self._members[node].room - self._placed[node]
+    def _capacity(self, node: str) -> int:
+        return self._members[node].capacity - self._placed[node]
 
     def _rank(self, node: str) -> float:
         return load(self._members[node], self._placed[node])

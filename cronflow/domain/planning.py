@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, Pend
+from cronflow.domain.job import Job, JobRecord, MisfirePolicy, Overlap, PendingRun
 from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
-from cronflow.domain.schedule import Cron, Every, Schedule, count_between, last_before, latest, next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Schedule, count_between, last_before, latest, next_after
 
 ACK_WITHIN = timedelta(seconds=10)
 WAIT_FIRST = timedelta(milliseconds=250)
@@ -160,30 +160,32 @@ def _covers(schedule: Schedule, first: datetime, last: datetime) -> Covers | Non
     return None if first == last else Covers(first, last, count_between(schedule, first, last))
 
 
-def run_of_pend(record: JobRecord, pend: Pend, term: int, now: datetime, *, check_at: datetime | None = None) -> Run:
-    """The run that `pend` describes, from the job's document alone, so that anybody may insert it."""
-    is_open = pend.state in OPEN
+def run_of_pending(
+    record: JobRecord, pending_run: PendingRun, term: int, now: datetime, *, check_at: datetime | None = None
+) -> Run:
+    """The run that `pending_run` describes, from the job's document alone, so that anybody may insert it."""
+    is_open = pending_run.state in OPEN
     return Run(
-        id=run_id(record.name, pend.fire),
+        id=run_id(record.name, pending_run.fire),
         job=record.name,
-        fire_at=pend.fire,
-        kind=pend.kind or kind_of(record.job.schedule),
-        state=pend.state,
-        fence=pend.fence,
+        fire_at=pending_run.fire,
+        kind=pending_run.kind or kind_of(record.job.schedule),
+        state=pending_run.state,
+        fence=pending_run.fence,
         term=term,
-        job_ver=pend.job_ver,
-        node=pend.node,
+        job_ver=pending_run.job_ver,
+        node=pending_run.node,
         attempt=1 if is_open else 0,
         max_attempts=record.job.retry.max + 1,
-        check_at=(check_at or pend.at + ACK_WITHIN) if is_open else None,
+        check_at=(check_at or pending_run.at + ACK_WITHIN) if is_open else None,
         created_at=now,
-        dispatched_at=pend.at if is_open else None,
-        ended_at=None if is_open else pend.at,
-        covers=pend.covers,
-        reason=pend.reason,
+        dispatched_at=pending_run.at if is_open else None,
+        ended_at=None if is_open else pending_run.at,
+        covers=pending_run.covers,
+        reason=pending_run.reason,
         outcome=None,
-        placement=pend.placement,
-        blocked_by=pend.blocked_by,
+        placement=pending_run.placement,
+        blocked_by=pending_run.blocked_by,
     )
 
 

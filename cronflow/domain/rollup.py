@@ -20,7 +20,7 @@ LAST_STEP = 60
 """The last bucket holds everything above 2**30 ms, which is twelve days."""
 
 
-class Resolution(StrEnum):
+class BucketSize(StrEnum):
     """What a bucket stands for."""
 
     MINUTE = "minute"
@@ -40,20 +40,20 @@ class Resolution(StrEnum):
     def begin(self, at: datetime) -> datetime:
         """The beginning of the bucket that the instant lies in, in UTC."""
         start = at.astimezone(UTC).replace(second=0, microsecond=0)
-        if self is Resolution.MINUTE:
+        if self is BucketSize.MINUTE:
             return start
-        return start.replace(minute=0) if self is Resolution.HOUR else start.replace(hour=0, minute=0)
+        return start.replace(minute=0) if self is BucketSize.HOUR else start.replace(hour=0, minute=0)
 
 
 _LENGTHS = {
-    Resolution.MINUTE: timedelta(minutes=1),
-    Resolution.HOUR: timedelta(hours=1),
-    Resolution.DAY: timedelta(days=1),
+    BucketSize.MINUTE: timedelta(minutes=1),
+    BucketSize.HOUR: timedelta(hours=1),
+    BucketSize.DAY: timedelta(days=1),
 }
 _KEPT = {
-    Resolution.MINUTE: timedelta(days=2),
-    Resolution.HOUR: timedelta(days=14),
-    Resolution.DAY: timedelta(days=400),
+    BucketSize.MINUTE: timedelta(days=2),
+    BucketSize.HOUR: timedelta(days=14),
+    BucketSize.DAY: timedelta(days=400),
 }
 
 
@@ -76,7 +76,7 @@ class Span(StrEnum):
         return _SPANS[self][1]
 
     @property
-    def resolution(self) -> Resolution:
+    def resolution(self) -> BucketSize:
         """The buckets that its points are added up from."""
         return _SPANS[self][2]
 
@@ -89,10 +89,10 @@ class Span(StrEnum):
 
 
 _SPANS = {
-    Span.QUARTER: (timedelta(minutes=15), timedelta(minutes=1), Resolution.MINUTE),
-    Span.HOUR: (timedelta(hours=1), timedelta(minutes=1), Resolution.MINUTE),
-    Span.DAY: (timedelta(days=1), timedelta(minutes=10), Resolution.MINUTE),
-    Span.WEEK: (timedelta(days=7), timedelta(hours=1), Resolution.HOUR),
+    Span.QUARTER: (timedelta(minutes=15), timedelta(minutes=1), BucketSize.MINUTE),
+    Span.HOUR: (timedelta(hours=1), timedelta(minutes=1), BucketSize.MINUTE),
+    Span.DAY: (timedelta(days=1), timedelta(minutes=10), BucketSize.MINUTE),
+    Span.WEEK: (timedelta(days=7), timedelta(hours=1), BucketSize.HOUR),
 }
 
 
@@ -160,7 +160,7 @@ class Tally:
 class Bucket:
     """The counts of a minute, an hour or a day of the whole cluster."""
 
-    resolution: Resolution
+    resolution: BucketSize
     at: datetime
     tally: Tally
 

@@ -342,7 +342,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AttemptResult:
     """How an attempt ended, as its executor saw it. `result` is JSON, `result_size` its bytes where it is kept apart;
     `delay` is the job's own wish for the next attempt.
     """

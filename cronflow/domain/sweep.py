@@ -1,8 +1,8 @@
 """The sweep's rules: which states of a record no correct history leads to.
 
 Each check looks at one record as one read returned it, so work under way cannot look like a flaw: a run's state and its
-`check_at` are written together, and so are a job's cursor and its `pend`. What concerns two records, such as a `pend`
-and its run, is for the caller to read in an order that proves it. Nothing here repairs.
+`check_at` are written together, and so are a job's cursor and its `pending_run`. What concerns two records, such as a
+`pending_run` and its run, is for the caller to read in an order that proves it. Nothing here repairs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RunRow:
 
     @property
     def scheduled(self) -> bool:
-        """Whether a `pend` may name it."""
+        """Whether a `pending_run` may name it."""
         return self.id == run_id(self.job, self.fire_at)
 
 
@@ -132,10 +132,12 @@ def flaw_of_job(row: JobRow, now: datetime, led_since: datetime | None) -> Flaw 
 
 
 def cursor_of(record: JobRecord) -> datetime | None:
-    """Where the cursor must stand if nothing covers more than `pend` does; None: the schedule has no instant left."""
+    """Where the cursor must stand if nothing covers more than `pending_run` does; None: the schedule has no instant
+    left.
+    """
     last = None
-    if record.pend is not None:
-        last = record.pend.fire if record.pend.covers is None else record.pend.covers.last
+    if record.pending_run is not None:
+        last = record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last
     return first_fire(record.job, record.updated_at, last)
 
 

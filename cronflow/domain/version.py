@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from cronflow.domain.audit import Expectation
 from cronflow.domain.job import Job, JobRecord
-from cronflow.domain.schedule import last_before, next_after
-from cronflow.domain.zones import SECOND
+from cronflow.domain.schedule.kinds import last_before, next_after
+from cronflow.domain.schedule.zones import SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +53,12 @@ def version_of(record: JobRecord) -> Version:
     )
 
 
-def expectations(versions: Sequence[Version]) -> list[Expectation]:
-    """What the audit has to find: the schedule of each version with its span, the oldest first."""
-    return [
-        Expectation(version.job.schedule, version.since, _until(versions, place))
-        for place, version in enumerate(versions)
-        if version.job.schedule is not None and version.since is not None
-    ]
-
-
 def version_due(versions: Sequence[Version], instant: datetime) -> Version | None:
     """The version under which the instant fell, or will fall, due; None when it is an instant of none of them."""
     for place, version in enumerate(versions):
         if version.job.schedule is None or version.since is None or instant < version.since:
             continue
-        until = _until(versions, place)
+        until = end_of(versions, place)
         if (until is None or instant < until) and _is_fire(version, instant):
             return version
     return None
@@ -84,7 +74,7 @@ def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | 
     before: list[datetime] = []
     after: list[datetime] = []
     for place, version in enumerate(versions):
-        schedule, since, until = version.job.schedule, version.since, _until(versions, place)
+        schedule, since, until = version.job.schedule, version.since, end_of(versions, place)
         if schedule is None or since is None:
             continue
         last = instant - SECOND if until is None else min(instant, until) - SECOND
@@ -97,7 +87,7 @@ def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | 
     return max(before, default=None), min(after, default=None)
 
 
-def _until(versions: Sequence[Version], place: int) -> datetime | None:
+def end_of(versions: Sequence[Version], place: int) -> datetime | None:
     """The first instant that is no longer the version's own; None for the present one."""
     if place + 1 == len(versions):
         return None

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Outcome, Resolution, Run, RunState
-from cronflow.domain.schedule import describe
+from cronflow.domain.schedule.kinds import describe
 from cronflow.domain.version import Version, nearest, version_at, version_due
 
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})
@@ -53,7 +53,7 @@ class Upcoming:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class KeptByEdit:
     """An edit kept it from running: paused, disabled, edited or deleted, in this version. Not `recorded`: its skipped
     run is written when the job goes on.
     """
@@ -134,7 +134,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunsNow:
     """The present attempt runs."""
 
     since: datetime
@@ -172,8 +172,8 @@ class Unrecorded:
 
 
 Link = (
-    Due | NotDue | Upcoming | Held | Lateness | Overlapping | Unplanned | Placed | Dispatched | Started | Tried | Runs
-    | TriesAgain | Ended | Unrecorded
+    Due | NotDue | Upcoming | KeptByEdit | Lateness | Overlapping | Unplanned | Placed | Dispatched | Started | Tried
+    | RunsNow | TriesAgain | Ended | Unrecorded
 )  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
             yield Unrecorded("its run was deleted at the end of its retention, or has been lost")
         return
     if version.held is not None:
-        yield Held(version.held, version.ver, version.at, version.by, recorded=False)
+        yield KeptByEdit(version.held, version.ver, version.at, version.by, recorded=False)
     if instant > known.now:
         yield Upcoming(instant, instant - known.now)
     elif version.held is None:
@@ -267,7 +267,7 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
     if run.state is RunState.SKIPPED and run.reason in HELD:
         # An edit skipped it: the one that began the version, or for what was held the one that held it.
         cause = version if version.held == run.reason else _version(known, run.job_ver) or version
-        yield Held(run.reason, cause.ver, cause.at, cause.by, recorded=True)
+        yield KeptByEdit(run.reason, cause.ver, cause.at, cause.by, recorded=True)
         yield _ended(run)
         return
     yield _lateness(version, run, instant)
@@ -286,7 +286,7 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
         yield Tried(attempt)
     match run.state:
         case RunState.RUNNING:
-            yield Runs(run.started_at or known.now, run.attempt, run.node)
+            yield RunsNow(run.started_at or known.now, run.attempt, run.node)
         case RunState.RETRYING:
             yield TriesAgain(run.check_at, run.attempt + 1, run.waiting)
         case RunState.DISPATCHED:

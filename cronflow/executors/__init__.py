@@ -1,4 +1,4 @@
-"""Executors: one attempt of one kind of target, from its start to its `Ending`.
+"""Executors: one attempt of one kind of target, from its start to its `AttemptResult`.
 
 The rule: an attempt ends within the job's timeout and leaves nothing behind, whatever the target does; where that is
 impossible (a thread) the log says so. An executor writes nothing but lines, decides nothing about retries and knows no
@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from cronflow.domain.job import Target
-from cronflow.domain.run import Ending, Outcome
-from cronflow.ports import Assignment, Choosy, Executor, LineSink
+from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.ports import Assignment, Executor, LineSink, SelectiveExecutor
 
 
 class Executors:
@@ -43,12 +43,12 @@ class Executors:
         executor = self._by_target.get(target)
         if executor is None:
             return f"the node {node} runs no {target.__name__}"
-        return await executor.declines(assignment, node) if isinstance(executor, Choosy) else None
+        return await executor.declines(assignment, node) if isinstance(executor, SelectiveExecutor) else None
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """Run it by the executor of its target; where this node has none, the attempt fails for good."""
         target = type(assignment.job.target)
         executor = self._by_target.get(target)
         if executor is None:
-            return Ending(Outcome.PERMANENT, error=f"the node {node} runs no {target.__name__}")
+            return AttemptResult(Outcome.PERMANENT, error=f"the node {node} runs no {target.__name__}")
         return await executor.run(assignment, node, log)

@@ -11,9 +11,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from cronflow.circuit import Circuit
-from cronflow.domain.run import Ending
-from cronflow.ports import Tell, nobody
+from cronflow.circuit_breaker import Circuit
+from cronflow.domain.run import AttemptResult
+from cronflow.ports import EventSink, discard_event
 
 FAILURES_TO_OPEN = 5
 RESET_S = 30.0
@@ -21,11 +21,11 @@ MOST_HOSTS = 1000
 
 
 class HostFailed(Exception):
-    """The host did not answer, or said that it cannot serve. `ending` is what the attempt comes to."""
+    """The host did not answer, or said that it cannot serve. `attempt_result` is what the attempt comes to."""
 
-    def __init__(self, ending: Ending) -> None:
-        self.ending = ending
-        super().__init__(ending.error)
+    def __init__(self, attempt_result: AttemptResult) -> None:
+        self.attempt_result = attempt_result
+        super().__init__(attempt_result.error)
 
 
 class Breakers:
@@ -38,13 +38,13 @@ class Breakers:
         reset_s: float = RESET_S,
         monotonic: Callable[[], float] = time.monotonic,
         most_hosts: int = MOST_HOSTS,
-        tell: Tell = nobody,
+        emit: EventSink = discard_event,
     ) -> None:
         self._failures = failures
         self._reset_s = reset_s
         self._monotonic = monotonic
         self._most_hosts = most_hosts
-        self._tell = tell
+        self._emit = emit
         self.circuits: OrderedDict[str, Circuit] = OrderedDict()
 
     def of(self, host: str) -> Circuit:
@@ -57,7 +57,7 @@ class Breakers:
                 reset_s=self._reset_s,
                 counts=(HostFailed,),
                 monotonic=self._monotonic,
-                tell=self._tell,
+                emit=self._emit,
             )
             if len(self.circuits) > self._most_hosts:
                 self._forget_one()

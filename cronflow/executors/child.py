@@ -23,7 +23,7 @@ import orjson
 
 from cronflow.context import Context, bind
 from cronflow.domain.errors import PermanentError
-from cronflow.domain.run import Ending
+from cronflow.domain.run import AttemptResult
 from cronflow.executors.handlers import failed, finished
 
 
@@ -38,10 +38,17 @@ class Messages:
         """A line of the run's log."""
         self._write({"level": level, "text": text})
 
-    def end(self, ending: Ending) -> None:
+    def end(self, attempt_result: AttemptResult) -> None:
         """How it ended; the last message."""
-        delay = None if ending.delay is None else ending.delay.total_seconds()
-        self._write({"outcome": ending.outcome, "result": ending.result, "error": ending.error, "delay": delay})
+        delay = None if attempt_result.delay is None else attempt_result.delay.total_seconds()
+        self._write(
+            {
+                "outcome": attempt_result.outcome,
+                "result": attempt_result.result,
+                "error": attempt_result.error,
+                "delay": delay,
+            }
+        )
 
     def _write(self, message: dict[str, object]) -> None:
         written = orjson.dumps(message, default=str)
@@ -61,7 +68,7 @@ def find(ref: str) -> Callable[..., object]:
     return found
 
 
-def attempt(request: dict[str, Any], messages: Messages) -> Ending:
+def attempt(request: dict[str, Any], messages: Messages) -> AttemptResult:
     """Run it to its end."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())

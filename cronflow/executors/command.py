@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from cronflow.domain.job import CommandTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.group import Output, attend, facts, outlived, signal_name
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
@@ -65,12 +65,12 @@ class CommandExecutor:
             return None
         return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """See Executor. Exit code 0 is OK; a program that does not exist or may not be executed fails for good."""
         target = assignment.job.target
         assert isinstance(target, CommandTarget)
         if (refused := await self.declines(assignment, node)) is not None:
-            return Ending(Outcome.PERMANENT, error=refused)
+            return AttemptResult(Outcome.PERMANENT, error=refused)
         if self._watcher is None:
             raise RuntimeError("the CommandExecutor is not open; use `async with`")
         environ = environment(assignment, target, os.environ if self._environ is None else self._environ)
@@ -116,14 +116,14 @@ def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int
     )
 
 
-def _not_started(error: OSError | ValueError) -> Ending:
+def _not_started(error: OSError | ValueError) -> AttemptResult:
     hopeless = isinstance(error, ValueError) or error.errno in _HOPELESS
-    return Ending(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=f"it could not be started: {error}")
+    return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=f"it could not be started: {error}")
 
 
-def _ended(target: CommandTarget, code: int, last_error: str) -> Ending:
+def _ended(target: CommandTarget, code: int, last_error: str) -> AttemptResult:
     if code == 0:
-        return Ending(Outcome.OK, result={"exit_code": 0})
+        return AttemptResult(Outcome.OK, result={"exit_code": 0})
     if code < 0:
         what = f"killed by {signal_name(-code)}"
     elif code > 128 and isinstance(target.command, str):
@@ -133,4 +133,4 @@ def _ended(target: CommandTarget, code: int, last_error: str) -> Ending:
     # What the shell says when there is no such program, or none that it may execute.
     hopeless = isinstance(target.command, str) and code in (_NOT_EXECUTABLE, _NOT_FOUND)
     error = f"{what}: {last_error}" if last_error else what
-    return Ending(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=error)
+    return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=error)

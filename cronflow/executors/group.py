@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 
 from cronflow.domain.durations import format_duration
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
@@ -100,9 +100,9 @@ async def attend(
         await let_go(readers)
 
 
-def outlived(timeout: timedelta) -> Ending:
+def outlived(timeout: timedelta) -> AttemptResult:
     """The ending of what `attend` stopped at its timeout."""
-    return Ending(Outcome.TIMEOUT, error=f"it did not end within {format_duration(timeout)} and was stopped")
+    return AttemptResult(Outcome.TIMEOUT, error=f"it did not end within {format_duration(timeout)} and was stopped")
 
 
 class Output:
@@ -178,9 +178,9 @@ class Reader(asyncio.Protocol):
             self._transport.close()
 
     def _extend(self, piece: bytes) -> None:
-        room = MAX_LINE_BYTES - len(self._line)
-        self._line += piece[:room]
-        self._output.cut += max(0, len(piece) - room)
+        capacity = MAX_LINE_BYTES - len(self._line)
+        self._line += piece[:capacity]
+        self._output.cut += max(0, len(piece) - capacity)
 
     def _flush(self) -> None:
         self._output.line(self._level, bytes(self._line))

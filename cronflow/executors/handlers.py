@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from cronflow.domain.errors import PermanentError, RetryLater, Skip
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 
 MAX_RESULT_BYTES = 4 * 1024 * 1024
 """MongoDB takes no document of more than 16 MiB, and each attempt that ends holds its result in memory."""
@@ -19,35 +19,35 @@ MAX_FRAMES = 12
 _HERE = str(Path(__file__).parent)
 
 
-def finished(result: object) -> Ending:
+def finished(result: object) -> AttemptResult:
     if inspect.iscoroutine(result):
         result.close()
-        return Ending(Outcome.PERMANENT, error="it returned a coroutine; declare it with async def")
+        return AttemptResult(Outcome.PERMANENT, error="it returned a coroutine; declare it with async def")
     try:
         written = orjson.dumps(result)
     except TypeError as refused:
         what = f"its result, {type(result).__name__}, is not JSON ({refused})"
-        return Ending(
+        return AttemptResult(
             Outcome.PERMANENT, error=f"{what}; return numbers, text, lists, dicts, None, dates or dataclasses"
         )
     if len(written) > MAX_RESULT_BYTES:
         what = f"its result has {len(written):,} bytes of JSON, the limit is {MAX_RESULT_BYTES:,}"
-        return Ending(Outcome.PERMANENT, error=f"{what}; store it elsewhere and return where")
-    return Ending(Outcome.OK, result=orjson.loads(written))
+        return AttemptResult(Outcome.PERMANENT, error=f"{what}; store it elsewhere and return where")
+    return AttemptResult(Outcome.OK, result=orjson.loads(written))
 
 
-def failed(error: BaseException) -> Ending:
+def failed(error: BaseException) -> AttemptResult:
     match error:
         case RetryLater():
-            return Ending(Outcome.ERROR, error=str(error), delay=error.delay)
+            return AttemptResult(Outcome.ERROR, error=str(error), delay=error.delay)
         case Skip():
-            return Ending(Outcome.SKIPPED, error=error.reason)
+            return AttemptResult(Outcome.SKIPPED, error=error.reason)
         case PermanentError():
-            return Ending(Outcome.PERMANENT, error=str(error))
+            return AttemptResult(Outcome.PERMANENT, error=str(error))
         case SystemExit(code=None | 0):
-            return Ending(Outcome.OK)
+            return AttemptResult(Outcome.OK)
         case _:
-            return Ending(Outcome.ERROR, error=_describe(error))
+            return AttemptResult(Outcome.ERROR, error=_describe(error))
 
 
 def _describe(error: BaseException) -> str:

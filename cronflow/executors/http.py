@@ -25,11 +25,11 @@ from typing import Self
 
 import httpx2
 
-from cronflow.circuit import CircuitOpen
+from cronflow.circuit_breaker import CircuitOpen
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import HttpTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.breakers import Breakers, HostFailed
 from cronflow.ports import Assignment, LineSink
 
@@ -95,7 +95,7 @@ class HttpExecutor:
         if self._client is not None:
             await self._client.__aexit__(kind, error, trace)
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """See Executor. 408, 425, 429, 5xx and everything that happens to a connection may be tried again, after
         Retry-After if the answer has one (at most an hour); any other 4xx, and a redirect that leads nowhere, not.
         Up to five redirects are followed unless their status is expected. A host that failed too often is not asked:
@@ -109,37 +109,37 @@ class HttpExecutor:
         try:
             request = self._client.build_request(target.method, target.url, headers=headers, content=target.body)
         except (httpx2.InvalidURL, ValueError) as error:
-            return Ending(Outcome.PERMANENT, error=f"the request cannot be sent: {error}")
+            return AttemptResult(Outcome.PERMANENT, error=f"the request cannot be sent: {error}")
         what = f"{target.method} {shown_url(request.url)}"
         host = request.url.netloc.decode("ascii")
         try:
             with self._breakers.of(host).calling():
                 return await self._attempt(target, request, assignment.job.timeout, what, log)
         except HostFailed as failed:
-            return failed.ending
+            return failed.attempt_result
         except CircuitOpen as refusal:
             why = f"{what} was not sent: {host} has failed too often, its circuit is open"
-            return Ending(Outcome.DEFERRED, error=why, delay=timedelta(seconds=refusal.retry_in_s))
+            return AttemptResult(Outcome.DEFERRED, error=why, delay=timedelta(seconds=refusal.retry_in_s))
 
     async def _attempt(
         self, target: HttpTarget, request: httpx2.Request, timeout: timedelta, what: str, log: LineSink
-    ) -> Ending:
+    ) -> AttemptResult:
         """Send it. Raises HostFailed with the ending where that speaks against the host."""
         try:
             async with asyncio.timeout(timeout.total_seconds()):
                 return await self._exchange(target, request, what, log)
         except TimeoutError:
             text = f"{what} was not answered within {format_duration(timeout)}"
-            raise HostFailed(Ending(Outcome.TIMEOUT, error=text)) from None
+            raise HostFailed(AttemptResult(Outcome.TIMEOUT, error=text)) from None
         except PermanentError as error:
-            return Ending(Outcome.PERMANENT, error=f"{what}: {error}")
+            return AttemptResult(Outcome.PERMANENT, error=f"{what}: {error}")
         except httpx2.LocalProtocolError as error:
-            return Ending(Outcome.PERMANENT, error=f"{what} cannot be sent: {error}")
+            return AttemptResult(Outcome.PERMANENT, error=f"{what} cannot be sent: {error}")
         except httpx2.RequestError as error:
             text = f"{what}: {type(error).__name__}: {error}".removesuffix(": ")
-            raise HostFailed(Ending(Outcome.ERROR, error=text)) from error
+            raise HostFailed(AttemptResult(Outcome.ERROR, error=text)) from error
 
-    async def _exchange(self, target: HttpTarget, request: httpx2.Request, what: str, log: LineSink) -> Ending:
+    async def _exchange(self, target: HttpTarget, request: httpx2.Request, what: str, log: LineSink) -> AttemptResult:
         assert self._client is not None
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -252,20 +252,22 @@ async def _read(response: httpx2.Response) -> bytes:
     return bytes(body[:MAX_BODY_BYTES])
 
 
-def _ended(target: HttpTarget, response: httpx2.Response, body: bytes, ms: int, what: str, log: LineSink) -> Ending:
+def _ended(
+    target: HttpTarget, response: httpx2.Response, body: bytes, ms: int, what: str, log: LineSink
+) -> AttemptResult:
     status = response.status_code
     answer = f"{what} answered {status}"
     if status in target.expect or (not target.expect and 200 <= status <= 299):
         log("info", f"{answer} in {ms} ms")
-        return Ending(Outcome.OK, result={"status": status, "ms": ms})
+        return AttemptResult(Outcome.OK, result={"status": status, "ms": ms})
     said = " ".join(body[:MAX_LOGGED_BYTES].decode(errors="replace").split())
     log("warn", f"{answer} in {ms} ms: {said or 'an empty body'}")
     if status < 300 or status >= 500 or status in _TRY_AGAIN:
-        ending = Ending(Outcome.ERROR, error=answer, delay=_retry_after(response.headers))
+        attempt_result = AttemptResult(Outcome.ERROR, error=answer, delay=_retry_after(response.headers))
         if status >= 500:
-            raise HostFailed(ending)
-        return ending
-    return Ending(Outcome.PERMANENT, error=answer)
+            raise HostFailed(attempt_result)
+        return attempt_result
+    return AttemptResult(Outcome.PERMANENT, error=answer)
 
 
 def _retry_after(headers: httpx2.Headers) -> timedelta | None:

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from cronflow.domain.job import PythonTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.group import Output, attend, facts, outlived, signal_name
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
@@ -39,7 +39,7 @@ class ChildProcesses:
         """End what still runs."""
         await asyncio.to_thread(self._watcher.close)
 
-    async def run(self, assignment: Assignment, node: str, args: Mapping[str, object], log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, args: Mapping[str, object], log: LineSink) -> AttemptResult:
         """Run it to its end; see Executor. What it prints become lines of the log: info, and warn for what goes to the
         standard error.
         """
@@ -66,13 +66,13 @@ class ChildProcesses:
 
                 code = await attend(start, output, self._watcher, assignment.job.timeout, self._grace_s, self._drain_s)
         except OSError as error:
-            return Ending(Outcome.ERROR, error=f"its process could not be started: {error}")
+            return AttemptResult(Outcome.ERROR, error=f"its process could not be started: {error}")
         finally:
             await messages.close()
             output.end()
         if code is None:
             return outlived(assignment.job.timeout)
-        return messages.ending or _vanished(code, output.last_error)
+        return messages.attempt_result or _vanished(code, output.last_error)
 
 
 def _environment(assignment: Assignment) -> dict[str, str]:
@@ -97,16 +97,18 @@ def _request(assignment: Assignment, target: PythonTarget, node: str, args: Mapp
     )
 
 
-def _vanished(code: int, last_error: str) -> Ending:
+def _vanished(code: int, last_error: str) -> AttemptResult:
     what = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    return Ending(Outcome.ERROR, error=f"its process {what} before the function returned: {last_error}".rstrip(": "))
+    return AttemptResult(
+        Outcome.ERROR, error=f"its process {what} before the function returned: {last_error}".rstrip(": ")
+    )
 
 
 class _Messages(asyncio.Protocol):
     """What the child writes to its own pipe: lines, and at the end the Ending. `end` is the child's end of it."""
 
     def __init__(self, log: LineSink) -> None:
-        self.ending: Ending | None = None
+        self.attempt_result: AttemptResult | None = None
         self.end = -1
         self._log = log
         self._rest = b""
@@ -126,7 +128,7 @@ class _Messages(asyncio.Protocol):
     async def close(self) -> None:
         """Read what is left; the child has ended, so there is an end to it."""
         os.close(self.end)
-        if self._transport is not None and self.ending is None:
+        if self._transport is not None and self.attempt_result is None:
             await asyncio.wait([self._closed], timeout=1.0)
         if self._transport is not None:
             self._transport.close()
@@ -148,7 +150,7 @@ class _Messages(asyncio.Protocol):
             self._log(message["level"], message["text"])
             return
         delay = message["delay"]
-        self.ending = Ending(
+        self.attempt_result = AttemptResult(
             Outcome(message["outcome"]),
             result=message["result"],
             error=message["error"],

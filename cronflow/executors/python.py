@@ -24,7 +24,7 @@ from cronflow.context import Context, bind
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import PythonTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.handlers import failed, finished
 from cronflow.executors.process import ChildProcesses
 from cronflow.ports import Assignment, LineSink
@@ -92,7 +92,7 @@ class PythonExecutor:
         self._grace_s = grace_s
         self._threads = _Threads(threads)
         self._processes = ChildProcesses(grace_s=grace_s)
-        self._left_behind: set[asyncio.Future[Ending]] = set()
+        self._left_behind: set[asyncio.Future[AttemptResult]] = set()
 
     @property
     def busy_threads(self) -> int:
@@ -125,7 +125,7 @@ class PythonExecutor:
             return None
         return None
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """See Executor. A function that may not be called, does not exist or does not take the arguments fails for
         good, and so does a result that is not JSON or too large: trying again would do the work again for nothing.
         """
@@ -161,20 +161,22 @@ class PythonExecutor:
         finally:
             lines.close()
 
-    async def _attempt(self, assignment: Assignment, call: _Call, context: Context, log: LineSink) -> Ending:
+    async def _attempt(self, assignment: Assignment, call: _Call, context: Context, log: LineSink) -> AttemptResult:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + assignment.job.timeout.total_seconds()
         limit = format_duration(assignment.job.timeout)
         if call.is_async:
             # Not of a TaskGroup, which would wait for a handler that does not stop; `_settle` owns it.
-            handler: asyncio.Future[Ending] = loop.create_task(call.in_loop(), name=f"attempt of {assignment.run}")
+            handler: asyncio.Future[AttemptResult] = loop.create_task(
+                call.in_loop(), name=f"attempt of {assignment.run}"
+            )
         else:
             try:
                 async with asyncio.timeout_at(deadline):
                     handler = await self._threads.start(call.in_thread)
             except TimeoutError:
                 what = f"no thread was free within {limit}: all {self._threads.size} run handlers"
-                return Ending(Outcome.TIMEOUT, error=f"{what}, perhaps some that outlived their timeout")
+                return AttemptResult(Outcome.TIMEOUT, error=f"{what}, perhaps some that outlived their timeout")
         try:
             await asyncio.wait({handler}, timeout=deadline - loop.time())
         except asyncio.CancelledError:
@@ -189,9 +191,11 @@ class PythonExecutor:
         if handler.done():
             return handler.result()
         await self._settle(handler, call, context, log)
-        return Ending(Outcome.TIMEOUT, error=f"it did not end within {limit}")
+        return AttemptResult(Outcome.TIMEOUT, error=f"it did not end within {limit}")
 
-    async def _settle(self, handler: asyncio.Future[Ending], call: _Call, context: Context, log: LineSink) -> None:
+    async def _settle(
+        self, handler: asyncio.Future[AttemptResult], call: _Call, context: Context, log: LineSink
+    ) -> None:
         """Tell the handler to stop and give it the grace; then leave it behind, with a line in the log."""
         call.stopping.set()
         if call.is_async:
@@ -232,13 +236,13 @@ class _Call:
         self._function = function
         self._bound = bound
 
-    def in_thread(self) -> Ending:
+    def in_thread(self) -> AttemptResult:
         try:
             return finished(self._function(*self._bound.args, **self._bound.kwargs))
         except BaseException as error:
             return failed(error)
 
-    async def in_loop(self) -> Ending:
+    async def in_loop(self) -> AttemptResult:
         try:
             return finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
         except BaseException as error:
@@ -260,13 +264,13 @@ class _Threads:
         self._closed = False
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-    async def start(self, attempt: Callable[[], Ending]) -> asyncio.Future[Ending]:
+    async def start(self, attempt: Callable[[], AttemptResult]) -> asyncio.Future[AttemptResult]:
         """Begin the attempt once a thread is free. The future is done when it has ended."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Ending] = loop.create_future()
+        ended: asyncio.Future[AttemptResult] = loop.create_future()
 
-        def end(ending: Ending) -> None:
+        def end(attempt_result: AttemptResult) -> None:
             self.busy -= 1
             self._free.release()
             if self._closed:
@@ -274,12 +278,12 @@ class _Threads:
             else:
                 self._idle += 1
             if not ended.done():
-                ended.set_result(ending)
+                ended.set_result(attempt_result)
 
         def work() -> None:
-            ending = attempt()
+            attempt_result = attempt()
             try:
-                loop.call_soon_threadsafe(end, ending)
+                loop.call_soon_threadsafe(end, attempt_result)
             except RuntimeError:
                 pass  # The loop is closed: the process is about to end, and nobody waits for this handler.
 

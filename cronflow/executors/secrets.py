@@ -14,7 +14,7 @@ from typing import Self
 
 from cronflow.auth.vault import CannotOpen, Vault
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.secret import Mask, filled, referenced
 from cronflow.executors import Executors
 from cronflow.ports import Assignment, LineSink, SecretStore
@@ -45,7 +45,7 @@ class WithSecrets:
             return f"the job needs secrets and the node {node} has no SECRETS_KEY"
         return await self._inner.declines(assignment, node)
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """See Executor. A secret that does not exist or cannot be opened fails the attempt for good; while they cannot
         be read it is deferred.
         """
@@ -55,18 +55,20 @@ class WithSecrets:
         try:
             found = {secret.name: secret for secret in await self._secrets.get(names)}
         except BackendUnavailable as error:
-            return Ending(Outcome.DEFERRED, error=f"its secrets cannot be read: {error}", delay=READ_AGAIN_IN)
+            return AttemptResult(Outcome.DEFERRED, error=f"its secrets cannot be read: {error}", delay=READ_AGAIN_IN)
         missing = sorted(names - found.keys())
         if missing:
-            return Ending(Outcome.PERMANENT, error=f"there is no secret {missing[0]}; cronflow secrets set makes it")
+            return AttemptResult(
+                Outcome.PERMANENT, error=f"there is no secret {missing[0]}; cronflow secrets set makes it"
+            )
         if self._vault is None:
-            return Ending(Outcome.PERMANENT, error=f"the node {node} has no SECRETS_KEY")
+            return AttemptResult(Outcome.PERMANENT, error=f"the node {node} has no SECRETS_KEY")
         try:
             values = {name: self._vault.open(secret) for name, secret in found.items()}
         except CannotOpen as error:
-            return Ending(Outcome.PERMANENT, error=str(error))
+            return AttemptResult(Outcome.PERMANENT, error=str(error))
         mask = Mask(values.values())
         target = filled(assignment.job.target, values)
         ready = replace(assignment, job=replace(assignment.job, target=target))
-        ending = await self._inner.run(ready, node, lambda level, text: log(level, mask.text(text)))
-        return replace(ending, error=mask.value(ending.error), result=mask.value(ending.result))
+        attempt_result = await self._inner.run(ready, node, lambda level, text: log(level, mask.text(text)))
+        return replace(attempt_result, error=mask.value(attempt_result.error), result=mask.value(attempt_result.result))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import CronFlowError
 from cronflow.domain.job import SystemTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.ports import Assignment, LineSink
 
 Piece = Callable[[Assignment, LineSink], Awaitable[object]]
@@ -26,25 +26,27 @@ class SystemExecutor:
     def __init__(self, pieces: Mapping[str, Piece]) -> None:
         self._pieces = dict(pieces)
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """See Executor."""
         target = assignment.job.target
         assert isinstance(target, SystemTarget)
         piece = self._pieces.get(target.name)
         if piece is None:
             # Of a newer version: a node that has it may get the next attempt.
-            return Ending(Outcome.ERROR, error=f"the node {node} does not know how to {target.name}")
+            return AttemptResult(Outcome.ERROR, error=f"the node {node} does not know how to {target.name}")
         try:
             async with asyncio.timeout(assignment.job.timeout.total_seconds()) as limit:
-                return Ending(Outcome.OK, result=await piece(assignment, log))
+                return AttemptResult(Outcome.OK, result=await piece(assignment, log))
         except TimeoutError:
             if not limit.expired():
                 raise
-            return Ending(Outcome.TIMEOUT, error=f"it took longer than {format_duration(assignment.job.timeout)}")
+            return AttemptResult(
+                Outcome.TIMEOUT, error=f"it took longer than {format_duration(assignment.job.timeout)}"
+            )
         except CronFlowError as error:
-            return Ending(Outcome.ERROR, error=str(error))
+            return AttemptResult(Outcome.ERROR, error=str(error))
         except Exception as error:
             # A mistake of ours must not take the node with it, and at the next attempt another one.
             for line in traceback.format_exception(error):
                 log("error", line.rstrip())
-            return Ending(Outcome.ERROR, error=f"{type(error).__name__}: {error}")
+            return AttemptResult(Outcome.ERROR, error=f"{type(error).__name__}: {error}")

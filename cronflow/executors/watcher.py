@@ -44,14 +44,14 @@ class Watcher:
     def add(self, group: int) -> None:
         """A command has begun. Raises OSError when nobody watches it, because no process can be started."""
         self._groups.add(group)
-        self._tell(b"+%d\n" % group)
+        self._emit(b"+%d\n" % group)
 
     def remove(self, group: int) -> None:
         """It has ended, and nobody of its group is left."""
         self._groups.discard(group)
         if self._process is not None:
             try:
-                self._tell(b"-%d\n" % group)
+                self._emit(b"-%d\n" % group)
             except OSError:
                 return  # The next `add` tries to start one again, and tells if it cannot.
 
@@ -68,7 +68,7 @@ class Watcher:
             process.kill()
             process.wait()
 
-    def _tell(self, line: bytes) -> None:
+    def _emit(self, line: bytes) -> None:
         if self._process is None:
             self._process = _start(self._groups)
             return

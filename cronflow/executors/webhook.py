@@ -36,7 +36,7 @@ class Unsigned(Exception):
     """There is nothing to sign with; the message says why."""
 
 
-class WebhookPostman:
+class HttpWebhookSender:
     """The Postman port. `vault` None: there is no SECRETS_KEY here. `allowed_hosts` as HttpExecutor has it."""
 
     def __init__(
@@ -48,25 +48,27 @@ class WebhookPostman:
         self._allowed_hosts = allowed_hosts
         self._transport: CheckedTransport | None = None
 
-    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
         """One POST, on a connection of its own; at most ten seconds, and what it says is read to 500 characters."""
         began = self._clock.monotonic()
         try:
-            status, error = await self._exchange(webhook, notice, body, str(int(at.timestamp())))
+            status, error = await self._exchange(webhook, notification, body, str(int(at.timestamp())))
         except Unsigned as refusal:
             status, error = None, str(refusal)
         return Answer(status, error, round((self._clock.monotonic() - began) * 1000))
 
-    async def _exchange(self, webhook: Webhook, notice: str, body: str, stamp: str) -> tuple[int | None, str | None]:
+    async def _exchange(
+        self, webhook: Webhook, notification: str, body: str, stamp: str
+    ) -> tuple[int | None, str | None]:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "cronflow",
             "Accept-Encoding": "identity",
-            "webhook-id": notice,
+            "webhook-id": notification,
             "webhook-timestamp": stamp,
         }
         if webhook.secret is not None:
-            headers["webhook-signature"] = signature(await self._key(webhook.secret), notice, stamp, body)
+            headers["webhook-signature"] = signature(await self._key(webhook.secret), notification, stamp, body)
         if self._transport is None:
             # Here, because most processes send none, and reading the certificates of the machine takes a while.
             self._transport = CheckedTransport(self._allowed_hosts)
@@ -120,9 +122,9 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def signature(key: bytes, notice: str, stamp: str, body: str) -> str:
+def signature(key: bytes, notification: str, stamp: str, body: str) -> str:
     """The value of `webhook-signature`."""
-    signed = hmac.new(key, f"{notice}.{stamp}.{body}".encode(), hashlib.sha256).digest()
+    signed = hmac.new(key, f"{notification}.{stamp}.{body}".encode(), hashlib.sha256).digest()
     return f"v1,{base64.b64encode(signed).decode()}"
 
 

@@ -18,10 +18,10 @@ import structlog
 
 from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.live.builder import Builder
-from cronflow.live.following import Following
-from cronflow.live.session import Session
-from cronflow.live.state import About, point_of
+from cronflow.live.session import StreamSession
+from cronflow.live.state import ClusterConfig, point_of
+from cronflow.live.subscriptions import Following
+from cronflow.live.tick_builder import Builder
 from cronflow.ports import UNMETERED, Backends, Clock, Entry, Meter
 
 LOOK_EVERY_S = 0.05
@@ -50,12 +50,12 @@ class Hub:
     every tick that there is to go on from.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, about: About, meter: Meter = UNMETERED) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: ClusterConfig, meter: Meter = UNMETERED) -> None:
         self._feed = backends.feed
         self._clock = clock
         self._builder = Builder(backends, clock, about)
         self.following = Following(backends, clock)
-        self.sessions: set[Session] = set()
+        self.sessions: set[StreamSession] = set()
         self.generation = 0
         self.ticks: deque[Tick] = deque(maxlen=RING)
         self.end = 0
@@ -75,13 +75,13 @@ class Hub:
 
     # ----------------------------------------------------------------------------------------------------- sockets
 
-    def open(self, since: str | None) -> Session:
+    def open(self, since: str | None) -> StreamSession:
         """A session that goes on behind the tick `since`, or begins with a snapshot."""
-        session = Session(self, since)
+        session = StreamSession(self, since)
         self.sessions.add(session)
         return session
 
-    def close(self, session: Session) -> None:
+    def close(self, session: StreamSession) -> None:
         """It gets nothing more."""
         self.sessions.discard(session)
         self.following.forget(session)

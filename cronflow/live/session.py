@@ -22,7 +22,7 @@ MOST_BEHIND = 10
 MOST_LINES = 5000
 
 
-class Session:
+class StreamSession:
     """One socket. `next` waits for what is to be sent."""
 
     def __init__(self, hub: Hub, since: str | None) -> None:

@@ -15,19 +15,19 @@ from typing import Any
 
 from cronflow.domain.cluster import Member, node_name
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.rollup import Bucket, Resolution, quantile_ms, summed
+from cronflow.domain.rollup import Bucket, BucketSize, quantile_ms, summed
 from cronflow.ports import Backends, Clock
-from cronflow.shapes.cluster import node_state, room_of
-from cronflow.shapes.plain import iso, optional_iso
-from cronflow.shapes.stream import (
-    JobCountsShape,
-    LatencyShape,
-    LiveNodeShape,
-    LiveShape,
-    NextJobShape,
-    OpenBreakerShape,
-    ServerShape,
-    StreamQuantilesShape,
+from cronflow.schemas.base import iso, optional_iso
+from cronflow.schemas.cluster import capacity_of, node_state
+from cronflow.schemas.stream import (
+    JobCountsSchema,
+    LatencySchema,
+    LiveNodeSchema,
+    LiveSchema,
+    NextJobSchema,
+    OpenBreakerSchema,
+    ServerSchema,
+    StreamQuantilesSchema,
 )
 
 MOST_NODES = 200
@@ -38,17 +38,17 @@ LATENCY_OVER = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class SlowCounts:
     """What is counted every ten seconds."""
 
-    jobs: JobCountsShape | None = None
+    jobs: JobCountsSchema | None = None
     open: int | None = None
     dead_letters: int | None = None
-    next: list[NextJobShape] = field(default_factory=list)
+    next: list[NextJobSchema] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class ClusterConfig:
     """What the settings say of the cluster: its name, how often nodes report, and how long a lead lasts unless it is
     renewed.
     """
@@ -61,25 +61,25 @@ class About:
 class State:
     """What a builder reads each second, and what it remembers from one second to the next."""
 
-    def __init__(self, backends: Backends, clock: Clock, about: About) -> None:
+    def __init__(self, backends: Backends, clock: Clock, about: ClusterConfig) -> None:
         self._backends = backends
         self._clock = clock
         self._about = about
         self._seen: dict[datetime, Mapping[str, int]] | None = None
         self._seen_at = 0.0
-        self._counts = Counts()
+        self._run_counter = SlowCounts()
         self._counted_at = -1e9
         self._rated: dict[str, float] = {}
-        self._latency: LatencyShape = {}
+        self._latency: LatencySchema = {}
         self._term = 0
         self._elected_at: str | None = None
 
-    async def read(self) -> LiveShape:
+    async def read(self) -> LiveSchema:
         """The document. Raises BackendUnavailable when Redis is away: then there is nobody to tell it to either."""
         members, held, redis_s = await asyncio.gather(
             self._backends.membership.members(), self._backends.election.holder(), self._backends.queue.ping()
         )
-        mongo: ServerShape
+        mongo: ServerSchema
         try:
             mongo = {"ms": _ms(await self._history())}
         except BackendUnavailable as error:
@@ -100,19 +100,19 @@ class State:
                 "queued": sum(member.queued for member in members),
                 "in_flight": sum(member.report.in_flight for member in members),
                 "slots": sum(member.report.slots for member in members),
-                "room": room_of(members),
-                "open": self._counts.open,
+                "capacity": capacity_of(members),
+                "open": self._run_counter.open,
             },
             "rates": self._rated,
             "latency": self._latency,
-            "jobs": self._counts.jobs,
-            "dead_letters": self._counts.dead_letters,
-            "next": self._counts.next,
+            "jobs": self._run_counter.jobs,
+            "dead_letters": self._run_counter.dead_letters,
+            "next": self._run_counter.next,
             "breakers": _breakers(members),
             "servers": {"redis": {"ms": _ms(redis_s)}, "mongodb": mongo},
         }
 
-    def _node(self, member: Member, leader: str | None) -> LiveNodeShape:
+    def _node(self, member: Member, leader: str | None) -> LiveNodeSchema:
         report = member.report
         return {
             "name": report.name,
@@ -132,9 +132,9 @@ class State:
     async def _history(self) -> float:
         """What MongoDB knows. Returns its round trip in seconds."""
         now = self._clock.now()
-        since = Resolution.MINUTE.begin(now - LATENCY_OVER)
+        since = BucketSize.MINUTE.begin(now - LATENCY_OVER)
         buckets, record, ping = await asyncio.gather(
-            self._backends.rollups.read(Resolution.MINUTE, since, now + LATENCY_OVER),
+            self._backends.rollups.read(BucketSize.MINUTE, since, now + LATENCY_OVER),
             self._backends.control.leader(),
             self._backends.control.ping(),
         )
@@ -142,18 +142,18 @@ class State:
         if record is not None:
             self._term, self._elected_at = record.term, iso(record.elected_at)
         if self._clock.monotonic() - self._counted_at >= COUNTED_EVERY_S:
-            self._counts = await self._count(now)
+            self._run_counter = await self._count(now)
             self._counted_at = self._clock.monotonic()
         return ping
 
-    async def _count(self, now: datetime) -> Counts:
+    async def _count(self, now: datetime) -> SlowCounts:
         standing, open_runs, dead, due = await asyncio.gather(
             self._backends.totals.jobs(),
             self._backends.totals.open_runs(MOST_OPEN),
-            self._backends.letters.count(),
+            self._backends.dead_letters.count(),
             self._backends.jobs.due(now + timedelta(days=1), NEXT_JOBS),
         )
-        return Counts(
+        return SlowCounts(
             jobs={
                 "total": standing.active + standing.paused + standing.idle,
                 "active": standing.active,
@@ -181,12 +181,12 @@ class State:
         return {state: round(rate, 2) for state, rate in rates.items()}
 
 
-def _latency(buckets: list[Bucket]) -> LatencyShape:
+def _latency(buckets: list[Bucket]) -> LatencySchema:
     tally = summed(buckets)
     return {"lateness_ms": _quantiles(tally.lateness), "duration_ms": _quantiles(tally.duration)}
 
 
-def _quantiles(counts: Mapping[int, int]) -> StreamQuantilesShape:
+def _quantiles(counts: Mapping[int, int]) -> StreamQuantilesSchema:
     return {"p50": _at(counts, 0.5), "p95": _at(counts, 0.95), "p99": _at(counts, 0.99)}
 
 
@@ -195,7 +195,7 @@ def _at(counts: Mapping[int, int], share: float) -> float | None:
     return None if value is None else round(value, 1)
 
 
-def _breakers(members: list[Member]) -> list[OpenBreakerShape]:
+def _breakers(members: list[Member]) -> list[OpenBreakerSchema]:
     found: dict[str, list[str]] = {}
     for member in members:
         for service, state in member.report.breakers.items():
@@ -214,7 +214,7 @@ def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str
     quantiles = {
         f"{name.removesuffix('_ms')}_{word}_ms": latency.get(name, {}).get(word)
         for name in ("lateness_ms", "duration_ms")
-        for word in StreamQuantilesShape.__annotations__
+        for word in StreamQuantilesSchema.__annotations__
     }
     cluster = {
         "at": doc["at"],

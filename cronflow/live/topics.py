@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.lines import at_least
+from cronflow.domain.log_levels import at_least
 from cronflow.domain.run import job_of
 from cronflow.ports import LogLine
 

@@ -14,14 +14,14 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from cronflow.domain.metrics import METRICS, Metric, MetricKind, Teller
-from cronflow.ports.metering import Reading
+from cronflow.domain.metrics import METRICS, Metric, MetricKind, MetricSource
+from cronflow.ports.metrics import Reading
 
 
 class PrometheusMeter(Collector):
     """Meter and Exposition of a process that is these tellers."""
 
-    def __init__(self, tellers: Collection[Teller]) -> None:
+    def __init__(self, tellers: Collection[MetricSource]) -> None:
         # The time of the first observation beside each counter: half as many series again, which nobody reads.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()

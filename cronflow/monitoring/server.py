@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 import structlog
 
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.ports.metering import Exposition
+from cronflow.ports.metrics import Exposition
 
 PATH = "/metrics"
 SILENCE_S = 10.0

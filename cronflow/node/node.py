@@ -21,32 +21,32 @@ from cronflow.domain.cluster import node_id
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import NodeJoined, NodeLeft
 from cronflow.domain.job import Job
-from cronflow.node.alarms import Alarms
-from cronflow.node.counts import Counts
-from cronflow.node.courier import Courier
-from cronflow.node.dispatch import Dispatcher
-from cronflow.node.draining import Draining
-from cronflow.node.elector import Elector
-from cronflow.node.figures import tell_figures
-from cronflow.node.grace import SpoolGrace
+from cronflow.leader.alert_evaluator import AlertEvaluator
+from cronflow.leader.dispatcher import Dispatcher
+from cronflow.leader.elector import Elector
+from cronflow.leader.maintenance import Maintenance
+from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.leader.plan_recovery import PlanRecovery
+from cronflow.leader.planner import Planner
+from cronflow.leader.reconciler import Reconciler
+from cronflow.leader.spool_grace import SpoolGrace
+from cronflow.node.alert_sender import AlertSender
+from cronflow.node.cluster_clock import ClusterClock
+from cronflow.node.drain import Draining
+from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat, Measures
-from cronflow.node.journal import Journal
-from cronflow.node.leases import Lease, Leases
-from cronflow.node.lifeline import Lifeline, Pulse
-from cronflow.node.loop import Outages, Role, repeat
-from cronflow.node.planner import Planner
-from cronflow.node.preflight import check_servers
-from cronflow.node.reconciler import Reconciler
-from cronflow.node.recorder import Recorder
-from cronflow.node.settler import Settler
-from cronflow.node.spool import Spool
-from cronflow.node.systemjobs import Caretaker
-from cronflow.node.timekeeper import Timekeeper
+from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
+from cronflow.node.node_metrics import register_node_metrics
+from cronflow.node.role_loop import NodeRole, Outages, repeat
+from cronflow.node.run_counter import RunCounter
+from cronflow.node.server_checks import check_servers
 from cronflow.node.timings import Timings
-from cronflow.node.watch import Watch
-from cronflow.node.worker import LINES_PER_RUN, Worker
-from cronflow.ports import UNMETERED, Backends, Bell, Clock, Executor, Meter, Postman
-from cronflow.supervision import Phase, Standing
+from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
+from cronflow.supervision import Phase, ProcessStatus
+from cronflow.worker.leases import Lease, Leases
+from cronflow.worker.recorder import Recorder
+from cronflow.worker.spool import Spool
+from cronflow.worker.worker import LINES_PER_RUN, Worker
 
 STALLED_AFTER_S = 10.0
 
@@ -62,7 +62,7 @@ class Connected:
 
 
 class Node:
-    """One incarnation of a node. Without a `postman` it takes no part in alerts."""
+    """One incarnation of a node. Without a `webhook_sender` it takes no part in alerts."""
 
     def __init__(
         self,
@@ -76,25 +76,25 @@ class Node:
         labels: Mapping[str, str] | None = None,
         version: str = "",
         resources: Measures | None = None,
-        lifeline: Connected | None = None,
+        keep_alive: Connected | None = None,
         system_jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
         spool: Spool | None = None,
         breakers: Callable[[], Mapping[str, str]] = dict,
         answered_at: Callable[[str], float] = lambda _service: math.inf,
-        journal: Journal | None = None,
+        event_log: EventLog | None = None,
         lines_per_run: int = LINES_PER_RUN,
         namespace: str = "default",
-        postman: Postman | None = None,
+        webhook_sender: WebhookSender | None = None,
         meter: Meter = UNMETERED,
     ) -> None:
-        vital = lifeline.backends if lifeline is not None else backends
+        vital = keep_alive.backends if keep_alive is not None else backends
         self._name, self._version = name, version
-        self._journal = journal or Journal(backends, clock, name, meter=meter)
-        tell = self._journal.tell
-        self._timekeeper = Timekeeper(clock, vital.timepieces, timings.heartbeat, name=name, tell=tell)
+        self._event_log = event_log or EventLog(backends, clock, name, meter=meter)
+        emit = self._event_log.emit
+        self._cluster_clock = ClusterClock(clock, vital.server_clocks, timings.heartbeat, name=name, emit=emit)
         # Every role of this node asks the cluster's time; only the timekeeper asks the machine's.
-        clock = self._journal.clock = self._timekeeper
+        clock = self._event_log.clock = self._cluster_clock
         self._backends = backends
         self._executor = executor
         self._clock: Clock = clock
@@ -104,8 +104,8 @@ class Node:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         self._worker: Worker | None = None
-        self._outages = Outages(clock.monotonic, tell, answered_at)
-        self._pulse = Pulse(clock, meter)
+        self._outages = Outages(clock.monotonic, emit, answered_at)
+        self._pulse = LoopMonitor(clock, meter)
         self._meter = meter
         incarnation = secrets.token_hex(4)
         self.id = node_id(name, incarnation)
@@ -118,7 +118,7 @@ class Node:
             on_change=self._leadership_changed,
             unfit=self._unfit,
             mongo_away_s=lambda: self._outages.away_s("MongoDB"),
-            tell=tell,
+            emit=emit,
             meter=meter,
         )
         self._heartbeat = Heartbeat(
@@ -147,46 +147,48 @@ class Node:
             lost=self._lease_lost,
             meter=meter,
         )
-        self._lifeline = Lifeline(
+        self._keep_alive = KeepAliveThread(
             [
-                Role("timekeeper", self._timekeeper.step, self._timekeeper.wake),
-                Role("elector", self.elector.step, self.elector.wake),
-                Role("heartbeat", self._heartbeat.step, self._heartbeat.wake),
+                NodeRole("timekeeper", self._cluster_clock.step, self._cluster_clock.wake),
+                NodeRole("elector", self.elector.step, self.elector.wake),
+                NodeRole("heartbeat", self._heartbeat.step, self._heartbeat.wake),
                 *leases.roles,
             ],
             clock,
             self._outages,
-            lifeline.lifetime if lifeline is not None else None,
-            threaded=lifeline is not None,
+            keep_alive.lifetime if keep_alive is not None else None,
+            threaded=keep_alive is not None,
         )
-        self._counts = Counts(backends.rollups, meter)
-        dispatcher = Dispatcher(backends.queue, lambda: self._lifeline.call(self.elector.renew_now))
-        self._planner = Planner(backends, self.elector, dispatcher, clock, timings, self._counts.inserted, meter)
-        self._settler = Settler(backends, self.elector, clock, timings, tell)
-        self._caretaker = Caretaker(backends, self.elector, clock, system_jobs, log_retention)
+        self._run_counter = RunCounter(backends.rollups, meter)
+        dispatcher = Dispatcher(backends.queue, lambda: self._keep_alive.call(self.elector.renew_now))
+        self._planner = Planner(backends, self.elector, dispatcher, clock, timings, self._run_counter.inserted, meter)
+        self._plan_recovery = PlanRecovery(backends, self.elector, clock, timings, emit)
+        self._maintenance = Maintenance(backends, self.elector, clock, system_jobs, log_retention)
         self._recorder = Recorder(
-            backends, self.id, clock, timings, self._outages, spool, tell, self._counts.changed, meter
+            backends, self.id, clock, timings, self._outages, spool, emit, self._run_counter.changed, meter
         )
         grace = SpoolGrace(clock, timings, self._outages, lambda: self._recorder.spooled)
         self._reconciler = Reconciler(
-            backends, self.elector, dispatcher, clock, timings, grace, tell, self._counts.changed
+            backends, self.elector, dispatcher, clock, timings, grace, emit, self._run_counter.changed
         )
-        self._watch = Watch(backends, self.elector, clock, timings, tell)
-        self._alerting: list[Role] = []
-        if postman is not None:
-            courier = Courier(backends, postman, clock, tell, meter)
-            alarms = Alarms(backends, self.elector, clock, timings, namespace=namespace, posted=courier.ask)
-            self._alerting = [Role("alarms", alarms.step, alarms.wake), courier.role]
-        tell_figures(
+        self._node_monitor = NodeMonitor(backends, self.elector, clock, timings, emit)
+        self._alerting: list[NodeRole] = []
+        if webhook_sender is not None:
+            alert_sender = AlertSender(backends, webhook_sender, clock, emit, meter)
+            alert_evaluator = AlertEvaluator(
+                backends, self.elector, clock, timings, namespace=namespace, posted=alert_sender.ask
+            )
+            self._alerting = [NodeRole("alarms", alert_evaluator.step, alert_evaluator.wake), alert_sender.role]
+        register_node_metrics(
             meter,
             clock=clock,
             timings=timings,
             elector=self.elector,
             heartbeat=self._heartbeat,
-            timekeeper=self._timekeeper,
+            cluster_clock=self._cluster_clock,
             outages=self._outages,
-            pulse=self._pulse,
-            watch=self._watch,
+            loop_monitor=self._pulse,
+            watch=self._node_monitor,
             backlog=lambda: self._recorder.backlog,
             breakers=breakers,
             slots=slots,
@@ -199,13 +201,13 @@ class Node:
         return self.elector.tenure is not None
 
     @property
-    def standing(self) -> Standing:
+    def status(self) -> ProcessStatus:
         """How it stands, for who supervises it."""
         phase = Phase.STARTING if self._worker is None else Phase.UP
         if self._stop.is_set():
             phase = Phase.STOPPING
         away = tuple(service for service in ("Redis", "MongoDB") if self._outages.began(service) is not None)
-        return Standing(phase, "leader" if self.leads else "worker", away)
+        return ProcessStatus(phase, "leader" if self.leads else "worker", away)
 
     def stop(self) -> None:
         """Ask it to stop; the second time, at once."""
@@ -220,11 +222,11 @@ class Node:
         when Redis is not fit to be used.
         """
         await check_servers(self._backends, self._timings)
-        async with self._lifeline as lifeline, asyncio.TaskGroup() as group:
-            await lifeline.call(self._timekeeper.step)
-            await lifeline.call(self._heartbeat.announce)
+        async with self._keep_alive as keep_alive, asyncio.TaskGroup() as group:
+            await keep_alive.call(self._cluster_clock.step)
+            await keep_alive.call(self._heartbeat.announce)
             log.info("node up", node=self.id, slots=self._slots)
-            self._journal.tell(NodeJoined(self._name, self._version, self._slots))
+            self._event_log.emit(NodeJoined(self._name, self._version, self._slots))
             worker = self._worker = Worker(
                 self._backends,
                 self._recorder,
@@ -246,37 +248,37 @@ class Node:
                 self._clock,
                 self._timings,
                 node=self.id,
-                tell=self._journal.tell,
+                emit=self._event_log.emit,
             )
             self._heartbeat.on_asked = drain.wake.set
             roles = [
                 self._pulse.role,
-                Role("planner", self._planner.step, self._planner.wake),
-                Role("settler", self._settler.step, self._settler.wake),
-                Role("reconciler", self._reconciler.step, self._reconciler.wake),
-                Role("caretaker", self._caretaker.step, self._caretaker.wake),
-                Role("worker", worker.step, worker.wake),
-                Role("cancellations", worker.look_for_cancellations, worker.cancellations),
-                Role("draining", drain.step, drain.wake),
-                Role("watch", self._watch.step, self._watch.wake),
+                NodeRole("planner", self._planner.step, self._planner.wake),
+                NodeRole("settler", self._plan_recovery.step, self._plan_recovery.wake),
+                NodeRole("reconciler", self._reconciler.step, self._reconciler.wake),
+                NodeRole("caretaker", self._maintenance.step, self._maintenance.wake),
+                NodeRole("worker", worker.step, worker.wake),
+                NodeRole("cancellations", worker.look_for_cancellations, worker.cancellations),
+                NodeRole("draining", drain.step, drain.wake),
+                NodeRole("watch", self._node_monitor.step, self._node_monitor.wake),
                 self._recorder.replaying,
                 self._recorder.publishing,
-                self._journal.role,
-                self._counts.role,
+                self._event_log.role,
+                self._run_counter.role,
                 *self._alerting,
             ]
             tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
-            tasks.append(group.create_task(self._backends.bus.listen(self.id, self._bells(worker)), name="bells"))
-            tasks.append(group.create_task(lifeline.ended(), name="lifeline"))
+            tasks.append(group.create_task(self._backends.bus.listen(self.id, self._signals(worker)), name="bells"))
+            tasks.append(group.create_task(keep_alive.ended(), name="lifeline"))
             tasks += self._recorder.start_roles(group)
-            lifeline.begin()
+            keep_alive.begin()
             await self._stop.wait()
             await self._wind_down(worker)
             for task in tasks:
                 task.cancel()
-        self._journal.tell(NodeLeft(self._name))
-        await self._counts.flush()
-        await self._journal.flush()
+        self._event_log.emit(NodeLeft(self._name))
+        await self._run_counter.flush()
+        await self._event_log.flush()
         log.info("node down", node=self.id)
 
     async def _wind_down(self, worker: Worker) -> None:
@@ -284,7 +286,7 @@ class Node:
         self._heartbeat.draining = True
         for farewell in (self.elector.resign, self._heartbeat.step):
             try:
-                await self._lifeline.call(farewell)
+                await self._keep_alive.call(farewell)
             except BackendUnavailable as error:
                 # The leader's key and the heartbeat then expire by themselves.
                 log.warning("could not say goodbye", reason=str(error))
@@ -297,13 +299,13 @@ class Node:
         forced.cancel()
         await self._recorder.replay_all()
         try:
-            await self._lifeline.call(self._heartbeat.leave)
+            await self._keep_alive.call(self._heartbeat.leave)
             # What a leader pushed before it saw that.
             await worker.give_back()
         except BackendUnavailable as error:
             log.warning("could not leave", reason=str(error))
 
-    def _bells(self, worker: Worker) -> dict[Bell, Callable[[], None]]:
+    def _signals(self, worker: Worker) -> dict[Signal, Callable[[], None]]:
         def jobs() -> None:
             self._planner.look()
             self._reconciler.wake.set()
@@ -313,11 +315,11 @@ class Node:
             self._heartbeat.wake.set()
 
         return {
-            Bell.LEADER: self.elector.ring,
-            Bell.ROOM: self._planner.room_freed,
-            Bell.JOBS: jobs,
-            Bell.STOP: stop,
-            Bell.NODE: worker.wake.set,
+            Signal.LEADER: self.elector.notify,
+            Signal.CAPACITY: self._planner.capacity_freed,
+            Signal.JOBS: jobs,
+            Signal.STOP: stop,
+            Signal.NODE: worker.wake.set,
         }
 
     def _load(self) -> tuple[int, int]:
@@ -326,7 +328,7 @@ class Node:
     def _unfit(self) -> str | None:
         if self._pulse.stalled_s > STALLED_AFTER_S:
             return "the loop that plans does not turn"
-        return self._timekeeper.complaint
+        return self._cluster_clock.complaint
 
     def _leases(self) -> Sequence[Lease]:
         return () if self._worker is None else self._worker.leases()
@@ -336,5 +338,5 @@ class Node:
             self._worker.lost(lease)
 
     def _leadership_changed(self) -> None:
-        for role in (self._planner, self._settler, self._reconciler, self._caretaker):
+        for role in (self._planner, self._plan_recovery, self._reconciler, self._maintenance):
             role.wake.set()

@@ -33,7 +33,9 @@ class Timings:
             (2 * self.heartbeat < self.node_ttl, "heartbeat", "must be less than half of node_ttl"),
             (self.run_lease >= 1, "run_lease", "must be at least 1 s"),
         ]
-        problems = [Problem(name, f"{getattr(self, name):g} s {what}") for holds, name, what in rules if not holds]
+        problems = [
+            Problem(name, f"{getattr(self, name):g} s {what}") for job_locks, name, what in rules if not job_locks
+        ]
         if problems:
             raise InvalidInput(problems)
 

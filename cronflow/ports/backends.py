@@ -14,9 +14,11 @@ from cronflow.ports.access import (
     TicketStore,
     UserStore,
 )
-from cronflow.ports.alerting import AlertStore, Outbox, Signs
-from cronflow.ports.clocks import Timepiece
-from cronflow.ports.history import (
+from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox
+from cronflow.ports.clock import ServerClock
+from cronflow.ports.coordination import Bus, CoordinationAdmin, Election, Membership, Queue
+from cronflow.ports.events import EventStore, Feed, LiveTail, RollupStore, Totals
+from cronflow.ports.stores import (
     Archive,
     Control,
     DeadLetters,
@@ -26,11 +28,9 @@ from cronflow.ports.history import (
     PlanStore,
     ResultStore,
     RunStore,
-    Upkeep,
+    StoreAdmin,
     VersionStore,
 )
-from cronflow.ports.motion import Bus, Election, Housekeeping, Membership, Queue
-from cronflow.ports.telling import EventStore, Feed, RollupStore, Tails, Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,11 @@ class Backends:
     versions: VersionStore
     late: LateStore
     results: ResultStore
-    letters: DeadLetters
+    dead_letters: DeadLetters
     logs: LogStore
     control: Control
     archive: Archive
-    upkeep: Upkeep
+    store_admin: StoreAdmin
     events: EventStore
     rollups: RollupStore
     totals: Totals
@@ -55,7 +55,7 @@ class Backends:
     membership: Membership
     queue: Queue
     bus: Bus
-    housekeeping: Housekeeping
+    coordination_admin: CoordinationAdmin
     users: UserStore
     sessions: SessionStore
     keys: KeyStore
@@ -63,9 +63,9 @@ class Backends:
     audit: AuditStore
     alerts: AlertStore
     outbox: Outbox
-    signs: Signs
+    alert_conditions: AlertConditions
     limiter: RateLimiter
     tickets: TicketStore
     feed: Feed
-    tails: Tails
-    timepieces: Mapping[str, Timepiece] = field(default_factory=dict)
+    live_tail: LiveTail
+    server_clocks: Mapping[str, ServerClock] = field(default_factory=dict)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from cronflow.domain.run import Ending
-from cronflow.ports.motion import Assignment
+from cronflow.domain.run import AttemptResult
+from cronflow.ports.coordination import Assignment
 
 
 class LineSink(Protocol):
@@ -18,7 +18,7 @@ class LineSink(Protocol):
 class Executor(Protocol):
     """Runs one attempt of one kind of target."""
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """Run it to its end. The timeout of the job is the executor's to keep: afterwards nothing that it started still
         runs.
 
@@ -28,7 +28,7 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class Choosy(Protocol):
+class SelectiveExecutor(Protocol):
     """An executor that can tell before an attempt whether this node can run it at all."""
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:

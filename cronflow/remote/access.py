@@ -1,4 +1,4 @@
-"""Users, API keys and secrets through the API, and out of their shapes; the counterpart of `cronflow.shapes.access`.
+"""Users, API keys and secrets through the API, and out of their shapes; the counterpart of `cronflow.schemas.access`.
 
 What logs in, or is sealed, never comes over the API, and is empty here.
 """
@@ -13,16 +13,16 @@ from cronflow.client.calls import Call, given, path_of
 from cronflow.domain.access import ApiKey, Principal, Role, Secret, User
 from cronflow.remote.pages import Pages
 from cronflow.remote.plain import instant, optional_instant, understood
-from cronflow.shapes.access import KeyShape, PrincipalShape, SecretShape, UserShape
-from cronflow.shapes.plain import optional_iso
+from cronflow.schemas.access import KeySchema, PrincipalSchema, SecretSchema, UserSchema
+from cronflow.schemas.base import optional_iso
 
 
-def principal_of(shape: PrincipalShape) -> Principal:
+def principal_of(shape: PrincipalSchema) -> Principal:
     """Who asks."""
     return Principal(shape["name"], Role(shape["role"]), tuple(shape["jobs"]))
 
 
-def user_of(shape: UserShape) -> User:
+def user_of(shape: UserSchema) -> User:
     """A user."""
     return User(
         name=shape["name"],
@@ -34,7 +34,7 @@ def user_of(shape: UserShape) -> User:
     )
 
 
-def key_of(shape: KeyShape) -> ApiKey:
+def key_of(shape: KeySchema) -> ApiKey:
     """An API key."""
     return ApiKey(
         name=shape["name"],
@@ -48,7 +48,7 @@ def key_of(shape: KeyShape) -> ApiKey:
     )
 
 
-def secret_of(shape: SecretShape) -> Secret:
+def secret_of(shape: SecretSchema) -> Secret:
     """The name of a secret, and who set it."""
     return Secret(
         name=shape["name"], sealed="", updated_at=instant(shape["updated_at"]), updated_by=shape["updated_by"] or ""
@@ -56,7 +56,7 @@ def secret_of(shape: SecretShape) -> Secret:
 
 
 class RemoteUsers:
-    """`cronflow.auth.accounts.Users`."""
+    """`cronflow.usecases.accounts.Users`."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -90,7 +90,7 @@ class RemoteUsers:
 
 
 class RemoteKeys:
-    """`cronflow.auth.accounts.Keys`, for those who manage them."""
+    """`cronflow.usecases.accounts.Keys`, for those who manage them."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -120,7 +120,7 @@ class RemoteKeys:
 
 
 class RemoteSecrets:
-    """`cronflow.auth.secrets.Secrets`, for those who set them."""
+    """`cronflow.usecases.secrets.Secrets`, for those who set them."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client

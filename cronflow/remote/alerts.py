@@ -1,22 +1,22 @@
-"""Alerts through the API, and out of their shapes; the counterpart of `cronflow.shapes.alerts`."""
+"""Alerts through the API, and out of their shapes; the counterpart of `cronflow.schemas.alerts`."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from cronflow.alerting import Result
 from cronflow.client.aio import AsyncClient
 from cronflow.client.calls import Call, path_of
 from cronflow.documents.alerts import AlertForm, alert_document, parse_alert
-from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Answer, Notice, NoticeState
+from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Answer, Notification, NotificationState
 from cronflow.domain.errors import NotFound
 from cronflow.remote.pages import Pages
 from cronflow.remote.plain import instant, optional_instant, understood
-from cronflow.shapes.alerts import AlertShape, AnswerShape, NoticeShape
+from cronflow.schemas.alerts import AlertSchema, AnswerSchema, NotificationSchema
+from cronflow.usecases.alerts import Result
 
 
-def alert_of(shape: AlertShape) -> AlertRecord:
+def alert_of(shape: AlertSchema) -> AlertRecord:
     """An alert. How far the cluster has judged is its own affair, and so is the count of edits."""
     since = instant(shape["since"])
     return AlertRecord(
@@ -29,9 +29,9 @@ def alert_of(shape: AlertShape) -> AlertRecord:
     )
 
 
-def notice_of(shape: NoticeShape, alert: str) -> Notice:
+def notice_of(shape: NotificationSchema, alert: str) -> Notification:
     """What an alert had to tell; what was sent does not come over the API, and is empty here."""
-    return Notice(
+    return Notification(
         id=shape["id"],
         alert=alert,
         kind=AlertKind(shape["kind"]),
@@ -39,7 +39,7 @@ def notice_of(shape: NoticeShape, alert: str) -> Notice:
         job=shape["job"],
         body="",
         created_at=instant(shape["created_at"]),
-        state=NoticeState(shape["state"]),
+        state=NotificationState(shape["state"]),
         attempts=shape["attempts"],
         tried_at=optional_instant(shape["tried_at"]),
         ended_at=optional_instant(shape["ended_at"]),
@@ -48,13 +48,13 @@ def notice_of(shape: NoticeShape, alert: str) -> Notice:
     )
 
 
-def answer_of(shape: AnswerShape) -> tuple[str, Answer]:
+def answer_of(shape: AnswerSchema) -> tuple[str, Answer]:
     """The id of a notice, and what its receiver said."""
     return shape["id"], Answer(shape["status"], shape["error"], shape["ms"])
 
 
 class RemoteAlerts:
-    """`cronflow.alerting.Alerts`, for those who manage them."""
+    """`cronflow.usecases.alerts.Alerts`, for those who manage them."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -68,9 +68,15 @@ class RemoteAlerts:
         """Raises NotFound."""
         return understood(alert_of, await self._client.send(Call("GET", path_of("alerts", name))))
 
-    async def notices(self, name: str, *, before: tuple[datetime, str] | None = None, limit: int = 100) -> list[Notice]:
+    async def notifications(
+        self, name: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
+    ) -> list[Notification]:
         """What it had to tell, the newest first. Raises NotFound."""
-        pages = Pages(self._client, lambda shape: notice_of(shape, name), lambda notice: (notice.created_at, notice.id))
+        pages = Pages(
+            self._client,
+            lambda shape: notice_of(shape, name),
+            lambda notification: (notification.created_at, notification.id),
+        )
         return await pages.page(path_of("alerts", name, "notices"), before, limit)
 
     async def define(self, alert: Alert, *, by: str = "") -> tuple[AlertRecord, Result]:

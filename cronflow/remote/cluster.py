@@ -1,18 +1,18 @@
-"""Nodes, the cluster, its sweep and its events, out of their shapes; the counterpart of `cronflow.shapes.cluster`."""
+"""Nodes, the cluster, its sweep and its events, out of their shapes; the counterpart of `cronflow.schemas.cluster`."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from cronflow.domain.cluster import NODE_SEPARATOR, Backlog, ClusterStatus, Member, NodeReport
-from cronflow.domain.events import Happened, event_of
+from cronflow.domain.events import RecordedEvent, event_of
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
 from cronflow.remote.plain import instant, optional_instant
-from cronflow.shapes.cluster import ClusterShape, NodeShape, SweepShape
-from cronflow.shapes.events import EventShape
+from cronflow.schemas.cluster import ClusterSchema, NodeSchema, SweepSchema
+from cronflow.schemas.events import EventSchema
 
 
-def member_of(shape: NodeShape) -> Member:
+def member_of(shape: NodeSchema) -> Member:
     """A node. Whether it has heard that it is to be drained is only known of one that is."""
     return Member(
         report=NodeReport(
@@ -42,7 +42,7 @@ def member_of(shape: NodeShape) -> Member:
     )
 
 
-def status_of(shape: ClusterShape) -> ClusterStatus:
+def status_of(shape: ClusterSchema) -> ClusterStatus:
     """The cluster at a glance."""
     return ClusterStatus(
         leader=shape["leader"],
@@ -54,7 +54,7 @@ def status_of(shape: ClusterShape) -> ClusterStatus:
     )
 
 
-def sweep_of(shape: SweepShape) -> SweepReport:
+def sweep_of(shape: SweepSchema) -> SweepReport:
     """What a sweep looked at and found."""
     return SweepReport(
         at=instant(shape["at"]),
@@ -69,7 +69,7 @@ def sweep_of(shape: SweepShape) -> SweepReport:
     )
 
 
-def happened_of(shape: EventShape) -> Happened | None:
+def happened_of(shape: EventSchema) -> RecordedEvent | None:
     """An event; None for one of a kind that this version does not know."""
     event = event_of(shape["kind"], shape["fields"])
-    return None if event is None else Happened(shape["id"], instant(shape["at"]), shape["source"], event)
+    return None if event is None else RecordedEvent(shape["id"], instant(shape["at"]), shape["source"], event)

@@ -1,4 +1,4 @@
-"""Jobs, their versions, and what became of them, out of their shapes; the counterpart of `cronflow.shapes.jobs`.
+"""Jobs, their versions, and what became of them, out of their shapes; the counterpart of `cronflow.schemas.jobs`.
 
 What a shape leaves out is of the planner alone, and has its default here.
 """
@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from cronflow.comparing import Comparison
 from cronflow.documents import JobForm, parse_job
-from cronflow.domain.job import Job, JobRecord, Pend
+from cronflow.domain.job import Job, JobRecord, PendingRun
 from cronflow.domain.run import RunState
 from cronflow.domain.version import Version
 from cronflow.remote.plain import instant, optional_instant
 from cronflow.remote.runs import covers_of
-from cronflow.shapes.jobs import AppliedShape, JobShape, PendShape, VersionShape
+from cronflow.schemas.jobs import AppliedSchema, JobSchema, PendingRunSchema, VersionSchema
+from cronflow.usecases.compare import Comparison
 
 
-def record_of(shape: JobShape) -> JobRecord:
+def record_of(shape: JobSchema) -> JobRecord:
     """A job, and what the cluster keeps of it."""
     return JobRecord(
         job=_job(shape),
@@ -27,14 +27,14 @@ def record_of(shape: JobShape) -> JobRecord:
         term=shape["term"],
         next_fire=optional_instant(shape["next_fire"]),
         due_at=optional_instant(shape["due_at"]),
-        pend=None if shape["pend"] is None else _pend(shape["pend"], shape["version"]),
+        pending_run=None if shape["pending_run"] is None else _pending_run(shape["pending_run"], shape["version"]),
         paused=shape["paused"],
         created_at=instant(shape["created_at"]),
         updated_at=instant(shape["updated_at"]),
     )
 
 
-def version_of(shape: VersionShape) -> Version:
+def version_of(shape: VersionSchema) -> Version:
     """A job as it was from an instant on."""
     return Version(
         job=_job(shape["job"]),
@@ -47,7 +47,7 @@ def version_of(shape: VersionShape) -> Version:
     )
 
 
-def comparison_of(shape: AppliedShape, job: Job, now: datetime) -> Comparison:
+def comparison_of(shape: AppliedSchema, job: Job, now: datetime) -> Comparison:
     """What became, or would become, of this job. When it was made is not told, and taken to be now."""
     next_fire = optional_instant(shape["next_fire"])
     record = JobRecord(
@@ -67,8 +67,8 @@ def _job(document: Mapping[str, object]) -> Job:
     return parse_job({key: document[key] for key in JobForm.__annotations__}, "")
 
 
-def _pend(shape: PendShape, version: int) -> Pend:
-    return Pend(
+def _pending_run(shape: PendingRunSchema, version: int) -> PendingRun:
+    return PendingRun(
         fire=instant(shape["fire"]),
         state=RunState(shape["state"]),
         fence=shape["fence"],

@@ -1,4 +1,4 @@
-"""Instants and lengths of time out of plain values; the counterpart of `cronflow.shapes.plain`."""
+"""Instants and lengths of time out of plain values; the counterpart of `cronflow.schemas.base`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from cronflow.domain.errors import CronFlowError
 
-Shape = TypeVar("Shape")
+Schema = TypeVar("Schema")
 Value = TypeVar("Value")
 
 
-def understood(read: Callable[[Shape], Value], shape: Shape) -> Value:
+def understood(read: Callable[[Schema], Value], shape: Schema) -> Value:
     """What the shape says. Raises CronFlowError when it is not as this version knows it."""
     try:
         return read(shape)

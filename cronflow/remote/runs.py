@@ -1,4 +1,4 @@
-"""Runs, what is known of them, and failures, out of their shapes; the counterpart of `cronflow.shapes.runs`.
+"""Runs, what is known of them, and failures, out of their shapes; the counterpart of `cronflow.schemas.runs`.
 
 What a shape leaves out is of the protocol alone, and has its default here.
 """
@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from cronflow.domain.failures import Failure
 from cronflow.domain.placement import Placement
-from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.ports import LateResult, LogLine
 from cronflow.remote.plain import instant, optional_instant
-from cronflow.shapes.runs import (
-    AttemptShape,
-    CoversShape,
-    FailureShape,
-    LateShape,
-    LogShape,
-    PlacementShape,
-    ResolutionShape,
-    RunDetailShape,
-    RunShape,
+from cronflow.schemas.runs import (
+    AttemptSchema,
+    CoversSchema,
+    FailureSchema,
+    LateSchema,
+    LogSchema,
+    PlacementSchema,
+    ResolutionSchema,
+    RunDetailSchema,
+    RunSchema,
 )
 
 
-def run_of(shape: RunShape) -> Run:
+def run_of(shape: RunSchema) -> Run:
     """A run."""
     return Run(
         id=shape["id"],
@@ -60,7 +60,7 @@ def run_of(shape: RunShape) -> Run:
     )
 
 
-def attempt_of(shape: AttemptShape) -> Attempt:
+def attempt_of(shape: AttemptSchema) -> Attempt:
     """A try that has ended."""
     return Attempt(
         n=shape["n"],
@@ -73,12 +73,12 @@ def attempt_of(shape: AttemptShape) -> Attempt:
     )
 
 
-def covers_of(shape: CoversShape | None) -> Covers | None:
+def covers_of(shape: CoversSchema | None) -> Covers | None:
     """What a run stands for beside its own instant."""
     return None if shape is None else Covers(instant(shape["first"]), instant(shape["last"]), shape["count"])
 
 
-def placement_of(shape: PlacementShape | None) -> Placement | None:
+def placement_of(shape: PlacementSchema | None) -> Placement | None:
     """Why this node."""
     if shape is None:
         return None
@@ -88,7 +88,7 @@ def placement_of(shape: PlacementShape | None) -> Placement | None:
     return Placement(shape["node"], shape["rank"], others, shape["more"])
 
 
-def resolution_of(shape: ResolutionShape | None) -> Resolution | None:
+def resolution_of(shape: ResolutionSchema | None) -> Resolution | None:
     """What somebody did with a run."""
     if shape is None:
         return None
@@ -101,24 +101,29 @@ def resolution_of(shape: ResolutionShape | None) -> Resolution | None:
     )
 
 
-def late_of(run: RunDetailShape) -> list[LateResult]:
+def late_of(run: RunDetailSchema) -> list[LateResult]:
     """The outcomes of a run that came too late."""
     return [_late(run["id"], shape) for shape in run["late"]]
 
 
-def _late(run: str, shape: LateShape) -> LateResult:
-    ending = Ending(
+def _late(run: str, shape: LateSchema) -> LateResult:
+    attempt_result = AttemptResult(
         outcome=Outcome(shape["outcome"]),
         result=shape["result"],
         error=shape["error"],
         result_size=shape["result_size"],
     )
     return LateResult(
-        run=run, fence=shape["fence"], node=shape["node"], at=instant(shape["at"]), ending=ending, finish_id=""
+        run=run,
+        fence=shape["fence"],
+        node=shape["node"],
+        at=instant(shape["at"]),
+        attempt_result=attempt_result,
+        finish_id="",
     )
 
 
-def line_of(shape: LogShape) -> LogLine:
+def line_of(shape: LogSchema) -> LogLine:
     """A line that a run wrote."""
     return LogLine(
         run=shape["run"],
@@ -133,7 +138,7 @@ def line_of(shape: LogShape) -> LogLine:
     )
 
 
-def failure_of(shape: FailureShape) -> Failure:
+def failure_of(shape: FailureSchema) -> Failure:
     """A reason, and the runs that failed for it."""
     return Failure(
         reason=shape["reason"],

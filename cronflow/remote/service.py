@@ -1,7 +1,7 @@
 """The use-cases, each as a request to the API or a few.
 
-The rule: the same values and errors as from `cronflow.service.Service`. `by` is passed over, because the API knows who
-asks. Several runs are dealt with one by one, so that what a key is for is checked for each.
+The rule: the same values and errors as from `cronflow.usecases.service.Service`. `by` is passed over, because the API
+knows who asks. Several runs are dealt with one by one, so that what a key is for is checked for each.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import orjson
 
 from cronflow.client.aio import AsyncClient
 from cronflow.client.calls import Call, get, given, path_of
-from cronflow.comparing import Comparison
 from cronflow.documents import job_document
 from cronflow.domain.access import Principal
 from cronflow.domain.cluster import ClusterStatus, Member
 from cronflow.domain.errors import Conflict, NotFound
-from cronflow.domain.events import Happened
+from cronflow.domain.events import RecordedEvent
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import Run, Settled
@@ -38,8 +37,9 @@ from cronflow.remote.plain import instant, length, understood
 from cronflow.remote.runs import failure_of, late_of, line_of, run_of
 from cronflow.remote.usecases import Deployed
 from cronflow.remote.why import why_of
-from cronflow.shapes.cluster import SettingsShape
-from cronflow.shapes.plain import iso, optional_iso
+from cronflow.schemas.base import iso, optional_iso
+from cronflow.schemas.cluster import SettingsSchema
+from cronflow.usecases.compare import Comparison
 
 MOST_JOBS = 1000
 MOST_BYTES = 900_000
@@ -276,7 +276,7 @@ class RemoteService:
         kinds: Collection[str] = (),
         since: datetime | None = None,
         limit: int = 100,
-    ) -> list[Happened]:
+    ) -> list[RecordedEvent]:
         """What happened, the newest first. Raises InvalidInput for a kind that there is not."""
         call = get(path_of("events"), kind=[*kinds], since=optional_iso(since), limit=limit)
         answer = await self._client.send(call)
@@ -300,7 +300,7 @@ def _comparisons(jobs: Sequence[Job], now: datetime, answer: Mapping[str, Any]) 
     return [comparison_of(shape, job, now) for shape, job in zip(answer["jobs"], jobs, strict=True)]
 
 
-def _deployed(shape: SettingsShape) -> Deployed:
+def _deployed(shape: SettingsSchema) -> Deployed:
     return Deployed(
         namespace=shape["namespace"],
         heartbeat=length(shape["heartbeat_ms"]),

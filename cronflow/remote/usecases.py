@@ -1,7 +1,7 @@
 """What the commands need of a cluster: methods of the service, which `RemoteService` has too.
 
-`cronflow.service.Service` documents each of them. The one difference: through the API the author of a change is whoever
-is logged in, whatever `by` says.
+`cronflow.usecases.service.Service` documents each of them. The one difference: through the API the author of a change
+is whoever is logged in, whatever `by` says.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-from cronflow.alerting import Result
-from cronflow.comparing import Comparison
 from cronflow.domain.access import ApiKey, Role, Secret, User
-from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notice
+from cronflow.domain.alerts import Alert, AlertRecord, Answer, Notification
 from cronflow.domain.cluster import ClusterStatus, Member
-from cronflow.domain.events import Happened
+from cronflow.domain.events import RecordedEvent
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.domain.run import Run
@@ -24,6 +22,8 @@ from cronflow.domain.sweep import SweepReport
 from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.ports import LateResult, LogLine, RunQuery
+from cronflow.usecases.alerts import Result
+from cronflow.usecases.compare import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +93,9 @@ class UsesAlerts(Protocol):
 
     async def get(self, name: str) -> AlertRecord: ...
 
-    async def notices(
+    async def notifications(
         self, name: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
-    ) -> list[Notice]: ...
+    ) -> list[Notification]: ...
 
     async def define(self, alert: Alert, *, by: str = "") -> tuple[AlertRecord, Result]: ...
 
@@ -201,7 +201,7 @@ class UseCases(Protocol):
         kinds: Collection[str] = (),
         since: datetime | None = None,
         limit: int = 100,
-    ) -> list[Happened]: ...
+    ) -> list[RecordedEvent]: ...
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""A chain out of its shape; the counterpart of `cronflow.shapes.why`."""
+"""A chain out of its shape; the counterpart of `cronflow.schemas.why`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Outcome, RunState
 from cronflow.remote.plain import instant, length, optional_instant
 from cronflow.remote.runs import attempt_of, covers_of, placement_of, resolution_of
-from cronflow.shapes.why import LinkShape, RefusedShape, WaitingShape, WhyShape
+from cronflow.schemas.why import LinkSchema, RefusedSchema, WaitingSchema, WhySchema
 
 
-def why_of(shape: WhyShape) -> chain.Why:
+def why_of(shape: WhySchema) -> chain.Why:
     """The whole chain."""
     links = tuple(link_of(link) for link in shape["chain"])
     return chain.Why(shape["job"], instant(shape["at"]), links, shape["run"])
 
 
-def link_of(shape: LinkShape) -> chain.Link:
+def link_of(shape: LinkSchema) -> chain.Link:
     """One link. Raises ValueError for a step that this version does not know."""
     found = _schedule_link(shape) or _planning_link(shape) or _running_link(shape)
     if found is None:
@@ -27,7 +27,7 @@ def link_of(shape: LinkShape) -> chain.Link:
     return found
 
 
-def _schedule_link(shape: LinkShape) -> chain.Link | None:
+def _schedule_link(shape: LinkSchema) -> chain.Link | None:
     match shape["step"]:
         case "due":
             return chain.Due(
@@ -45,7 +45,7 @@ def _schedule_link(shape: LinkShape) -> chain.Link | None:
         case "upcoming":
             return chain.Upcoming(instant(shape["instant"]), length(shape["remaining_ms"]))
         case "held":
-            return chain.Held(
+            return chain.KeptByEdit(
                 shape["reason"], shape["ver"], instant(shape["since"]), shape["by"], recorded=shape["recorded"]
             )
         case "unrecorded":
@@ -53,7 +53,7 @@ def _schedule_link(shape: LinkShape) -> chain.Link | None:
     return None
 
 
-def _planning_link(shape: LinkShape) -> chain.Link | None:
+def _planning_link(shape: LinkSchema) -> chain.Link | None:
     match shape["step"]:
         case "lateness":
             return chain.Lateness(
@@ -89,14 +89,14 @@ def _planning_link(shape: LinkShape) -> chain.Link | None:
     return None
 
 
-def _running_link(shape: LinkShape) -> chain.Link | None:
+def _running_link(shape: LinkSchema) -> chain.Link | None:
     match shape["step"]:
         case "started":
             return chain.Started(instant(shape["at"]), length(shape["lateness_ms"]))
         case "tried":
             return chain.Tried(attempt_of(shape["attempt"]))
         case "runs":
-            return chain.Runs(instant(shape["since"]), shape["attempt"], shape["node"])
+            return chain.RunsNow(instant(shape["since"]), shape["attempt"], shape["node"])
         case "tries_again":
             waiting = shape["waiting"]
             at = optional_instant(shape["at"])
@@ -114,7 +114,7 @@ def _running_link(shape: LinkShape) -> chain.Link | None:
     return None
 
 
-def _waiting(shape: WaitingShape) -> Waiting:
+def _waiting(shape: WaitingSchema) -> Waiting:
     return Waiting(
         fire=instant(shape["fire"]),
         since=instant(shape["since"]),
@@ -125,5 +125,5 @@ def _waiting(shape: WaitingShape) -> Waiting:
     )
 
 
-def _refused(nodes: Sequence[RefusedShape]) -> tuple[tuple[str, str], ...]:
+def _refused(nodes: Sequence[RefusedSchema]) -> tuple[tuple[str, str], ...]:
     return tuple((one["node"], one["reason"]) for one in nodes)

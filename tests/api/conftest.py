@@ -16,13 +16,13 @@ from fastapi import FastAPI, Request
 
 from cronflow.api.access import NotAuthenticated
 from cronflow.api.app import create_api
-from cronflow.api.inputs import Deployment
-from cronflow.auth.logins import Logins, settings_admin
-from cronflow.auth.secrets import Secrets
+from cronflow.api.bodies import Deployment
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
-from cronflow.service import Service
+from cronflow.usecases.logins import Logins, settings_admin
+from cronflow.usecases.secrets import SecretValues
+from cronflow.usecases.service import Service
 from tests.auth.bench import QUICK, SECRET
 from tests.cli.scene import Scene
 
@@ -161,7 +161,7 @@ async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -
 async def scene() -> Scene:
     """The cluster of `tests.cli.scene`: a dozen jobs, runs in every state, three nodes. It is noon."""
     scene = Scene()
-    scene.service.secrets = Secrets(scene.backends, scene.clock, Vault([bytes(32)]))
+    scene.service.secrets = SecretValues(scene.backends, scene.clock, Vault([bytes(32)]))
     await scene.fill()
     return scene
 

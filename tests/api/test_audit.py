@@ -7,9 +7,9 @@ from datetime import time
 import pytest
 
 from cronflow.domain.access import Role
-from cronflow.domain.system import system_jobs
-from cronflow.editing import Editor
+from cronflow.domain.system_jobs import system_jobs
 from cronflow.ports import AuditQuery
+from cronflow.usecases.edit import Editor
 from tests.api.conftest import Client
 from tests.api.test_access import MATRIX
 from tests.cli.scene import FAILED, RETRYING, RUNNING, Scene

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from cronflow.api.app import create_api
-from cronflow.api.chaos import Chaos
-from cronflow.api.inputs import Deployment
+from cronflow.api.bodies import Deployment
 from cronflow.api.reference import document
+from cronflow.api.routes.chaos import Chaos
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.cli.dev.chaos import DevChaos
 from cronflow.cli.dev.processes import Child
@@ -141,11 +141,11 @@ async def test_processes_are_paused_resumed_and_killed_and_no_other_than_those_o
 async def test_redis_forgets_this_cluster_and_nothing_else(redis_url: str) -> None:
     async with RedisConnection(redis_url, "flushed") as redis, RedisConnection(redis_url, "flushed2") as other:
         for one in (redis, other):
-            for key in (one.keys.boot, one.keys.leader, one.keys.nodes):
+            for key in (one.keys.redis_epoch, one.keys.leader, one.keys.nodes):
                 await one.command("SET", key, "x")
         assert await DevChaos(Path(), redis_url, "flushed").flush() == 3
-        assert await redis.command("EXISTS", redis.keys.boot, redis.keys.leader, redis.keys.nodes) == 0
-        assert await other.command("EXISTS", other.keys.boot, other.keys.leader, other.keys.nodes) == 3
+        assert await redis.command("EXISTS", redis.keys.redis_epoch, redis.keys.leader, redis.keys.nodes) == 0
+        assert await other.command("EXISTS", other.keys.redis_epoch, other.keys.leader, other.keys.nodes) == 3
         assert await DevChaos(Path(), redis_url, "flushed2").flush() == 3
 
 

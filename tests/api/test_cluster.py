@@ -9,9 +9,9 @@ import pytest
 
 from cronflow.domain.cluster import Member
 from cronflow.domain.rollup import Tally
-from cronflow.domain.system import SWEEP, system_jobs
-from cronflow.editing import Editor
-from cronflow.shapes.cluster import room_of
+from cronflow.domain.system_jobs import SWEEP, system_jobs
+from cronflow.schemas.cluster import capacity_of
+from cronflow.usecases.edit import Editor
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
 from tests.contracts.builders import a_report
@@ -51,8 +51,8 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -
 def test_there_is_never_room_for_more_than_the_slots() -> None:
     quick = Member(a_report("n1#1", slots=4, rate=250.0), timedelta(0), queued=0, held=1)
     busy = Member(a_report("n2#1", slots=4, rate=0.0), timedelta(0), queued=3, held=4)
-    assert (quick.room, busy.room) == (253, -3)
-    assert room_of([quick, busy]) == 4
+    assert (quick.capacity, busy.capacity) == (253, -3)
+    assert capacity_of([quick, busy]) == 4
 
 
 async def test_what_ended_is_shown_over_time(scene: Scene, client: Client) -> None:
@@ -130,8 +130,10 @@ async def test_the_herd_of_all_jobs_and_where_one_stands_in_it(client: Client) -
         None,
         False,
     )
-    crowd = [{"name": f"herd-{n}", "schedule": {"cron": "0 2 * * *"}, "run": {"shell": "true"}} for n in range(4)]
-    await client.post("/jobs/apply", {"jobs": crowd})
+    schedule_load_report = [
+        {"name": f"herd-{n}", "schedule": {"cron": "0 2 * * *"}, "run": {"shell": "true"}} for n in range(4)
+    ]
+    await client.post("/jobs/apply", {"jobs": schedule_load_report})
     full = await client.get("/schedules/herd", params={"job": "herd-0"})
     assert full["jobs"] == empty["jobs"] + 4
     assert full["hours"][14] == empty["hours"][14] + 4, "two o'clock in the night"

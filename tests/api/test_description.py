@@ -25,7 +25,7 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path, method, operation
 
 
-def test_the_page_has_every_operation_and_every_shape() -> None:
+def test_the_page_has_every_operation_and_every_schema() -> None:
     headings = {line for line in reference(the_document().content).splitlines() if line.startswith("### ")}
     assert {f"### {method.upper()} {path}" for path, method, _ in operations()} <= headings
     assert {f"### {name}" for name in the_document().content["components"]["schemas"]} <= headings

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from cronflow.api.app import create_api
-from cronflow.api.inputs import Deployment
+from cronflow.api.bodies import Deployment
 from tests.api.conftest import AS, HeaderGate, the_document
 from tests.cli.scene import FAILED, Scene
 

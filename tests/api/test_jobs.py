@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cronflow.documents import job_document
-from cronflow.searching import MOST_JOBS
-from cronflow.shapes.jobs import job_shape
+from cronflow.schemas.jobs import job_schema
+from cronflow.usecases.search import MOST_JOBS
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import JOBS, NOON, Scene, job
 
@@ -59,7 +59,7 @@ async def test_a_job_is_shown_as_the_command_line_shows_it_and_its_etag_is_its_v
     scene: Scene, client: Client
 ) -> None:
     answer = await client.ask("GET", "/jobs/nightly-report", who="viewer")
-    assert answer.json() == job_shape(await scene.service.job("nightly-report"))
+    assert answer.json() == job_schema(await scene.service.job("nightly-report"))
     assert answer.headers["etag"] == '"1"'
 
 
@@ -191,7 +191,7 @@ async def test_the_runs_of_a_job_are_counted_day_by_day(client: Client, monkeypa
     counted = sum(sum(day["states"].values()) for day in days["items"])
     assert (counted, days["more"]) == (len(runs), False)
     assert days["items"][0]["states"]["failed"] == 1
-    monkeypatch.setattr("cronflow.service.MOST_COUNTED", 1)
+    monkeypatch.setattr("cronflow.usecases.service.MOST_COUNTED", 1)
     assert (await client.get("/jobs/nightly-report/days"))["more"] is True
     await client.get("/jobs/nobody/days", 404)
 

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Message
 
-from cronflow.api.guards import guarded
-from cronflow.api.page import OTHERS, Page, WithPage
+from cronflow.api.middleware import guarded
+from cronflow.api.static_page import OTHERS, Page, WithPage
 from tests.api.conftest import the_api
 from tests.api.test_access import routes
 

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cronflow.api.access import Viewer
-from cronflow.api.answers import new_router
-from cronflow.api.pages import cursor_of
+from cronflow.api.pagination import cursor_of
+from cronflow.api.responses import new_router
 from tests.api.conftest import Client, Document, client_of
 from tests.cli.scene import FAILED, Scene
 

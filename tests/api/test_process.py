@@ -15,7 +15,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded.server import free_port
 from tests.waiting import eventually
 
 PASSWORD = "only-for-this-test"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Outcome, RunState
-from cronflow.service import Service
-from cronflow.wiring.stores import open_backends
+from cronflow.usecases.service import Service
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import RUNS, ago, run
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cronflow.domain.run import Ending, Outcome, RunState
-from cronflow.domain.schedule import Every
+from cronflow.domain.run import AttemptResult, Outcome, RunState
+from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import LateResult, LogLine
-from cronflow.shapes.runs import run_shape
+from cronflow.schemas.runs import run_schema
 from tests.api.conftest import Client
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, RUNS, SUCCEEDED, Scene, ago, run
 
@@ -52,13 +52,18 @@ async def test_runs_are_chosen_by_every_filter(client: Client, params: dict[str,
 
 async def test_a_run_is_shown_with_outcomes_that_came_too_late(scene: Scene, client: Client) -> None:
     late = LateResult(
-        run=FAILED, fence=3, node="node-z#1", at=NOON, ending=Ending(Outcome.OK, {"rows": 1}), finish_id="f"
+        run=FAILED,
+        fence=3,
+        node="node-z#1",
+        at=NOON,
+        attempt_result=AttemptResult(Outcome.OK, {"rows": 1}),
+        finish_id="f",
     )
     await scene.backends.runs.keep_late([late])
     shown = await client.get(f"/runs/{FAILED}", who="viewer")
     [outcome] = shown.pop("late")
     assert (outcome["node"], outcome["result"]) == ("node-z#1", {"rows": 1})
-    assert shown == run_shape(await scene.service.run(FAILED))
+    assert shown == run_schema(await scene.service.run(FAILED))
     for one in RUNS:
         await client.get(f"/runs/{one.id}")
 

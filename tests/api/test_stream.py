@@ -19,17 +19,17 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from cronflow.api.stream import Stream, StreamLimits, add_stream
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import memory_backends
+from cronflow.bootstrap.api import api_application
+from cronflow.bootstrap.backends import open_backends
 from cronflow.config import Settings
 from cronflow.domain.access import Principal, Role
-from cronflow.domain.metrics import Teller
+from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub
-from cronflow.live.state import About
+from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.ports import Backends, LogLine
-from cronflow.service import Service
-from cronflow.wiring.apis import api_application
-from cronflow.wiring.stores import open_backends
+from cronflow.testing.memory import memory_backends
+from cronflow.usecases.service import Service
 from tests.contracts.builders import T0, a_report
 from tests.waiting import eventually
 
@@ -62,7 +62,7 @@ class Replica:
         hub: Hub | None = None,
         app: ASGIApp | None = None,
     ) -> None:
-        self.hub = hub or Hub(backends, SystemClock(), About())
+        self.hub = hub or Hub(backends, SystemClock(), ClusterConfig())
         if app is None:
             app = api = FastAPI()
             add_stream(api, Stream(self.hub, (tickets or Tickets()).check, limits=limits))
@@ -188,10 +188,10 @@ async def test_the_lines_of_a_run_come_with_their_history(backends: Backends) ->
     async with Replica(backends, Tickets()) as replica, a_client(replica) as client:
         await receive(client)
         await say(client, op="sub", topic="run:r@1", tail=2)
-        await eventually(backends.tails.wanted, WITHIN_S, "somebody looks on")
+        await eventually(backends.live_tail.wanted, WITHIN_S, "somebody looks on")
         found: list[str] = []
         for n in (3, 4):
-            assert await backends.tails.publish([a_line(n)])
+            assert await backends.live_tail.publish([a_line(n)])
             await backends.logs.append([a_line(n)])
         while len(found) < 4:
             for chunk in (await receive(client))["logs"]:
@@ -326,8 +326,10 @@ async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_t
     ours = "https://ops.example.com"
     settings = Settings(admin_password="correct horse", jwt_secret="s" * 32, allow_origins=(ours,))
     clock = SystemClock()
-    hub = Hub(backends, clock, About())
-    app = await api_application(settings, Service(backends, clock), backends, clock, hub, PrometheusMeter([Teller.API]))
+    hub = Hub(backends, clock, ClusterConfig())
+    app = await api_application(
+        settings, Service(backends, clock), backends, clock, hub, PrometheusMeter([MetricSource.API])
+    )
     async with Replica(backends, hub=hub, app=app) as replica:
         base = replica.url.replace("ws://", "http://").removesuffix("/stream")
         async with httpx2.AsyncClient() as http:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cronflow.api.pages import cursor_of
-from cronflow.backends.memory.history import MemoryLogStore
-from cronflow.domain.events import Event, Happened, JobPaused, LeaderElected, NodeLost, event_id
+from cronflow.api.pagination import cursor_of
+from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from cronflow.ports import AuditQuery, LogLine
-from cronflow.service import Service
-from cronflow.shapes.events import event_shape
-from cronflow.shapes.runs import log_shape
+from cronflow.schemas.events import event_schema
+from cronflow.schemas.runs import log_schema
+from cronflow.testing.memory.stores import MemoryLogStore
+from cronflow.usecases.service import Service
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
 
@@ -28,21 +28,21 @@ LEVELS = ("info", "warn", "error")
 
 
 @pytest.fixture
-async def told(scene: Scene) -> list[Happened]:
+async def told(scene: Scene) -> list[RecordedEvent]:
     """What happened, the newest first."""
     found = []
     for n, (minutes_ago, event) in enumerate(TOLD):
         at = NOON - timedelta(minutes=minutes_ago)
-        found.append(Happened(event_id(at, f"{n:04x}"), at, "node-a", event))
+        found.append(RecordedEvent(event_id(at, f"{n:04x}"), at, "node-a", event))
     await scene.backends.events.append(found)
     return found[::-1]
 
 
-async def test_events_are_told_page_by_page_the_newest_first(client: Client, told: list[Happened]) -> None:
+async def test_events_are_told_page_by_page_the_newest_first(client: Client, told: list[RecordedEvent]) -> None:
     shown = await client.all("/events", limit=1)
-    assert shown == [event_shape(happened) for happened in told]
+    assert shown == [event_schema(happened) for happened in told]
     assert [event["kind"] for event in shown] == ["leader_elected", "node_lost", "leader_elected", "job_paused"]
-    assert shown[1]["gravity"] == "error"
+    assert shown[1]["severity"] == "error"
     assert (await client.get("/events", params={"limit": 4}))["next_cursor"] is None
 
 
@@ -56,9 +56,9 @@ async def test_events_are_told_page_by_page_the_newest_first(client: Client, tol
     ],
 )
 async def test_events_are_chosen_by_kind_and_age(
-    client: Client, told: list[Happened], params: dict[str, Any], wanted: list[int]
+    client: Client, told: list[RecordedEvent], params: dict[str, Any], wanted: list[int]
 ) -> None:
-    assert await client.all("/events", limit=1, **params) == [event_shape(told[n]) for n in wanted]
+    assert await client.all("/events", limit=1, **params) == [event_schema(told[n]) for n in wanted]
 
 
 async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene) -> None:
@@ -117,7 +117,7 @@ async def lines(scene: Scene) -> list[LogLine]:
 async def test_lines_of_all_runs_are_found_page_by_page_the_newest_first(
     client: Client, lines: list[LogLine], params: dict[str, Any], takes: Any
 ) -> None:
-    assert await client.all("/logs", limit=2, **params) == [log_shape(line) for line in lines if takes(line)]
+    assert await client.all("/logs", limit=2, **params) == [log_schema(line) for line in lines if takes(line)]
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from fastapi import FastAPI
 from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
 from cronflow.api.gate import TokenGate
-from cronflow.api.guards import guarded
-from cronflow.auth.accounts import Users
-from cronflow.auth.logins import Logins, settings_admin
+from cronflow.api.middleware import guarded
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.job import CommandTarget, Job
-from cronflow.ports import Backends, Clock, Postman
-from cronflow.service import Service
+from cronflow.ports import Backends, Clock, WebhookSender
+from cronflow.usecases.accounts import UserAccounts
+from cronflow.usecases.logins import Logins, settings_admin
+from cronflow.usecases.service import Service
 
 SECRET = "a secret of the tests that is long enough"
 PASSWORD = "correct horse battery"
@@ -83,12 +83,14 @@ class Replica:
     admin_password: str = PASSWORD
     per_s: int = 1000
     guards: dict[str, Any] = field(default_factory=dict)
-    postman: Postman | None = None
+    webhook_sender: WebhookSender | None = None
 
     def __post_init__(self) -> None:
-        self.service = Service(self.backends, self.clock, vault=Vault([SEALING_KEY]), postman=self.postman)
+        self.service = Service(
+            self.backends, self.clock, vault=Vault([SEALING_KEY]), webhook_sender=self.webhook_sender
+        )
         # Its own hashes with the strength of a real one.
-        self.service.users = Users(self.backends, self.clock, self.passwords, reserved="admin")
+        self.service.users = UserAccounts(self.backends, self.clock, self.passwords, reserved="admin")
         self.tokens = AccessTokens(SECRET, "default", self.clock)
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
         self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)

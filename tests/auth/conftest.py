@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
-from cronflow.wiring.stores import open_backends
+from cronflow.bootstrap.backends import open_backends
+from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
 from tests.auth.bench import Replica
 
 

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from cronflow.api.guards import LARGEST_BODY, guarded
-from cronflow.backends.memory import FakeClock, MemoryBackends
+from cronflow.api.middleware import LARGEST_BODY, guarded
+from cronflow.testing.memory import FakeClock, MemoryBackends
 from tests.auth.bench import Replica
 
 MIB = 1024 * 1024

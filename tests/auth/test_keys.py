@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from cronflow.backends.memory import FakeClock, MemoryBackends
 from cronflow.domain.access import Role
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import Job, PythonTarget
 from cronflow.ports import AuditQuery
+from cronflow.testing.memory import FakeClock, MemoryBackends
 from tests.auth.bench import Replica
 
 

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from cronflow.auth.logins import SESSION_LASTS
 from cronflow.auth.passwords import MOST_WAITING, Passwords
 from cronflow.auth.tokens import ACCESS_S, Claims
-from cronflow.backends.memory import FakeClock, MemoryBackends
 from cronflow.domain.access import Role
 from cronflow.domain.errors import TooSoon
 from cronflow.ports import AuditQuery
+from cronflow.testing.memory import FakeClock, MemoryBackends
+from cronflow.usecases.logins import SESSION_LASTS
 from tests.auth.bench import PASSWORD, QUICK, CountedPasswords, Replica
 
 Two = tuple[Replica, Replica]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from cronflow.auditing import Auditor, Changed, client_address, masked
-from cronflow.backends.memory import FakeClock, MemoryBackends
 from cronflow.domain.access import AuditEntry, Role
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import CommandTarget, HttpTarget, Job
 from cronflow.ports import AuditQuery
-from cronflow.service import Service
+from cronflow.testing.memory import FakeClock, MemoryBackends
+from cronflow.usecases.audit import Auditor, Changed, client_address, masked
+from cronflow.usecases.service import Service
 from tests.auth.bench import PASSWORD, Replica, a_job
 
 GOOD = "a good password"

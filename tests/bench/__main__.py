@@ -22,14 +22,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.backends import open_backends
+from cronflow.bootstrap.parts import VERSION
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Kind, Outcome, Run, RunState
-from cronflow.domain.schedule import Every, Once
-from cronflow.embedded import MongoServer, RedisServer
+from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import RunQuery
-from cronflow.service import Service
-from cronflow.wiring.parts import VERSION
-from cronflow.wiring.stores import open_backends
+from cronflow.testing.embedded import MongoServer, RedisServer
+from cronflow.usecases.service import Service
 from tests.bench import stream
 from tests.bench.words import say, spread
 
@@ -109,7 +109,7 @@ async def lone(service: Service, seconds: int) -> None:
     say(f"a lone job, {len(runs)} runs: lateness", lateness(runs[:-1]))
 
 
-async def herd(service: Service, size: int) -> None:
+async def schedule_load(service: Service, size: int) -> None:
     """Many jobs at one instant."""
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5 + size // 300)
     await service.apply([no_op(f"herd-{k:05}", Once(due)) for k in range(size)])
@@ -214,7 +214,7 @@ async def main() -> None:
         async with cluster(redis.url, mongo.url, "lone", options.nodes, options.slots) as service:
             await lone(service, options.seconds)
         async with cluster(redis.url, mongo.url, "herd", options.nodes, options.slots) as service:
-            await herd(service, options.herd)
+            await schedule_load(service, options.schedule_load)
         async with cluster(redis.url, mongo.url, "steady", options.nodes, options.slots) as service:
             await steady(service, options.steady, options.seconds)
         await stream.ticks(redis.url, mongo.url, nodes=100)

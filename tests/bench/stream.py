@@ -18,14 +18,14 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.access import Role
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.job import Job, PythonTarget
-from cronflow.embedded.server import free_port
 from cronflow.live.hub import Hub
-from cronflow.live.state import About
-from cronflow.service import Service
-from cronflow.wiring.stores import open_backends
+from cronflow.live.state import ClusterConfig
+from cronflow.testing.embedded.server import free_port
+from cronflow.usecases.service import Service
 from tests.bench.words import say, spread
 
 A_KEY = 20
@@ -51,7 +51,7 @@ async def ticks(redis_url: str, mongo_url: str, *, nodes: int, count: int = 200)
     async with open_backends(redis_url, mongo_url, "ticks") as backends:
         for n in range(nodes):
             await backends.membership.report(a_report(n), 3600)
-        hub = Hub(backends, SystemClock(), About())
+        hub = Hub(backends, SystemClock(), ClusterConfig())
         await hub._builder.step()
         await hub.step()
         times, began = [], process_time()

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from datetime import timedelta
 
-from cronflow.domain.audit import percentile
+from cronflow.testing.audit import percentile
 
 
 def say(what: str, figure: str) -> None:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.config import Settings
-from cronflow.domain.alerts import Alert, AlertKind, Answer, Notice, NoticeState, Webhook
+from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.cluster import NodeReport
-from cronflow.domain.job import CommandTarget, HttpTarget, Job, Pend, PythonTarget, Retry
+from cronflow.domain.job import CommandTarget, HttpTarget, Job, PendingRun, PythonTarget, Retry
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
-from cronflow.domain.schedule import Cron, Every, Once, Schedule, next_after
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
 from cronflow.ports import LogLine
-from cronflow.service import Service
+from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.usecases.service import Service
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FENCE = 1795262400000000
@@ -156,9 +156,9 @@ class Receiver:
         self.answer = Answer(204, None, 12)
         self.posted: list[tuple[Webhook, str, str]] = []
 
-    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
         """Remember it."""
-        self.posted.append((webhook, notice, body))
+        self.posted.append((webhook, notification, body))
         return self.answer
 
 
@@ -169,8 +169,8 @@ class Scene:
         self.namespace = namespace
         self.clock = FakeClock(NOON)
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.postman = Receiver()
-        self.service = Service(self.backends, self.clock, postman=self.postman)
+        self.webhook_sender = Receiver()
+        self.service = Service(self.backends, self.clock, webhook_sender=self.webhook_sender)
         self.opened = 0
 
     @asynccontextmanager
@@ -187,11 +187,13 @@ class Scene:
         await self.backends.runs.insert(RUNS)
         for record in await self.service.jobs():
             fire = None if record.job.schedule is None else next_after(record.job.schedule, NOON)
-            pend = None
+            pending_run = None
             if record.name == "nightly-report":
-                pend = Pend(fire=ago(hours=11), state=RunState.DISPATCHED, fence=FENCE, job_ver=1, at=ago(hours=11))
+                pending_run = PendingRun(
+                    fire=ago(hours=11), state=RunState.DISPATCHED, fence=FENCE, job_ver=1, at=ago(hours=11)
+                )
             paused = record.name == "warehouse.import"
-            moved = replace(record, next_fire=fire, due_at=fire, pend=pend, paused=paused)
+            moved = replace(record, next_fire=fire, due_at=fire, pending_run=pending_run, paused=paused)
             assert await self.backends.jobs.replace(moved, record.rev)
         await self._lines()
         await self._nodes()
@@ -209,12 +211,16 @@ class Scene:
         run = "billing-sums@20261121T115500Z"
         await self.backends.outbox.put(
             [
-                Notice(id="msg_1", subject=FAILED, job="nightly-report", created_at=ago(hours=10), **common),
-                Notice(id="msg_2", subject=run, job="billing-sums", created_at=ago(minutes=4), **common, **refused),
+                Notification(id="msg_1", subject=FAILED, job="nightly-report", created_at=ago(hours=10), **common),
+                Notification(
+                    id="msg_2", subject=run, job="billing-sums", created_at=ago(minutes=4), **common, **refused
+                ),
             ]
         )
         [first] = await self.backends.outbox.claim("c", timedelta(minutes=1), 1)
-        taken = replace(first, state=NoticeState.DELIVERED, status=204, tried_at=ago(hours=10), ended_at=ago(hours=10))
+        taken = replace(
+            first, state=NotificationState.DELIVERED, status=204, tried_at=ago(hours=10), ended_at=ago(hours=10)
+        )
         assert await self.backends.outbox.tried(taken, None)
 
     async def _lines(self) -> None:

@@ -32,7 +32,7 @@ class Served:
 
     def serve(self, scene: Scene, **rest: Any) -> Replica:
         """Answer for this scene from now on; its service is the API's, so that both ways end at the same one."""
-        replica = Replica(scene.backends, scene.clock, postman=scene.postman, **rest)
+        replica = Replica(scene.backends, scene.clock, webhook_sender=scene.webhook_sender, **rest)
         scene.service = replica.service
         self.app = replica.app
         return replica

@@ -14,7 +14,7 @@ from cronflow.config import Settings, credentials
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.errors import CronFlowError
 from cronflow.ports import AuditQuery
-from cronflow.service import Service
+from cronflow.usecases.service import Service
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import FAILED, RETRYING, Scene
 

@@ -106,9 +106,9 @@ def test_what_is_wrong_with_a_file_has_its_line_and_a_remedy(cli: Cli, tmp_path:
 def test_a_test_says_what_the_receiver_said(cli: Cli, scene: Scene) -> None:
     good = cli("alerts", "test", "billing")
     assert (good.exit_code, "it answered 204 in 12 ms" in good.stdout) == (0, True)
-    [(webhook, notice, body)] = scene.postman.posted
-    assert (webhook.secret, '"kind":"test"' in body, notice in body) == ("${secret:HOOKS}", True, True)
-    scene.postman.answer = Answer(500, "answered 500: oh no", 7)
+    [(webhook, notification, body)] = scene.webhook_sender.posted
+    assert (webhook.secret, '"kind":"test"' in body, notification in body) == ("${secret:HOOKS}", True, True)
+    scene.webhook_sender.answer = Answer(500, "answered 500: oh no", 7)
     bad = cli("alerts", "test", "billing")
     assert (bad.exit_code, "answered 500: oh no" in bad.stdout) == (1, True)
     assert audit(scene)[-1].action == "alert.test"

@@ -21,7 +21,7 @@ def state_of(scene: Scene, run_id: str) -> RunState:
     return asyncio.run(scene.service.run(run_id)).state
 
 
-def ending(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
+def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
     """The run ends while the command waits."""
 
     async def wait(_seconds: float) -> None:
@@ -53,7 +53,7 @@ def test_a_run_that_runs_is_asked_to_end_and_shown_so(cli: Cli, scene: Scene) ->
 def test_waiting_tells_how_it_ended(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, code: int
 ) -> None:
-    ending(scene, monkeypatch, RUNNING, state)
+    attempt_result(scene, monkeypatch, RUNNING, state)
     result = cli("runs", "cancel", RUNNING, "--wait")
     assert result.exit_code == code
     assert state.value in row(result, RUNNING)

@@ -46,7 +46,7 @@ def test_the_status_as_json_has_the_shape_of_the_interface(cli: Cli, monkeypatch
         "labels": {"region": "eu", "disk": "ssd"},
     }
     assert {key: first[key] for key in expected} == expected
-    assert status["queue"] == {"queued": 0, "in_flight": 7, "slots": 36, "room": 32}
+    assert status["queue"] == {"queued": 0, "in_flight": 7, "slots": 36, "capacity": 32}
 
 
 @pytest.mark.usefixtures("scene")

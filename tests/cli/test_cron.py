@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cronflow.domain.cronnotes import notes_on
-from cronflow.domain.schedule import Cron, next_after
+from cronflow.domain.schedule.cron_warnings import notes_on
+from cronflow.domain.schedule.kinds import Cron, next_after
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON
 

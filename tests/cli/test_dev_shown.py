@@ -9,8 +9,8 @@ from rich.console import Console
 
 from cronflow.cli.dev.live import Live
 from cronflow.cli.dev.summary import Proof, as_json, view
-from cronflow.domain.audit import Audit
 from cronflow.domain.run import RunState
+from cronflow.testing.audit import Audit
 from tests.cli.scene import NOON, run
 
 

@@ -16,9 +16,9 @@ from cronflow.cli import connect, requirements
 from cronflow.cli.doctor import machine
 from cronflow.cli.requirements import Package
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.embedded import Binary
-from cronflow.embedded.server import free_port
-from cronflow.ports import Keeping, ReplicaSet
+from cronflow.ports import RedisConfig, ReplicaSet
+from cronflow.testing.embedded import Binary
+from cronflow.testing.embedded.server import free_port
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import Scene
 from tests.cli.served import Served, serving
@@ -181,13 +181,13 @@ def test_a_redis_that_would_drop_keys_is_a_failure_and_one_that_keeps_nothing_a_
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("ok", "warning")
     assert found["redis persistence"]["remedy"] == "set appendonly yes"
-    scene.backends.housekeeping.told = Keeping("allkeys-lru", durable=True)  # type: ignore[attr-defined]
+    scene.backends.coordination_admin.config = RedisConfig("allkeys-lru", durable=True)  # type: ignore[attr-defined]
     assert cli("doctor").exit_code == 1
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("failed", "ok")
     assert "allkeys-lru" in found["redis memory"]["found"]
     assert "noeviction" in found["redis memory"]["remedy"]
-    scene.backends.housekeeping.told = Keeping(None, durable=None)  # type: ignore[attr-defined]
+    scene.backends.coordination_admin.config = RedisConfig(None, durable=None)  # type: ignore[attr-defined]
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("warning", "unchecked")
 
@@ -219,7 +219,7 @@ def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_war
         (ReplicaSet("7.0.0", "rs0", 2, ()), "warning", "both are needed"),
         (ReplicaSet("7.0.0", "rs0", 1, None), "warning", "the disk of one"),
     ):
-        scene.backends.upkeep.kept_by = kept  # type: ignore[attr-defined]
+        scene.backends.store_admin.kept_by = kept  # type: ignore[attr-defined]
         found = findings(cli)["mongodb replica set"]
         assert found["state"] == state
         assert words in found["found"]
@@ -230,7 +230,7 @@ def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_war
 def test_clocks_that_disagree_are_a_failure(cli: Cli, scene: Scene) -> None:
     found = findings(cli)["clocks"]
     assert (found["state"], found["found"]) == ("ok", "against this machine's: MongoDB +0.000 s, Redis +0.000 s")
-    scene.backends.timepieces["Redis"].skew = timedelta(seconds=-3)  # type: ignore[attr-defined]
+    scene.backends.server_clocks["Redis"].skew = timedelta(seconds=-3)  # type: ignore[attr-defined]
     found = findings(cli)["clocks"]
     assert (found["state"], found["found"]) == ("failed", "against this machine's: MongoDB +0.000 s, Redis -3.000 s")
     assert "chrony" in found["remedy"]

@@ -11,14 +11,14 @@ import orjson
 import pytest
 
 from cronflow.cli import times
-from cronflow.domain.events import Happened, JobPaused, LeaderElected, NodeLost, event_id
+from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from tests.cli.conftest import Cli
 from tests.cli.scene import NOON, Scene
 
 
 def keep(scene: Scene, minutes_ago: float, event: Any) -> None:
     at = NOON - timedelta(minutes=minutes_ago)
-    asyncio.run(scene.backends.events.append([Happened(event_id(at, "x"), at, "node-a", event)]))
+    asyncio.run(scene.backends.events.append([RecordedEvent(event_id(at, "x"), at, "node-a", event)]))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_events_are_told_in_sentences_the_oldest_first(cli: Cli) -> None:
 def test_events_of_one_kind_as_json(cli: Cli) -> None:
     (line,) = cli("cluster", "events", "--kind", "job_paused", "-o", "json").stdout.splitlines()
     event = orjson.loads(line)
-    assert (event["kind"], event["gravity"], event["fields"]) == ("job_paused", "info", {"job": "report", "by": "eva"})
+    assert (event["kind"], event["severity"], event["fields"]) == ("job_paused", "info", {"job": "report", "by": "eva"})
     assert cli("cluster", "events", "--kind", "job_paused", "-o", "yaml").stdout.startswith("- id:")
 
 
@@ -77,7 +77,7 @@ def test_following_shows_each_event_once_and_also_one_that_was_written_late(
             raise KeyboardInterrupt
         at = NOON - timedelta(seconds=20 - 15 * looks)
         event = NodeLost(f"node-{looks}", 0)
-        await happened.backends.events.append([Happened(event_id(at, "y"), at, "node-a", event)])
+        await happened.backends.events.append([RecordedEvent(event_id(at, "y"), at, "node-a", event)])
 
     monkeypatch.setattr(times, "sleep", sleep)
     lines = cli("cluster", "events", "-f", "--since", "1h").stdout.splitlines()

@@ -16,7 +16,7 @@ from cronflow.cli.clusterwatch import Cluster
 from cronflow.cli.follow import Status, progress_text
 from cronflow.cli.runwatch import Runs
 from cronflow.domain.run import OPEN, RunState
-from cronflow.shapes.runs import run_detail_shape
+from cronflow.schemas.runs import run_detail_schema
 from tests.cli.conftest import Cli
 from tests.cli.scene import NOON, RUNNING, RUNS
 from tests.cli.told import Told
@@ -33,7 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
 def a_run(state: RunState = RunState.RUNNING, **fields: Any) -> dict[str, Any]:
     over = {} if state in OPEN else {"ended_at": "2026-11-21T11:59:58Z", "duration_ms": 3200}
-    return {**run_detail_shape(SOME, []), "state": state, **over, **fields}
+    return {**run_detail_schema(SOME, []), "state": state, **over, **fields}
 
 
 def a_line(text: str, n: int = 0, level: str = "info", **fields: Any) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def a_doc(**fields: Any) -> dict[str, Any]:
         "lease_left_s": 21.0,
         "nodes": [node | {"name": "node-a", "leads": True}, node | {"name": "node-b", "state": "draining"}],
         "nodes_more": 0,
-        "queue": {"queued": 4, "in_flight": 6, "slots": 32, "room": 22, "open": 11},
+        "queue": {"queued": 4, "in_flight": 6, "slots": 32, "capacity": 22, "open": 11},
         "rates": {"ended": 3.2, "succeeded": 3.0, "failed": 0.2},
         "latency": {"lateness_ms": quantiles, "duration_ms": quantiles},
         "jobs": {"total": 12, "active": 9, "paused": 1, "idle": 2},
@@ -217,7 +217,7 @@ def a_tick(*events: dict[str, Any], logs: list[Any] | None = None, dropped: int 
 
 def an_event(text: str, second: int = 0) -> dict[str, Any]:
     at = f"2026-11-21T12:00:{second:02}Z"
-    return {"id": at, "at": at, "kind": "x", "gravity": "warn", "source": "node-a", "text": text, "fields": {}}
+    return {"id": at, "at": at, "kind": "x", "severity": "warn", "source": "node-a", "text": text, "fields": {}}
 
 
 def drawn(view: Any, *messages: Any, width: int, height: int = 40) -> list[str]:

@@ -61,7 +61,7 @@ def test_json_has_the_document_and_the_state_of_each(cli: Cli) -> None:
     assert (paused["state"], paused["paused"], paused["next_fire"]) == ("paused", True, "2026-12-01T03:15:00Z")
     assert listed["rebuild-cache"]["state"] == "by_hand"
     assert listed["nightly-report"]["schedule"]["tz"] == "Europe/Berlin"
-    assert listed["nightly-report"]["pend"]["fire"] == "2026-11-21T01:00:00Z"
+    assert listed["nightly-report"]["pending_run"]["fire"] == "2026-11-21T01:00:00Z"
 
 
 @pytest.mark.usefixtures("scene")

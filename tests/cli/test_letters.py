@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from cronflow.cli import bulk
-from cronflow.domain.run import Ending, Outcome, RunState, Settled
+from cronflow.domain.run import AttemptResult, Outcome, RunState, Settled
 from cronflow.ports import LateResult
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import FAILED, FENCE, NOON, RUNNING, SUCCEEDED, Scene, ago, run
@@ -211,8 +211,10 @@ def test_the_report_fits_the_terminal(cli: Cli, scene: Scene, columns: int) -> N
 
 
 def test_outcomes_that_came_too_late_are_shown_with_their_run(cli: Cli, scene: Scene) -> None:
-    ending = Ending(Outcome.ERROR, {"rows": 3}, "woke up \x1b[31mlate")
-    late = LateResult(run=SUCCEEDED, fence=FENCE - 1, node="node-d#0", at=NOON, ending=ending, finish_id="f1")
+    attempt_result = AttemptResult(Outcome.ERROR, {"rows": 3}, "woke up \x1b[31mlate")
+    late = LateResult(
+        run=SUCCEEDED, fence=FENCE - 1, node="node-d#0", at=NOON, attempt_result=attempt_result, finish_id="f1"
+    )
     asyncio.run(scene.backends.runs.keep_late([late]))
     shown = cli("runs", "show", SUCCEEDED, columns=140).stdout
     assert "Came too late" in shown

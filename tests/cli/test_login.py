@@ -65,9 +65,9 @@ def test_commands_go_through_the_api_from_the_login_on_until_the_logout(
     assert asyncio.run(replica.lets_in(session[0].token)) is False
     assert cli("jobs", "list").exit_code == 0
     assert scene.opened == 1
-    nobody = cli("whoami")
-    assert (nobody.exit_code, nobody.stdout) == (1, "")
-    assert "nobody is logged in" in nobody.stderr
+    discard_event = cli("whoami")
+    assert (discard_event.exit_code, discard_event.stdout) == (1, "")
+    assert "nobody is logged in" in discard_event.stderr
     assert cli("logout").stdout == "Nobody was logged in.\n"
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
+from cronflow.bootstrap import api, node
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.wiring import apis, nodes
 from tests.cli.conftest import Cli
 
 
@@ -39,8 +39,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]
     def serve_api(settings: Any, host: str, port: int, chaos: object) -> None:
         calls.append((settings, {"host": host, "port": port, "chaos": type(chaos).__name__}))
 
-    monkeypatch.setattr(nodes, "run_node", run_node)
-    monkeypatch.setattr(apis, "serve_api", serve_api)
+    monkeypatch.setattr(node, "run_node", run_node)
+    monkeypatch.setattr(api, "serve_api", serve_api)
     return calls
 
 
@@ -77,7 +77,7 @@ def test_a_node_that_loses_its_servers_at_the_start_exits_5(cli: Cli, monkeypatc
     async def away(*_: Any, **__: Any) -> None:
         raise ExceptionGroup("roles", [BackendUnavailable("Redis", "r:6379", "refused")])
 
-    monkeypatch.setattr(nodes, "run_node", away)
+    monkeypatch.setattr(node, "run_node", away)
     result = cli("node")
     assert result.exit_code == 5
     assert "Redis at r:6379 is not available" in result.stderr

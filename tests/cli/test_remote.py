@@ -31,13 +31,13 @@ from cronflow.cli.secrets import secrets as secrets_commands
 from cronflow.cli.users import users
 from cronflow.client import aio
 from cronflow.domain.access import Role
-from cronflow.domain.events import Happened, JobPaused, LeaderElected, NodeLost, event_id
+from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from cronflow.domain.placement import Placement
-from cronflow.domain.run import Ending, Outcome, Run, RunState
+from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.domain.system import system_jobs
-from cronflow.editing import Editor
+from cronflow.domain.system_jobs import system_jobs
 from cronflow.ports import AuditQuery, LargeResult, LateResult
+from cronflow.usecases.edit import Editor
 from tests.auth.bench import PASSWORD
 from tests.cli.conftest import Cli
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, RUNNING, SUCCEEDED, Scene, ago, job, run
@@ -195,12 +195,12 @@ async def more(scene: Scene) -> None:
     await service.secrets.set("shop-token", "a value", by="eva")
     for event, length in ((JobPaused("report", "eva"), 90), (LeaderElected("node-a", 7), 30), (NodeLost("b", 3), 20)):
         at = ago(minutes=length)
-        await scene.backends.events.append([Happened(event_id(at, "x"), at, "node-a#5f1c", event)])
+        await scene.backends.events.append([RecordedEvent(event_id(at, "x"), at, "node-a#5f1c", event)])
     finding = Finding(kind=Flaw.RUN_UNWATCHED, where=RUNNING, what="nobody looks", repaired=True)
     report = SweepReport(
         at=ago(hours=12), run="_sys:sweep@1", took_ms=12, checked={"runs": 9}, found=1, findings=[finding]
     )
-    await scene.backends.upkeep.write_report(report)
+    await scene.backends.store_admin.write_report(report)
     large = run(
         "clean-uploads",
         NOON + timedelta(hours=16.5),
@@ -216,13 +216,13 @@ async def more(scene: Scene) -> None:
         fence=FENCE,
         node="node-d#1",
         at=ago(hours=10),
-        ending=Ending(Outcome.OK, {"rows": 3}),
+        attempt_result=AttemptResult(Outcome.OK, {"rows": 3}),
         finish_id="f2",
     )
     await scene.backends.runs.keep_late([late])
 
 
-def ending(scene: Scene) -> Any:
+def attempt_result(scene: Scene) -> Any:
     """With each wait of a command, what is open ends; a sweep leaves its report."""
 
     async def wait(_seconds: float) -> None:
@@ -234,7 +234,7 @@ def ending(scene: Scene) -> Any:
             if one.job == "_sys:sweep":
                 checked = {"runs": 14}
                 report = SweepReport(at=NOON, run=name, took_ms=5, checked=checked, found=0, findings=())
-                await scene.backends.upkeep.write_report(report)
+                await scene.backends.store_admin.write_report(report)
 
     return wait
 
@@ -259,7 +259,7 @@ class Both:
         self._server.serve(scene)
         asyncio.run(self._fill())
         self._patch.setattr(connect, "open_service", scene.open_service)
-        self._patch.setattr(times, "sleep", ending(scene))
+        self._patch.setattr(times, "sleep", attempt_result(scene))
         if api:
             self._server.log_in(self._cli, user, "a long password" if user != "admin" else PASSWORD)
         scene.opened = 0

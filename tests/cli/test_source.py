@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import MemoryBackends, memory_backends
 from cronflow.cli import bars, connect
 from cronflow.cli.output import diagnostics
 from cronflow.cli.source import ServerSource, Wanted, open_source
 from cronflow.domain.errors import NotFound
 from cronflow.domain.run import OPEN, RunState
 from cronflow.live.hub import Hub
-from cronflow.live.state import About
+from cronflow.live.state import ClusterConfig
 from cronflow.ports import LogLine
-from cronflow.service import Service
+from cronflow.testing.memory import MemoryBackends, memory_backends
+from cronflow.usecases.service import Service
 from tests.cli.scene import FENCE, RUNNING, RUNS, SUCCEEDED
 from tests.contracts.builders import T0
 
@@ -35,7 +35,7 @@ class Open:
         clock = SystemClock()
         self.backends: MemoryBackends = memory_backends(clock)
         self.service = Service(self.backends, clock)
-        self.hub = Hub(self.backends, clock, About())
+        self.hub = Hub(self.backends, clock, ClusterConfig())
 
     @asynccontextmanager
     async def live(self, _settings: object) -> AsyncIterator[tuple[Service, Hub]]:
@@ -51,7 +51,7 @@ class Open:
         """Lines of the run: stored, and perhaps published too."""
         lines = [a_line(n) for n in numbers]
         if published:
-            await self.backends.tails.publish(lines)
+            await self.backends.live_tail.publish(lines)
         await self.backends.logs.append(lines)
 
     def end(self) -> None:

@@ -14,8 +14,8 @@ import pytest
 from cronflow.cli import times
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.domain.system import SWEEP, system_jobs
-from cronflow.editing import Editor
+from cronflow.domain.system_jobs import SWEEP, system_jobs
+from cronflow.usecases.edit import Editor
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import JOBS, NOON, Scene
 
@@ -37,7 +37,7 @@ def swept(scene: Scene) -> Scene:
     return scene
 
 
-def ending(
+def attempt_result(
     scene: Scene,
     monkeypatch: pytest.MonkeyPatch,
     findings: Sequence[Finding] = (),
@@ -58,7 +58,7 @@ def ending(
             found=len(findings),
             findings=findings,
         )
-        await scene.backends.upkeep.write_report(report)
+        await scene.backends.store_admin.write_report(report)
 
     monkeypatch.setattr(times, "sleep", wait)
 
@@ -66,7 +66,7 @@ def ending(
 def test_a_sweep_that_finds_nothing_exits_0_and_says_what_it_looked_at(
     cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending(swept, monkeypatch)
+    attempt_result(swept, monkeypatch)
     result = cli("cluster", "sweep")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -78,7 +78,7 @@ def test_a_sweep_that_finds_nothing_exits_0_and_says_what_it_looked_at(
 
 
 def test_a_sweep_with_findings_exits_1_and_lists_them(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    ending(swept, monkeypatch, FINDINGS)
+    attempt_result(swept, monkeypatch, FINDINGS)
     result = cli("cluster", "sweep")
     assert result.exit_code == 1
     assert "2 findings, 1 repaired" in result.stdout
@@ -97,7 +97,7 @@ def test_a_sweep_with_findings_exits_1_and_lists_them(cli: Cli, swept: Scene, mo
 
 
 def test_a_sweep_that_fails_itself_exits_4(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    ending(swept, monkeypatch, state=RunState.FAILED)
+    attempt_result(swept, monkeypatch, state=RunState.FAILED)
     result = cli("cluster", "sweep")
     assert (result.exit_code, result.stdout) == (4, "")
     assert "the sweep itself failed: no" in result.stderr
@@ -106,7 +106,7 @@ def test_a_sweep_that_fails_itself_exits_4(cli: Cli, swept: Scene, monkeypatch: 
 def test_the_report_of_another_sweep_is_not_told_as_this_ones(
     cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ending(swept, monkeypatch, report_of=f"{SWEEP}@20261121T000000Z")
+    attempt_result(swept, monkeypatch, report_of=f"{SWEEP}@20261121T000000Z")
     result = cli("cluster", "sweep")
     assert result.exit_code == 1
     assert "another sweep has ended since" in result.stderr
@@ -122,7 +122,7 @@ def test_without_a_leader_so_far_there_is_no_sweep_to_run(cli: Cli) -> None:
 def test_the_status_tells_the_last_sweep(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed(cli("cluster", "status", "-o", "json"))["sweep"] is None
     assert "sweep" not in cli("cluster", "status").stdout
-    ending(swept, monkeypatch, FINDINGS)
+    attempt_result(swept, monkeypatch, FINDINGS)
     cli("cluster", "sweep")
     assert "sweep    2026-11-21 12:00:00Z, now  2 findings, 1 repaired" in cli("cluster", "status").stdout
     assert parsed(cli("cluster", "status", "-o", "json"))["sweep"]["found"] == 2

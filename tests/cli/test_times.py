@@ -8,7 +8,7 @@ import pytest
 
 from cronflow.cli import times
 from cronflow.domain.errors import InvalidInput
-from cronflow.shapes.plain import iso
+from cronflow.schemas.base import iso
 from tests.cli.scene import NOON
 
 

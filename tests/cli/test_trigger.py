@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON, Scene
 
 
-def ending(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunState, **fields: Any) -> None:
+def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunState, **fields: Any) -> None:
     """With each wait of the command, the youngest manual run goes on to the next of the states."""
     steps = iter(states)
 
@@ -78,7 +78,7 @@ def test_arguments_of_a_job_that_takes_none_are_refused(cli: Cli, scene: Scene) 
 
 def test_waiting_shows_how_it_ended(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = {"started_at": NOON, "ended_at": NOON, "result": {"rows": 42}, "outcome": Outcome.OK}
-    ending(scene, monkeypatch, RunState.DISPATCHED, RunState.RUNNING, RunState.SUCCEEDED, **ended)
+    attempt_result(scene, monkeypatch, RunState.DISPATCHED, RunState.RUNNING, RunState.SUCCEEDED, **ended)
     result = cli("jobs", "run", "rebuild-cache", "--wait")
     assert result.exit_code == 0
     assert "result   rows: 42" in result.stdout
@@ -103,7 +103,7 @@ def test_waiting_shows_how_it_ended(cli: Cli, scene: Scene, monkeypatch: pytest.
 def test_the_exit_code_says_whether_it_went_well(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, outcome: Outcome | None, code: int
 ) -> None:
-    ending(scene, monkeypatch, state, outcome=outcome, error="it broke", ended_at=NOON)
+    attempt_result(scene, monkeypatch, state, outcome=outcome, error="it broke", ended_at=NOON)
     result = cli("jobs", "run", "rebuild-cache", "--wait", "-o", "json")
     assert result.exit_code == code
     assert f'"state": "{state}"' in result.stdout
@@ -133,5 +133,5 @@ def test_servers_that_go_away_while_waiting_exit_5_with_the_id_told(
 
 def test_waiting_for_a_retry_tells_when_it_comes(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     later = NOON + timedelta(seconds=30)
-    ending(scene, monkeypatch, RunState.RETRYING, RunState.FAILED, check_at=later, outcome=Outcome.ERROR)
+    attempt_result(scene, monkeypatch, RunState.RETRYING, RunState.FAILED, check_at=later, outcome=Outcome.ERROR)
     assert "↻ retrying, next try in 30s" in cli("jobs", "run", "rebuild-cache", "--wait").stderr.splitlines()

@@ -12,7 +12,7 @@ import yaml
 
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Outcome, Resolution, RunState, Settled
-from cronflow.domain.schedule import Every
+from cronflow.domain.schedule.kinds import Every
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, SUCCEEDED, Scene, ago, job, run
 

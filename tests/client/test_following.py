@@ -16,7 +16,7 @@ import pytest
 
 import cronflow
 from cronflow.client import following
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import ROOT, process, status
 from tests.proxy import Proxy
 from tests.waiting import eventually

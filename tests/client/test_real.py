@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import cronflow
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import ROOT, process, status
 from tests.waiting import eventually
 

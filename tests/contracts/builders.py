@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cronflow.domain.cluster import NodeReport
-from cronflow.domain.job import Job, JobRecord, Pend, PythonTarget
+from cronflow.domain.job import Job, JobRecord, PendingRun, PythonTarget
 from cronflow.domain.run import Kind, Run, RunState, run_id
-from cronflow.domain.schedule import Every
+from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Assignment
 
 T0 = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -26,9 +26,9 @@ def a_record(name: str = "report", due_at: datetime = T0, **fields: Any) -> JobR
     return replace(base, **fields)
 
 
-def a_pend(fire: datetime = T0, fence: int = 100, **fields: Any) -> Pend:
+def a_pend(fire: datetime = T0, fence: int = 100, **fields: Any) -> PendingRun:
     """A dispatched run's pend."""
-    base = Pend(fire=fire, state=RunState.DISPATCHED, fence=fence, job_ver=1, at=T0, node="n1#a")
+    base = PendingRun(fire=fire, state=RunState.DISPATCHED, fence=fence, job_ver=1, at=T0, node="n1#a")
     return replace(base, **fields)
 
 

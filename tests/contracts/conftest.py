@@ -9,7 +9,7 @@ import fakeredis
 import pytest
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import memory_backends
+from cronflow.backends.mongo.admin import MongoStoreAdmin
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
@@ -20,25 +20,25 @@ from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, Mon
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.runs import MongoRunStore
-from cronflow.backends.mongo.upkeep import MongoUpkeep
+from cronflow.backends.redis.admin import RedisCoordinationAdmin
 from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
-from cronflow.backends.redis.housekeeping import RedisHousekeeping
-from cronflow.backends.redis.live import RedisFeed, RedisTails
+from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.ports import (
     Archive,
     Bus,
     Control,
+    CoordinationAdmin,
     DeadLetters,
     Election,
     EventStore,
     Feed,
-    Housekeeping,
     JobStore,
     LateStore,
+    LiveTail,
     LogStore,
     Membership,
     PlanStore,
@@ -46,11 +46,11 @@ from cronflow.ports import (
     ResultStore,
     RollupStore,
     RunStore,
-    Tails,
+    StoreAdmin,
     Totals,
-    Upkeep,
     VersionStore,
 )
+from cronflow.testing.memory import memory_backends
 from tests.servers import fresh_namespace
 
 
@@ -65,18 +65,18 @@ class History:
         logs: LogStore,
         control: Control,
         archive: Archive,
-        upkeep: Upkeep,
+        store_admin: StoreAdmin,
         versions: VersionStore,
         late: LateStore,
         results: ResultStore,
-        letters: DeadLetters,
+        dead_letters: DeadLetters,
         events: EventStore,
         rollups: RollupStore,
         totals: Totals,
     ) -> None:
         self.jobs, self.plans, self.runs, self.logs, self.control = jobs, plans, runs, logs, control
-        self.archive, self.upkeep = archive, upkeep
-        self.versions, self.late, self.results, self.letters = versions, late, results, letters
+        self.archive, self.store_admin = archive, store_admin
+        self.versions, self.late, self.results, self.dead_letters = versions, late, results, dead_letters
         self.events, self.rollups, self.totals = events, rollups, totals
 
 
@@ -92,12 +92,12 @@ class Motion:
         membership: Membership,
         queue: Queue,
         bus: Bus,
-        housekeeping: Housekeeping,
+        coordination_admin: CoordinationAdmin,
         feed: Feed,
-        tails: Tails,
+        live_tail: LiveTail,
     ) -> None:
         self.election, self.membership, self.queue, self.bus = election, membership, queue, bus
-        self.housekeeping, self.feed, self.tails = housekeeping, feed, tails
+        self.coordination_admin, self.feed, self.live_tail = coordination_admin, feed, live_tail
 
 
 @pytest.fixture(scope="session")
@@ -132,11 +132,11 @@ async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> Asy
             memory.logs,
             memory.control,
             memory.archive,
-            memory.upkeep,
+            memory.store_admin,
             memory.versions,
             memory.late,
             memory.results,
-            memory.letters,
+            memory.dead_letters,
             memory.events,
             memory.rollups,
             memory.totals,
@@ -150,7 +150,7 @@ async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> Asy
             MongoLogStore(database),
             MongoControl(database),
             MongoArchive(database),
-            MongoUpkeep(database),
+            MongoStoreAdmin(database),
             MongoVersionStore(database),
             MongoLateStore(database),
             MongoResultStore(database),
@@ -167,7 +167,13 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
     if request.param == "memory":
         memory = memory_backends(SystemClock(), lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S)
         yield Motion(
-            memory.election, memory.membership, memory.queue, memory.bus, memory.housekeeping, memory.feed, memory.tails
+            memory.election,
+            memory.membership,
+            memory.queue,
+            memory.bus,
+            memory.coordination_admin,
+            memory.feed,
+            memory.live_tail,
         )
         return
     async with AsyncExitStack() as stack:
@@ -182,7 +188,7 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
             RedisMembership(connection),
             RedisQueue(connection, lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S),
             RedisBus(connection),
-            RedisHousekeeping(connection),
+            RedisCoordinationAdmin(connection),
             RedisFeed(connection),
-            RedisTails(connection),
+            RedisLiveTail(connection),
         )

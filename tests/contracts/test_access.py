@@ -13,13 +13,13 @@ import fakeredis
 import pytest
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import FakeClock, memory_backends
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.connection import RedisConnection
+from cronflow.bootstrap.backends import adapters
 from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, Session, User
 from cronflow.ports import AuditQuery, Backends, RateLimiter, TicketStore
-from cronflow.wiring.stores import adapters
+from cronflow.testing.memory import FakeClock, memory_backends
 from tests.contracts.builders import T0
 from tests.contracts.conftest import emptied
 from tests.waiting import eventually

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import memory_backends
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notice, NoticeState, Webhook
-from cronflow.domain.changes import end
+from cronflow.bootstrap.backends import adapters
+from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, NotificationState, Webhook
 from cronflow.domain.recovery import End
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
+from cronflow.domain.transitions import end
 from cronflow.ports import Backends
-from cronflow.wiring.stores import adapters
+from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0, a_record, a_run
 from tests.contracts.conftest import emptied
 
@@ -35,9 +35,9 @@ MINUTE = timedelta(minutes=1)
 LONG_AGO = T0 - timedelta(days=300)
 
 
-def a_notice(name: str = "msg_1", **fields: Any) -> Notice:
+def a_notice(name: str = "msg_1", **fields: Any) -> Notification:
     """A notice that has been due for long."""
-    base = Notice(
+    base = Notification(
         id=name,
         alert="billing",
         kind=AlertKind.FAILED,
@@ -158,8 +158,8 @@ async def test_a_notice_is_claimed_by_one_and_counts_the_attempt(stores: Backend
 
 
 async def test_what_is_due_longest_is_claimed_first_and_no_more_than_asked_for(stores: Backends) -> None:
-    notices = [a_notice(f"m{n}", created_at=LONG_AGO + n * MINUTE) for n in range(4)]
-    await stores.outbox.put(notices[::-1])
+    notifications = [a_notice(f"m{n}", created_at=LONG_AGO + n * MINUTE) for n in range(4)]
+    await stores.outbox.put(notifications[::-1])
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 3)] == ["m0", "m1", "m2"]
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 3)] == ["m3"]
 
@@ -180,8 +180,8 @@ async def test_a_claim_ends_and_whoever_had_it_writes_nothing_more(stores: Backe
     [first] = await stores.outbox.claim("first", timedelta(0), 5)
     [second] = await stores.outbox.claim("second", MINUTE, 5)
     assert (second.id, second.attempts) == (first.id, 2)
-    assert not await stores.outbox.tried(replace(first, state=NoticeState.GAVE_UP, ended_at=T0), None)
-    taken = replace(second, state=NoticeState.DELIVERED, status=204, tried_at=T0, ended_at=T0)
+    assert not await stores.outbox.tried(replace(first, state=NotificationState.GAVE_UP, ended_at=T0), None)
+    taken = replace(second, state=NotificationState.DELIVERED, status=204, tried_at=T0, ended_at=T0)
     assert await stores.outbox.tried(taken, None)
     assert not await stores.outbox.tried(taken, None)
     assert await stores.outbox.of("billing") == [replace(taken, claim=None)]
@@ -199,9 +199,9 @@ async def test_a_notice_that_was_not_taken_is_due_again_and_says_why(stores: Bac
 
 async def test_what_was_taken_or_given_up_is_never_claimed_again(stores: Backends) -> None:
     await stores.outbox.put([a_notice("m1"), a_notice("m2")])
-    states = (NoticeState.DELIVERED, NoticeState.GAVE_UP)
-    for notice, state in zip(await stores.outbox.claim("c", timedelta(0), 2), states, strict=True):
-        assert await stores.outbox.tried(replace(notice, state=state, ended_at=datetime.now(UTC)), None)
+    states = (NotificationState.DELIVERED, NotificationState.GAVE_UP)
+    for notification, state in zip(await stores.outbox.claim("c", timedelta(0), 2), states, strict=True):
+        assert await stores.outbox.tried(replace(notification, state=state, ended_at=datetime.now(UTC)), None)
     assert await stores.outbox.claim("d", MINUTE, 5) == []
     assert {one.state for one in await stores.outbox.of("billing")} == set(states)
 
@@ -216,9 +216,9 @@ async def test_a_notice_can_be_forgotten(stores: Backends) -> None:
 
 async def test_the_notices_of_an_alert_are_listed_the_newest_first(stores: Backends) -> None:
     # Two at each instant, so that the order has to be whole.
-    notices = [a_notice(f"m{n}", created_at=LONG_AGO + (n // 2) * MINUTE) for n in range(6)]
-    await stores.outbox.put([*notices, a_notice("mx", alert="other")])
-    found: list[Notice] = []
+    notifications = [a_notice(f"m{n}", created_at=LONG_AGO + (n // 2) * MINUTE) for n in range(6)]
+    await stores.outbox.put([*notifications, a_notice("mx", alert="other")])
+    found: list[Notification] = []
     while True:
         before = (found[-1].created_at, found[-1].id) if found else None
         page = await stores.outbox.of("billing", before=before, limit=3)
@@ -233,22 +233,22 @@ async def test_the_notices_of_an_alert_are_listed_the_newest_first(stores: Backe
 
 async def ended(stores: Backends, run: Run, state: RunState) -> None:
     """End a run that is there, as the leader would."""
-    ending = End(11 if state is RunState.LOST else 14, state, Outcome.LOST, "gone")
-    assert await stores.runs.apply([end(run, ending, f"finish of {run.id}", T0 + MINUTE)]) == {run.id}
+    attempt_result = End(11 if state is RunState.LOST else 14, state, Outcome.LOST, "gone")
+    assert await stores.runs.apply([end(run, attempt_result, f"finish of {run.id}", T0 + MINUTE)]) == {run.id}
 
 
 async def test_a_run_that_failed_or_was_lost_is_untold_until_it_is_told(stores: Backends) -> None:
     runs = [a_run(job, state=RunState.RUNNING, started_at=T0, node="n#a") for job in ("failed", "lost", "open", "good")]
     await stores.runs.insert(runs)
-    assert await stores.signs.untold(9) == []
+    assert await stores.alert_conditions.unreported(9) == []
     await ended(stores, runs[0], RunState.FAILED)
     await ended(stores, runs[1], RunState.LOST)
-    found = await stores.signs.untold(9)
+    found = await stores.alert_conditions.unreported(9)
     assert {run.id: run.state for run in found} == {runs[0].id: RunState.FAILED, runs[1].id: RunState.LOST}
-    assert len(await stores.signs.untold(1)) == 1
-    await stores.signs.told([runs[0].id])
-    await stores.signs.told([runs[0].id])
-    assert [run.id for run in await stores.signs.untold(9)] == [runs[1].id]
+    assert len(await stores.alert_conditions.unreported(1)) == 1
+    await stores.alert_conditions.mark_reported([runs[0].id])
+    await stores.alert_conditions.mark_reported([runs[0].id])
+    assert [run.id for run in await stores.alert_conditions.unreported(9)] == [runs[1].id]
 
 
 async def test_a_run_that_was_skipped_or_cancelled_is_no_sign(stores: Backends) -> None:
@@ -257,7 +257,7 @@ async def test_a_run_that_was_skipped_or_cancelled_is_no_sign(stores: Backends) 
     for run, (row, state) in zip(runs, [(13, RunState.SKIPPED), (19, RunState.CANCELLED)], strict=True):
         change = end(run, End(row, state, None, reason="r"), f"finish of {run.id}", T0)
         assert await stores.runs.apply([replace(change, only_when_due=False)]) == {run.id}
-    assert await stores.signs.untold(9) == []
+    assert await stores.alert_conditions.unreported(9) == []
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ async def test_a_run_is_late_when_its_start_is_not_within_the_time(
 ) -> None:
     run = a_run(started_at=None if started is None else T0 + started)
     await stores.runs.insert([run])
-    found = await stores.signs.late((T0 - MINUTE, ""), T0 + MINUTE, MINUTE)
+    found = await stores.alert_conditions.late((T0 - MINUTE, ""), T0 + MINUTE, MINUTE)
     assert [one.id for one in found] == ([run.id] if is_late else [])
 
 
@@ -277,17 +277,17 @@ async def test_late_runs_are_found_between_two_places_in_the_order_of_their_fire
     await stores.runs.insert(runs)
     found: list[Run] = []
     place = (T0, "")
-    while page := await stores.signs.late(place, T0 + MINUTE, MINUTE, limit=3):
+    while page := await stores.alert_conditions.late(place, T0 + MINUTE, MINUTE, limit=3):
         found += page
         place = (page[-1].fire_at, page[-1].id)
     assert found == runs[:4]
-    assert [run.id for run in await stores.signs.late((T0, runs[0].id), T0, MINUTE)] == [runs[1].id]
+    assert [run.id for run in await stores.alert_conditions.late((T0, runs[0].id), T0, MINUTE)] == [runs[1].id]
 
 
 async def test_a_first_attempt_that_started_in_time_is_found_and_left_to_the_rule(stores: Backends) -> None:
     first = Attempt(1, 100, "n#a", T0, T0, Outcome.ERROR)
     await stores.runs.insert([a_run(started_at=T0 + 5 * MINUTE, attempts=(first,))])
-    [found] = await stores.signs.late((T0 - MINUTE, ""), T0, MINUTE)
+    [found] = await stores.alert_conditions.late((T0 - MINUTE, ""), T0, MINUTE)
     assert found.attempts == (first,)
 
 
@@ -300,6 +300,6 @@ async def test_a_job_is_behind_when_its_cursor_is_and_the_planner_looks_at_it(st
         ("behind", T0, T0, {}),
     ):
         assert await stores.jobs.create(a_record(name, due_at, next_fire=next_fire, **rest))
-    found = await stores.signs.behind(T0, T0 + MINUTE, 9)
+    found = await stores.alert_conditions.behind(T0, T0 + MINUTE, 9)
     assert [record.name for record in found] == ["behind", "deferred"]
-    assert [record.name for record in await stores.signs.behind(T0, T0 + MINUTE, 1)] == ["behind"]
+    assert [record.name for record in await stores.alert_conditions.behind(T0, T0 + MINUTE, 1)] == ["behind"]

@@ -8,6 +8,7 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo import ReadPreference
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
+from cronflow.backends.mongo.admin import MongoStoreAdmin
 from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
@@ -15,13 +16,12 @@ from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
 from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoRunStore
-from cronflow.backends.mongo.upkeep import MongoUpkeep
-from cronflow.domain import changes
-from cronflow.domain.job import PlanNote
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain import transitions
+from cronflow.domain.job import PlanIntent
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.ports import LateResult, Move
 from tests.contracts.builders import T0, a_pend, a_record, a_run
-from tests.contracts.test_history import HELD, LEASE
+from tests.contracts.test_stores import HELD, LEASE
 
 ADAPTERS = (
     MongoJobStore,
@@ -33,7 +33,7 @@ ADAPTERS = (
     MongoLogStore,
     MongoControl,
     MongoArchive,
-    MongoUpkeep,
+    MongoStoreAdmin,
 )
 WRITES = {"insert", "update", "delete", "findAndModify"}
 READS = {"find", "aggregate", "count", "distinct"}
@@ -92,15 +92,17 @@ async def test_server_48307_every_write_and_read_says_so_to_the_server(mongo_url
         assert await jobs.create(a_record())
         await control.begin_term("n1#a#x")
         await control.extend(1, "n1#a#x")
-        await plans.write(PlanNote(id="1-1", term=1, jobs=("report",)))
+        await plans.write(PlanIntent(id="1-1", term=1, jobs=("report",)))
         (record,) = await jobs.due(T0, 10)
-        await jobs.move([Move(job="report", rev=record.rev, next_fire=None, pend=a_pend())], term=1)
+        await jobs.move([Move(job="report", rev=record.rev, next_fire=None, pending_run=a_pend())], term=1)
         await jobs.fence(["report"], term=2)
         await runs.insert([a_run()])
-        await runs.apply([changes.start(HELD, "s1", T0, LEASE)])
-        await runs.apply([changes.renew(HELD, LEASE)])
-        await runs.apply([changes.finish(HELD, Ending(Outcome.OK), "f1", T0, T0)])
-        await runs.keep_late([LateResult(run="r", fence=1, node="n", at=T0, ending=Ending(Outcome.OK), finish_id="f1")])
+        await runs.apply([transitions.start(HELD, "s1", T0, LEASE)])
+        await runs.apply([transitions.renew(HELD, LEASE)])
+        await runs.apply([transitions.finish(HELD, AttemptResult(Outcome.OK), "f1", T0, T0)])
+        await runs.keep_late(
+            [LateResult(run="r", fence=1, node="n", at=T0, attempt_result=AttemptResult(Outcome.OK), finish_id="f1")]
+        )
         assert await late.of(a_run().id) == []
         await runs.overdue(10)
         await runs.open_of(["report"])

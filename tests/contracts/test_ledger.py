@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from cronflow.domain import changes
-from cronflow.domain.changes import Held
+from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import Ending, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.run import AttemptResult, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.transitions import ClaimedRun
 from cronflow.domain.version import Version
 from cronflow.ports import LateResult, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -59,7 +59,7 @@ async def test_where_a_version_began_and_who_edited_is_kept_with_the_job(history
 
 
 async def test_the_placement_of_a_run_is_kept_with_its_pend_and_with_itself(history: History) -> None:
-    record = a_record(pend=a_pend(placement=PLACED, blocked_by="report@1", kind=Kind.CRON))
+    record = a_record(pending_run=a_pend(placement=PLACED, blocked_by="report@1", kind=Kind.CRON))
     await history.jobs.create(record)
     assert await history.jobs.get(["report"]) == [record]
     run = a_run(placement=PLACED, blocked_by="report@1")
@@ -70,10 +70,12 @@ async def test_the_placement_of_a_run_is_kept_with_its_pend_and_with_itself(hist
 async def test_a_run_remembers_why_it_waits_until_it_is_dispatched(history: History) -> None:
     run = a_run(state=RunState.RETRYING, check_at=T0 - MINUTE)
     await history.runs.insert([run])
-    assert await history.runs.apply([changes.postpone(run, Postpone(timedelta(0)), WAITING)])
+    assert await history.runs.apply([transitions.postpone(run, Postpone(timedelta(0)), WAITING)])
     waiting = await only_run(history)
     assert waiting.waiting == WAITING
-    again = changes.dispatch(waiting, Dispatch(12), fence=200, term=2, node="n1#a", job_ver=1, at=T0, placement=PLACED)
+    again = transitions.dispatch(
+        waiting, Dispatch(12), fence=200, term=2, node="n1#a", job_ver=1, at=T0, placement=PLACED
+    )
     assert await history.runs.apply([again])
     placed = await only_run(history)
     assert (placed.waiting, placed.placement) == (None, PLACED)
@@ -84,8 +86,8 @@ async def test_a_run_remembers_why_it_waits_until_it_is_dispatched(history: Hist
 
 async def test_late_outcomes_are_read_by_their_run_in_their_order(history: History) -> None:
     def late(at: timedelta, finish_id: str, run: str = "report@1") -> LateResult:
-        ending = Ending(Outcome.ERROR, {"rows": 2}, "too late")
-        return LateResult(run=run, fence=7, node="n1#a", at=T0 + at, ending=ending, finish_id=finish_id)
+        attempt_result = AttemptResult(Outcome.ERROR, {"rows": 2}, "too late")
+        return LateResult(run=run, fence=7, node="n1#a", at=T0 + at, attempt_result=attempt_result, finish_id=finish_id)
 
     found = [late(MINUTE, "f1"), late(timedelta(0), "f2")]
     await history.runs.keep_late([*found, late(MINUTE, "f3", "report@2")])
@@ -100,57 +102,59 @@ async def test_a_run_that_fails_or_is_lost_is_a_dead_letter_and_no_other(history
     runs = [a_run(fire=T0 + k * MINUTE, check_at=T0 - MINUTE) for k in range(3)]
     await history.runs.insert(runs)
     await history.runs.insert([a_dead_run(3), a_dead_run(4, state=RunState.SUCCEEDED), a_dead_run(5, "other")])
-    held = Held(run=runs[0].id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    claimed = ClaimedRun(
+        run=runs[0].id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE
+    )
     ended = [
-        changes.finish(held, Ending(Outcome.PERMANENT, error="no"), "f1", None, T0),
-        changes.end(runs[1], End(14, RunState.FAILED, Outcome.POISON, "poison"), "f2", T0),
+        transitions.finish(claimed, AttemptResult(Outcome.PERMANENT, error="no"), "f1", None, T0),
+        transitions.end(runs[1], End(14, RunState.FAILED, Outcome.POISON, "poison"), "f2", T0),
     ]
     assert len(await history.runs.apply(ended)) == 2
     dead = [run.id for run in await history.runs.find(RunQuery(dead=True))]
     assert dead == [a_dead_run(5, "other").id, a_dead_run(3).id, runs[1].id, runs[0].id]
     assert [run.id for run in await history.runs.find(RunQuery(dead=True, job="other"))] == [dead[0]]
-    assert await history.letters.count() == 4
-    assert (await history.letters.count("report"), await history.letters.count("nobody")) == (3, 0)
+    assert await history.dead_letters.count() == 4
+    assert (await history.dead_letters.count("report"), await history.dead_letters.count("nobody")) == (3, 0)
 
 
 async def test_a_lost_run_is_a_dead_letter_too(history: History) -> None:
     run = a_run(state=RunState.RUNNING, check_at=T0 - MINUTE)
     await history.runs.insert([run])
-    lost = changes.end(run, End(11, RunState.LOST, Outcome.LOST, "its node was lost"), "f1", T0)
+    lost = transitions.end(run, End(11, RunState.LOST, Outcome.LOST, "its node was lost"), "f1", T0)
     assert await history.runs.apply([lost]) == {run.id}
-    assert await history.letters.count() == 1
+    assert await history.dead_letters.count() == 1
     assert (await only_run(history)).is_dead
 
 
 async def test_acknowledging_changes_the_resolution_and_nothing_else(history: History) -> None:
     run = a_dead_run()
     await history.runs.insert([run])
-    assert await history.letters.settle([run.id, "missing@1"], ACK) == {run.id}
+    assert await history.dead_letters.settle([run.id, "missing@1"], ACK) == {run.id}
     assert await only_run(history) == replace(run, resolution=ACK)
-    assert await history.letters.count() == 0
+    assert await history.dead_letters.count() == 0
     assert await history.runs.find(RunQuery(dead=True)) == []
 
 
 async def test_an_acknowledgement_is_not_overwritten_by_another_one(history: History) -> None:
     run = a_dead_run()
     await history.runs.insert([run])
-    await history.letters.settle([run.id], ACK)
-    assert await history.letters.settle([run.id], replace(ACK, by="bob")) == set()
+    await history.dead_letters.settle([run.id], ACK)
+    assert await history.dead_letters.settle([run.id], replace(ACK, by="bob")) == set()
     assert (await only_run(history)).resolution == ACK
 
 
 async def test_what_is_open_or_went_well_cannot_be_acknowledged(history: History) -> None:
     well = a_dead_run(1, state=RunState.SUCCEEDED)
     await history.runs.insert([a_run(), well])
-    assert await history.letters.settle([a_run().id, well.id], ACK) == set()
+    assert await history.dead_letters.settle([a_run().id, well.id], ACK) == set()
 
 
 async def test_a_replay_settles_whatever_has_ended_but_nothing_that_is_open(history: History) -> None:
     well, dead = a_dead_run(1, state=RunState.SUCCEEDED), a_dead_run(2)
     await history.runs.insert([a_run(), well, dead])
-    await history.letters.settle([dead.id], ACK)
+    await history.dead_letters.settle([dead.id], ACK)
     replayed = Resolution(Settled.REPLAYED, T0, "bob", run=f"{dead.id}~r1")
-    assert await history.letters.settle([a_run().id, well.id, dead.id], replayed) == {well.id, dead.id}
+    assert await history.dead_letters.settle([a_run().id, well.id, dead.id], replayed) == {well.id, dead.id}
     assert (await only_run(history, dead.id)).resolution == replayed
     assert (await only_run(history)).resolution is None
 
@@ -158,9 +162,9 @@ async def test_a_replay_settles_whatever_has_ended_but_nothing_that_is_open(hist
 async def test_a_settled_run_still_absorbs(history: History) -> None:
     run = a_dead_run()
     await history.runs.insert([run])
-    await history.letters.settle([run.id], ACK)
-    held = Held(run=run.id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
-    assert await history.runs.apply([changes.finish(held, Ending(Outcome.OK), "f9", None, T0)]) == set()
+    await history.dead_letters.settle([run.id], ACK)
+    claimed = ClaimedRun(run=run.id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+    assert await history.runs.apply([transitions.finish(claimed, AttemptResult(Outcome.OK), "f9", None, T0)]) == set()
     assert (await only_run(history)).state is RunState.FAILED
 
 

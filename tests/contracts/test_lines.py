@@ -8,7 +8,7 @@ import pytest
 
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.lines import at_least
+from cronflow.domain.log_levels import at_least
 from cronflow.ports import LineQuery, LogLine
 from tests.contracts.builders import T0
 from tests.contracts.conftest import History

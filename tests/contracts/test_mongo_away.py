@@ -12,9 +12,9 @@ from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import FAILURES_TO_OPEN, MongoDatabase, mongo_circuit
 from cronflow.backends.mongo.jobs import MongoJobStore
 from cronflow.backends.mongo.runs import MongoRunStore
-from cronflow.circuit import Circuit
+from cronflow.circuit_breaker import Circuit
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.embedded import MongoServer
+from cronflow.testing.embedded import MongoServer
 from tests.contracts.builders import a_record, a_run
 from tests.waiting import eventually
 

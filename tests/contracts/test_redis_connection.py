@@ -14,8 +14,8 @@ from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.embedded import RedisServer
-from cronflow.ports import Bell
+from cronflow.ports import Signal
+from cronflow.testing.embedded import RedisServer
 from tests.proxy import Proxy
 from tests.waiting import eventually
 
@@ -56,7 +56,7 @@ async def test_redispy_2624_after_a_cancelled_command_the_next_one_reads_its_own
     """redis-py #2624, #2665: a cancelled command left its reply on the connection, and every later command read that
     of the one before it.
     """
-    await line.connection.command("SET", line.connection.keys.boot, "mine")
+    await line.connection.command("SET", line.connection.keys.redis_epoch, "mine")
     before = line.proxy.accepted
     line.proxy.mute()
     asked = asyncio.ensure_future(REQUESTS[kind](line.connection))
@@ -66,7 +66,7 @@ async def test_redispy_2624_after_a_cancelled_command_the_next_one_reads_its_own
         await asked
     line.proxy.unmute()
     for _ in range(3):
-        assert await line.connection.command("GET", line.connection.keys.boot) == b"mine"
+        assert await line.connection.command("GET", line.connection.keys.redis_epoch) == b"mine"
     assert line.proxy.accepted == before + 1, "the connection of the cancelled command was used again"
 
 
@@ -97,18 +97,18 @@ async def test_redispy_2417_a_doorbell_connection_that_has_gone_deaf_is_made_aga
     """
     looks: list[str] = []
     listening = asyncio.ensure_future(
-        RedisBus(line.connection).listen("n1#a", {Bell.JOBS: lambda: looks.append("look")})
+        RedisBus(line.connection).listen("n1#a", {Signal.JOBS: lambda: looks.append("look")})
     )
     try:
         await eventually(lambda: looks, what="it looks once connected")
         before, pings = line.proxy.accepted, await _pings(line)
         line.proxy.mute()
-        await RedisBus(line.direct).ring(Bell.JOBS)
+        await RedisBus(line.direct).notify(Signal.JOBS)
         await eventually(lambda: line.proxy.accepted > before, what="a new connection")
         assert await _pings(line) > pings, "silence alone is no reason to leave: it may only be quiet"
         await eventually(lambda: len(looks) >= 2, what="it looks again, for what it did not hear")
         heard = len(looks)
-        await RedisBus(line.direct).ring(Bell.JOBS)
+        await RedisBus(line.direct).notify(Signal.JOBS)
         await eventually(lambda: len(looks) > heard, what="it hears again")
     finally:
         listening.cancel()

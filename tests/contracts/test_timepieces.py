@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cronflow.wiring.stores import connect
+from cronflow.bootstrap.backends import connect
 
 
 async def test_both_servers_tell_the_time_in_utc(redis_url: str, mongo_url: str, namespace: str) -> None:
@@ -12,7 +12,7 @@ async def test_both_servers_tell_the_time_in_utc(redis_url: str, mongo_url: str,
     async with connected.lifetime:
         for source in ("Redis", "MongoDB"):
             before = datetime.now(UTC)
-            shown = await connected.backends.timepieces[source].now()
+            shown = await connected.backends.server_clocks[source].now()
             after = datetime.now(UTC)
             assert shown.utcoffset() is not None
             # MongoDB shows milliseconds; both run on this machine.

@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronflow.domain import changes
-from cronflow.domain.changes import Held
+from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, Job, JobRecord, PythonTarget, Retry
-from cronflow.domain.planning import run_of_pend, run_on_request
+from cronflow.domain.planning import run_of_pending, run_on_request
 from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import OPEN, TRANSITIONS, Actor, Attempt, Change, Ending, Kind, Outcome, Run, RunState
+from cronflow.domain.run import OPEN, TRANSITIONS, Actor, Attempt, AttemptResult, Change, Kind, Outcome, Run, RunState
+from cronflow.domain.transitions import ClaimedRun
 from tests.contracts.builders import T0, a_pend, a_record, a_run
 from tests.contracts.conftest import History
 
@@ -58,33 +58,33 @@ class Way:
         return frozenset(map(RunState, self.read.split())) or TRANSITIONS[self.row].sources
 
 
-def held(run: Run, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> Held:
-    return Held(run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=delivery)
+def claimed(run: Run, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> ClaimedRun:
+    return ClaimedRun(run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=delivery)
 
 
 def finishes(outcome: Outcome, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> Callable[[Run], Change]:
-    ending = Ending(outcome, {"rows": 3}, "told so", MINUTE if outcome is Outcome.DEFERRED else None)
-    return lambda run: changes.finish(held(run, delivery), ending, "finish", NOW, NOW)
+    attempt_result = AttemptResult(outcome, {"rows": 3}, "told so", MINUTE if outcome is Outcome.DEFERRED else None)
+    return lambda run: transitions.finish(claimed(run, delivery), attempt_result, "finish", NOW, NOW)
 
 
 def dispatches(row: int, lost: Attempt | None = None) -> Callable[[Run], Change]:
     def change(run: Run) -> Change:
         verdict = Dispatch(row, lost)
-        return changes.dispatch(run, verdict, fence=NEW_FENCE, term=2, node="n2#b", job_ver=NEW_VER, at=NOW)
+        return transitions.dispatch(run, verdict, fence=NEW_FENCE, term=2, node="n2#b", job_ver=NEW_VER, at=NOW)
 
     return change
 
 
 def ends(row: int, target: RunState, outcome: Outcome | None) -> Callable[[Run], Change]:
-    return lambda run: changes.end(run, End(row, target, outcome, "why", LOST, "because"), "finish", NOW)
+    return lambda run: transitions.end(run, End(row, target, outcome, "why", LOST, "because"), "finish", NOW)
 
 
 LEADER, WORKER, EDITOR = Actor.LEADER, Actor.WORKER, Actor.EDITOR
 ONCE = Delivery.AT_MOST_ONCE
 
 WAYS: Mapping[str, Way] = {
-    "4": Way(4, WORKER, HELD, lambda run: changes.start(held(run), "start", NOW, LEASE)),
-    "5": Way(5, WORKER, HELD, lambda run: changes.renew(held(run), LEASE)),
+    "4": Way(4, WORKER, HELD, lambda run: transitions.start(claimed(run), "start", NOW, LEASE)),
+    "5": Way(5, WORKER, HELD, lambda run: transitions.renew(claimed(run), LEASE)),
     "6 succeeded": Way(6, WORKER, HELD, finishes(Outcome.OK)),
     "6 failed": Way(6, WORKER, HELD, finishes(Outcome.PERMANENT)),
     "6 cancelled": Way(6, WORKER, HELD, finishes(Outcome.CANCELLED)),
@@ -94,7 +94,10 @@ WAYS: Mapping[str, Way] = {
     "8 deferred": Way(8, WORKER, HELD, finishes(Outcome.DEFERRED)),
     "8 declined": Way(8, WORKER, HELD, finishes(Outcome.DECLINED)),
     "8 not started": Way(
-        8, WORKER, HELD, lambda run: changes.give_back(held(run), "finish", Ending(Outcome.DRAINED, error="no"), NOW)
+        8,
+        WORKER,
+        HELD,
+        lambda run: transitions.give_back(claimed(run), "finish", AttemptResult(Outcome.DRAINED, error="no"), NOW),
     ),
     "9": Way(9, LEADER, PLACED, dispatches(9)),
     "9 taken": Way(9, LEADER, PLACED, dispatches(9, LOST)),
@@ -104,23 +107,23 @@ WAYS: Mapping[str, Way] = {
     "12": Way(12, LEADER, PLACED, dispatches(12)),
     "13": Way(13, LEADER, SEEN, ends(13, RunState.SKIPPED, None)),
     "14": Way(14, LEADER, SEEN, ends(14, RunState.FAILED, Outcome.POISON)),
-    "15 by hand": Way(15, EDITOR, ASKED, lambda run: changes.cancel(run, "no", "ann", "finish", NOW)),
-    "15 edited": Way(15, EDITOR, EDITED, lambda run: changes.cancel_old(run, NEW_VER, "paused", "finish", NOW)),
-    "16 asked": Way(16, EDITOR, ASKED, lambda run: changes.cancel(run, "no", "ann", "finish", NOW), "running"),
-    "16 kept": Way(16, EDITOR, (EDITED - {"state"}) | {"same state"}, lambda run: changes.keep(run, NEW_VER)),
-    "17": Way(17, LEADER, SEEN, lambda run: changes.postpone(run, Postpone(LEASE))),
-    "18": Way(18, EDITOR, EDITED, lambda run: changes.requeue(run, NEW_VER, "finish")),
+    "15 by hand": Way(15, EDITOR, ASKED, lambda run: transitions.cancel(run, "no", "ann", "finish", NOW)),
+    "15 edited": Way(15, EDITOR, EDITED, lambda run: transitions.cancel_old(run, NEW_VER, "paused", "finish", NOW)),
+    "16 asked": Way(16, EDITOR, ASKED, lambda run: transitions.cancel(run, "no", "ann", "finish", NOW), "running"),
+    "16 kept": Way(16, EDITOR, (EDITED - {"state"}) | {"same state"}, lambda run: transitions.keep(run, NEW_VER)),
+    "17": Way(17, LEADER, SEEN, lambda run: transitions.postpone(run, Postpone(LEASE))),
+    "18": Way(18, EDITOR, EDITED, lambda run: transitions.requeue(run, NEW_VER, "finish")),
     "19": Way(19, LEADER, SEEN, ends(19, RunState.CANCELLED, Outcome.CANCELLED)),
 }
 """How the code writes each row that changes a run."""
 
 
 def _inserted_by_planner(record: JobRecord, fire: datetime) -> Run:
-    return run_of_pend(record, a_pend(fire, FENCE), 1, NOW)
+    return run_of_pending(record, a_pend(fire, FENCE), 1, NOW)
 
 
 def _inserted_as_skipped(record: JobRecord, fire: datetime) -> Run:
-    return run_of_pend(record, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1, NOW)
+    return run_of_pending(record, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1, NOW)
 
 
 def _inserted_on_request(record: JobRecord, fire: datetime) -> Run:
@@ -156,7 +159,7 @@ def stored(name: str, state: RunState, circumstances: Mapping[str, object]) -> R
     return a_run(name, T0, **{"attempts": (LOST,), **fields})
 
 
-def holds(compared: str, way: Way, read: Run, run: Run) -> bool:
+def job_locks(compared: str, way: Way, read: Run, run: Run) -> bool:
     """One condition, said again without looking at the code."""
     match compared:
         case "state":
@@ -246,22 +249,22 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
                 before.append(stored(job, state, circumstances))
     wanted = [way.change(read) for read in reads]
     matching = [
-        all(holds(compared, way, read, run) for compared in way.compares)
+        all(job_locks(compared, way, read, run) for compared in way.compares)
         for read, run in zip(reads, before, strict=True)
     ]
     assert any(matching)
     assert not all(matching)
     await history.runs.insert(before)
-    earliest = await history.upkeep.time()
-    told = await history.runs.apply(wanted)
-    latest = await history.upkeep.time()
+    earliest = await history.store_admin.time()
+    mark_reported = await history.runs.apply(wanted)
+    latest = await history.store_admin.time()
     after = {run.id: run for run in await history.runs.get([run.id for run in before])}
     for change, run, matches in zip(wanted, before, matching, strict=True):
         found, what = after[run.id], (name, run.state.value, run)
         if not matches:
             assert found == run, what
             continue
-        assert run.id in told, what
+        assert run.id in mark_reported, what
         expected = changed(run, change)
         assert replace(found, check_at=None) == replace(expected, check_at=None), what
         if change.target not in OPEN:
@@ -282,7 +285,7 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
             else getattr(run, change.proof[0]) == change.proof[1]
         )
     }
-    assert told & losers == losers & proven, name
+    assert mark_reported & losers == losers & proven, name
     ended = {run.id for run in after.values() if run.state not in OPEN}
     opened = await history.runs.open_of({run.job for run in before})
     assert {one.id for found in opened.values() for one in found} == set(after) - ended

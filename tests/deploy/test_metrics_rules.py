@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from cronflow.domain import metrics
-from cronflow.domain.metrics import METRICS, MetricKind, Teller
+from cronflow.domain.metrics import METRICS, MetricKind, MetricSource
 from cronflow.monitoring.prometheus import PrometheusMeter
 from tests.test_documents_shown import parse, shown
 
@@ -154,8 +154,8 @@ def test_panels_have_their_own_place_and_a_data_source_of_the_reader() -> None:
 
 
 def test_promtool_finds_nothing_wrong_with_what_a_process_tells(promtool: str) -> None:
-    for teller in (Teller.NODE, Teller.API):
-        meter = PrometheusMeter([teller, Teller.LEADER])
+    for teller in (MetricSource.NODE, MetricSource.API):
+        meter = PrometheusMeter([teller, MetricSource.LEADER])
         for metric in METRICS.values():
             if metric.kind is MetricKind.GAUGE and teller in metric.tellers:
                 labels = tuple("x" for _ in metric.labels)

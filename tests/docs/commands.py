@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import cronflow
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded.server import free_port
 
 PASSWORD = "only-for-this-test"
 SIGNING = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded.server import free_port
 from tests.api.test_process import process, status
 from tests.docs.blocks import ROOT
 from tests.docs.commands import CLIENT, PASSWORD

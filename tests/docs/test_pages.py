@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cronflow.alertfiles import read_alert_files
 from cronflow.domain.errors import InvalidInput
-from cronflow.jobfiles import read_job_files
+from cronflow.files.alerts import read_alert_files
+from cronflow.files.jobs import read_job_files
 from tests.docs.blocks import DONE, PAGES, READ, ROOT, SHOWN, Block, blocks
 from tests.docs.commands import PASSWORD
 from tests.docs.conftest import APPS, Cluster

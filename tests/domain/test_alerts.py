@@ -17,7 +17,7 @@ from cronflow.domain.alerts import (
     begins_anew,
     is_late,
     next_delay,
-    notice_id,
+    notification_id,
 )
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.run import Attempt, Kind, Outcome, RunState
@@ -151,13 +151,13 @@ def test_delays_grow_to_a_quarter_of_an_hour_and_end_after_a_day() -> None:
 
 def test_an_id_is_that_of_what_is_told_and_of_nothing_else() -> None:
     ids = {
-        notice_id(alert, kind, subject)
+        notification_id(alert, kind, subject)
         for alert in ("a", "b")
         for kind in (AlertKind.FAILED, AlertKind.RECOVERED)
         for subject in ("job.x@1", "job.x@2")
     }
     assert len(ids) == 8
-    assert notice_id("a", AlertKind.FAILED, "job.x@1") in ids
+    assert notification_id("a", AlertKind.FAILED, "job.x@1") in ids
     assert all(one.startswith("msg_") and "." not in one for one in ids)
 
 

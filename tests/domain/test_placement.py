@@ -83,7 +83,7 @@ def test_what_was_just_placed_counts_so_that_a_herd_spreads() -> None:
     fleet = Fleet([a_member(name) for name in "abc"])
     placed = [chosen_by(fleet) for _ in range(12)]
     assert {placed.count(f"{name}#x") for name in "abc"} == {4}
-    assert fleet.room == 0
+    assert fleet.capacity == 0
 
 
 def test_a_full_cluster_says_so_for_each_node() -> None:
@@ -94,7 +94,7 @@ def test_a_full_cluster_says_so_for_each_node() -> None:
 
 
 def test_what_a_node_ends_in_a_second_is_room_too() -> None:
-    assert a_member(held=4, rate=2.9).room == 2
+    assert a_member(held=4, rate=2.9).capacity == 2
 
 
 def test_each_reason_against_a_node_is_told() -> None:
@@ -123,7 +123,7 @@ def test_a_node_that_refused_is_passed_over_and_still_counted() -> None:
     answer = fleet.place({}, {"idle#x": "no shell here"})
     assert isinstance(answer, NoNode)
     assert answer.reasons == {"idle#x": "no shell here", "busy#x": "no free slot", "full#x": "no free slot"}
-    assert fleet.room == 4
+    assert fleet.capacity == 4
     assert chosen_by(fleet) == "idle#x"
 
 
@@ -159,7 +159,7 @@ def test_whatever_the_order_every_run_goes_to_a_node_of_least_rank_and_none_beyo
         able = {
             node: load(member, placed[node])
             for node, member in members.items()
-            if ineligible(member, require) is None and member.room > placed[node]
+            if ineligible(member, require) is None and member.capacity > placed[node]
         }
         chosen = fleet.place(require)
         if not able:

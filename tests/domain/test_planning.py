@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cronflow.domain.job import Job, JobRecord, Misfire, MisfirePolicy, Overlap, PythonTarget
-from cronflow.domain.planning import Fire, SkipFire, Wait, decide, first_fire, run_of_pend, wait_for
+from cronflow.domain.planning import Fire, SkipFire, Wait, decide, first_fire, run_of_pending, wait_for
 from cronflow.domain.run import Covers, Kind, RunState
-from cronflow.domain.schedule import Cron, Every, Once
+from cronflow.domain.schedule.kinds import Cron, Every, Once
 from tests.contracts.builders import T0, a_job, a_pend, a_record
 
 MINUTE = timedelta(minutes=1)
@@ -111,8 +111,8 @@ def test_missed_fires_that_overlap_are_skipped_as_one_range() -> None:
 def test_the_last_fire_leaves_no_cursor() -> None:
     record = replace(a_record(), job=a_job(schedule=Once(T0)))
     assert decide(record, T0 + SECOND, []) == Fire(T0, None)
-    ending = replace(a_record(), job=a_job(schedule=Every("60s", end=T0 + SECOND)))
-    assert decide(ending, T0 + SECOND, []) == Fire(T0, None)
+    attempt_result = replace(a_record(), job=a_job(schedule=Every("60s", end=T0 + SECOND)))
+    assert decide(attempt_result, T0 + SECOND, []) == Fire(T0, None)
 
 
 def test_a_new_job_begins_within_the_present_second_and_a_one_time_job_counts_however_late() -> None:
@@ -126,15 +126,15 @@ def test_a_new_job_begins_within_the_present_second_and_a_one_time_job_counts_ho
 
 def test_the_run_of_a_pend_is_made_of_the_document_alone_and_is_always_the_same() -> None:
     record = a_record()
-    pend = a_pend(covers=Covers(T0, T0 + MINUTE, 2))
-    run = run_of_pend(record, pend, term=3, now=T0)
-    assert run == run_of_pend(record, pend, term=3, now=T0)
+    pending_run = a_pend(covers=Covers(T0, T0 + MINUTE, 2))
+    run = run_of_pending(record, pending_run, term=3, now=T0)
+    assert run == run_of_pending(record, pending_run, term=3, now=T0)
     assert (run.id, run.kind, run.state) == ("report@20261121T120000Z", Kind.INTERVAL, RunState.DISPATCHED)
-    assert (run.check_at, run.attempt, run.max_attempts, run.covers) == (T0 + 10 * SECOND, 1, 4, pend.covers)
+    assert (run.check_at, run.attempt, run.max_attempts, run.covers) == (T0 + 10 * SECOND, 1, 4, pending_run.covers)
 
 
 def test_a_skipped_pend_makes_an_ended_run_that_nobody_will_look_at() -> None:
-    run = run_of_pend(a_record(), a_pend(state=RunState.SKIPPED, reason="overlap"), term=3, now=T0)
+    run = run_of_pending(a_record(), a_pend(state=RunState.SKIPPED, reason="overlap"), term=3, now=T0)
     assert (run.is_open, run.check_at, run.ended_at, run.reason, run.attempt) == (False, None, T0, "overlap", 0)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cronflow.domain.rollup import (
     LAST_STEP,
     Bucket,
-    Resolution,
+    BucketSize,
     Span,
     Tally,
     over,
@@ -55,14 +55,14 @@ def test_nothing_has_no_quantile() -> None:
 def test_buckets_add_up() -> None:
     at = datetime(2026, 11, 21, 12, 34, 56, tzinfo=UTC)
     one = Tally(Counter(succeeded=2), Counter(ok=2), Counter({3: 1}), Counter({4: 2}))
-    total = summed([Bucket(Resolution.MINUTE, at, one), Bucket(Resolution.MINUTE, at, one)])
+    total = summed([Bucket(BucketSize.MINUTE, at, one), Bucket(BucketSize.MINUTE, at, one)])
     assert (total.ended, total.outcomes, total.lateness, total.duration) == (4, {"ok": 4}, {3: 2}, {4: 4})
     assert one.ended == 2
 
 
 def test_buckets_begin_in_utc() -> None:
     at = datetime.fromisoformat("2026-11-22T00:34:56.5+02:00")
-    assert [resolution.begin(at).isoformat() for resolution in Resolution] == [
+    assert [resolution.begin(at).isoformat() for resolution in BucketSize] == [
         "2026-11-21T22:34:00+00:00",
         "2026-11-21T22:00:00+00:00",
         "2026-11-21T00:00:00+00:00",
@@ -96,6 +96,6 @@ def test_counts_go_to_the_point_that_they_began_in() -> None:
         points[-1] + timedelta(minutes=3),
         points[0] - timedelta(minutes=1),
     ]
-    found = over(points, [Bucket(Resolution.MINUTE, *pair) for pair in zip(at, tallies, strict=True)])
+    found = over(points, [Bucket(BucketSize.MINUTE, *pair) for pair in zip(at, tallies, strict=True)])
     assert len(found) == len(points)
     assert {n: tally.ended for n, tally in enumerate(found) if tally.ended} == {5: 3, 143: 4}

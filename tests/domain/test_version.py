@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from cronflow.domain.audit import audit
 from cronflow.domain.run import RunState
-from cronflow.domain.schedule import Every
-from cronflow.domain.version import Version, expectations, nearest, version_at, version_due, version_of
+from cronflow.domain.schedule.kinds import Every
+from cronflow.domain.version import Version, nearest, version_at, version_due, version_of
+from cronflow.testing.audit import audit, expectations
 from tests.contracts.builders import T0, a_job, a_record, a_run
 
 SECOND = timedelta(seconds=1)

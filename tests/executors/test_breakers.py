@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from cronflow.domain.events import BreakerClosed, BreakerOpened, Event
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.breakers import Breakers, HostFailed
 from cronflow.executors.http import HttpExecutor
 from tests.executors.web import Server, answer, send
@@ -49,10 +49,10 @@ async def test_after_five_failures_a_host_is_not_asked_and_the_attempt_is_put_of
     server.answers["/hook"] = answer(503)
     assert await outcomes(executor, f"{server.url}/hook", 5) == [Outcome.ERROR] * 5
     time.now += 10
-    ending = await send(executor, f"{server.url}/other")
-    assert (ending.outcome, ending.delay) == (Outcome.DEFERRED, timedelta(seconds=20))
-    assert ending.error is not None
-    assert "circuit is open" in ending.error
+    attempt_result = await send(executor, f"{server.url}/other")
+    assert (attempt_result.outcome, attempt_result.delay) == (Outcome.DEFERRED, timedelta(seconds=20))
+    assert attempt_result.error is not None
+    assert "circuit is open" in attempt_result.error
     assert len(server.requests) == 5
 
 
@@ -76,9 +76,11 @@ async def test_when_the_time_is_over_one_of_ten_probes_and_the_others_are_put_of
     await eventually(lambda: sum(call.done() for call in calls) == 9, what="nine are put off")
     await eventually(lambda: len(server.requests) == 6, what="the probe")
     answered.set()
-    endings: list[Ending] = await asyncio.gather(*calls)
-    assert sorted(ending.outcome for ending in endings) == [Outcome.DEFERRED] * 9 + [Outcome.OK]
-    assert {ending.delay for ending in endings if ending.outcome is Outcome.DEFERRED} == {timedelta(seconds=5)}
+    endings: list[AttemptResult] = await asyncio.gather(*calls)
+    assert sorted(attempt_result.outcome for attempt_result in endings) == [Outcome.DEFERRED] * 9 + [Outcome.OK]
+    assert {attempt_result.delay for attempt_result in endings if attempt_result.outcome is Outcome.DEFERRED} == {
+        timedelta(seconds=5)
+    }
     assert len(server.requests) == 6
     assert await outcomes(executor, f"{server.url}/hook", 3) == [Outcome.OK] * 3
 
@@ -116,7 +118,7 @@ async def test_an_answer_that_only_this_request_deserves_does_not_speak_against_
 async def test_a_status_of_500_that_the_job_expects_is_no_failure(server: Server, executor: HttpExecutor) -> None:
     server.answers["/hook"] = answer(503)
     endings = [await send(executor, f"{server.url}/hook", expect=(503,)) for _ in range(8)]
-    assert {ending.outcome for ending in endings} == {Outcome.OK}
+    assert {attempt_result.outcome for attempt_result in endings} == {Outcome.OK}
 
 
 async def test_each_host_has_its_own(server: Server, executor: HttpExecutor, unused_tcp_port: int) -> None:
@@ -128,7 +130,7 @@ async def test_each_host_has_its_own(server: Server, executor: HttpExecutor, unu
 def test_of_very_many_hosts_the_longest_unused_are_forgotten_unless_they_are_down(time: Time) -> None:
     breakers = Breakers(failures=1, most_hosts=3, monotonic=time)
     with pytest.raises(HostFailed), breakers.of("down").calling():
-        raise HostFailed(Ending(Outcome.ERROR))
+        raise HostFailed(AttemptResult(Outcome.ERROR))
     for host in ("a", "b", "c", "a", "d"):
         breakers.of(host)
     assert list(breakers.circuits) == ["down", "a", "d"]
@@ -136,7 +138,7 @@ def test_of_very_many_hosts_the_longest_unused_are_forgotten_unless_they_are_dow
 
 async def test_the_states_of_hosts_that_are_not_closed_are_told(server: Server, time: Time) -> None:
     events: list[Event] = []
-    breakers = Breakers(monotonic=time, tell=events.append)
+    breakers = Breakers(monotonic=time, emit=events.append)
     async with HttpExecutor(breakers=breakers) as executor:
         await outcomes(executor, f"{server.url}/hook", 1)
         assert breakers.states() == {}

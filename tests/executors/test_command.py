@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cronflow.domain.job import CommandTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.group import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES
@@ -34,7 +34,7 @@ async def run(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Ending:
+) -> AttemptResult:
     target = CommandTarget(command, cwd=cwd, env=env or {})
     async with CommandExecutor(True, grace_s=grace_s, drain_s=drain_s, environ=environ) as executor:
         return await executor.run(assignment(target, timeout=timeout, attempt=attempt), "node-1", lines or Lines())
@@ -42,24 +42,24 @@ async def run(
 
 async def test_exit_code_zero_is_ok_and_output_becomes_lines_by_stream() -> None:
     lines = Lines()
-    ending = await run("echo one; echo careful >&2; printf 'two\\r\\nhalf'", lines)
-    assert ending == Ending(Outcome.OK, result={"exit_code": 0})
+    attempt_result = await run("echo one; echo careful >&2; printf 'two\\r\\nhalf'", lines)
+    assert attempt_result == AttemptResult(Outcome.OK, result={"exit_code": 0})
     assert lines.of("info") == ["one", "two", "half"]
     assert lines.of("warn") == ["careful"]
 
 
 async def test_another_exit_code_is_an_error_with_the_last_line_of_stderr() -> None:
-    ending = await run("echo first >&2; echo 'disk full' >&2; echo >&2; echo fine; exit 3")
-    assert ending == Ending(Outcome.ERROR, error="exit code 3: disk full")
+    attempt_result = await run("echo first >&2; echo 'disk full' >&2; echo >&2; echo fine; exit 3")
+    assert attempt_result == AttemptResult(Outcome.ERROR, error="exit code 3: disk full")
 
 
 async def test_death_by_a_signal_names_the_signal() -> None:
-    assert await run("kill -KILL $$") == Ending(Outcome.ERROR, error="killed by SIGKILL")
+    assert await run("kill -KILL $$") == AttemptResult(Outcome.ERROR, error="killed by SIGKILL")
 
 
 async def test_a_signal_that_the_shell_reports_as_an_exit_code_is_named_too() -> None:
-    ending = await run("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?")
-    assert ending == Ending(Outcome.ERROR, error="exit code 139 (128 + SIGSEGV)")
+    attempt_result = await run("sh -c 'kill -SEGV $$' 2>/dev/null; exit $?")
+    assert attempt_result == AttemptResult(Outcome.ERROR, error="exit code 139 (128 + SIGSEGV)")
 
 
 async def test_a_program_that_does_not_exist_fails_for_good() -> None:
@@ -75,15 +75,15 @@ async def test_a_program_that_may_not_be_executed_fails_for_good(tmp_path: Path)
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\n")
     for command in (str(script), (str(script),)):
-        ending = await run(command)
-        assert ending.outcome is Outcome.PERMANENT
-        assert str(script) in (ending.error or "")
+        attempt_result = await run(command)
+        assert attempt_result.outcome is Outcome.PERMANENT
+        assert str(script) in (attempt_result.error or "")
 
 
 async def test_a_working_directory_that_does_not_exist_fails_for_good() -> None:
-    ending = await run("pwd", cwd="/no/such/place")
-    assert ending.outcome is Outcome.PERMANENT
-    assert "/no/such/place" in (ending.error or "")
+    attempt_result = await run("pwd", cwd="/no/such/place")
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "/no/such/place" in (attempt_result.error or "")
 
 
 async def test_it_runs_in_the_working_directory_it_asks_for(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ async def test_no_shell_sees_an_argument_vector() -> None:
 async def test_commands_are_off_unless_the_node_allows_them(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     target = CommandTarget(f"touch {trace}")
-    ending = await CommandExecutor(False).run(assignment(target), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "ALLOW_SHELL" in (ending.error or "")
+    attempt_result = await CommandExecutor(False).run(assignment(target), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "ALLOW_SHELL" in (attempt_result.error or "")
     assert not trace.exists()
 
 
@@ -158,10 +158,10 @@ async def test_bytes_that_are_no_text_are_replaced() -> None:
 async def test_a_timeout_kills_the_whole_family() -> None:
     lines = Lines()
     family = "sleep 1000 & echo $!; (sleep 1000 & echo $!; wait) & wait"
-    ending = await run(family, lines, timeout="300ms")
+    attempt_result = await run(family, lines, timeout="300ms")
     pids = [int(line) for line in lines.of("info")]
-    assert ending.outcome is Outcome.TIMEOUT
-    assert "300ms" in (ending.error or "")
+    assert attempt_result.outcome is Outcome.TIMEOUT
+    assert "300ms" in (attempt_result.error or "")
     assert len(pids) == 2
     await eventually(lambda: not any(map(is_running, pids)), what="the end of the grandchildren")
 
@@ -169,9 +169,9 @@ async def test_a_timeout_kills_the_whole_family() -> None:
 async def test_what_ignores_sigterm_is_killed_after_the_grace() -> None:
     lines = Lines()
     stubborn = f"(trap '' TERM; sh -c 'echo $PPID'; {FOREVER}) & wait"
-    ending = await run(stubborn, lines, timeout="300ms", grace_s=0.2)
+    attempt_result = await run(stubborn, lines, timeout="300ms", grace_s=0.2)
     (pid,) = map(int, lines.of("info"))
-    assert ending.outcome is Outcome.TIMEOUT
+    assert attempt_result.outcome is Outcome.TIMEOUT
     await eventually(lambda: not is_running(pid), what="the end of the process that ignores SIGTERM")
 
 
@@ -221,9 +221,9 @@ async def test_a_second_cancellation_does_not_wait_for_the_grace() -> None:
 async def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_up_the_attempt() -> None:
     lines = Lines()
     began = time.monotonic()
-    ending = await run("sleep 1000 & echo $!", lines, drain_s=0.2)
+    attempt_result = await run("sleep 1000 & echo $!", lines, drain_s=0.2)
     (pid,) = map(int, lines.of("info"))
-    assert ending.outcome is Outcome.OK
+    assert attempt_result.outcome is Outcome.OK
     assert time.monotonic() - began < 10
     assert lines.of("warn") == ["the command has ended; what it left running is killed"]
     await eventually(lambda: not is_running(pid))
@@ -246,10 +246,10 @@ async def test_a_grandchild_may_write_its_last_words() -> None:
 async def test_a_daemon_outside_the_group_that_holds_the_pipes_does_not_hold_up_the_attempt() -> None:
     daemon = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(1000)"
     lines = Lines()
-    ending = await run(f"{sys.executable} -c '{daemon}' & sleep 1", lines, drain_s=0.1)
+    attempt_result = await run(f"{sys.executable} -c '{daemon}' & sleep 1", lines, drain_s=0.1)
     (pid,) = map(int, lines.of("info"))
     try:
-        assert ending.outcome is Outcome.OK
+        assert attempt_result.outcome is Outcome.OK
         assert is_running(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -257,8 +257,10 @@ async def test_a_daemon_outside_the_group_that_holds_the_pipes_does_not_hold_up_
 
 async def test_output_beyond_the_limit_is_read_counted_and_dropped() -> None:
     lines = Lines()
-    ending = await run("yes 123456789012345678901234567890123456789012345678901234567890123 | head -c 3000000", lines)
-    assert ending.outcome is Outcome.OK
+    attempt_result = await run(
+        "yes 123456789012345678901234567890123456789012345678901234567890123 | head -c 3000000", lines
+    )
+    assert attempt_result.outcome is Outcome.OK
     kept = sum(len(line) + 1 for line in lines.of("info"))
     assert MAX_OUTPUT_BYTES - 64 <= kept <= MAX_OUTPUT_BYTES
     (marker,) = lines.of("warn")

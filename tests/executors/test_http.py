@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.http import MAX_BODY_BYTES, MAX_REDIRECTS, HttpExecutor
 from tests.executors import FENCE, RUN, Lines
 from tests.executors.web import Server, answer, send
@@ -47,11 +47,11 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
 async def test_a_2xx_is_ok_and_the_result_has_status_and_milliseconds(server: Server, executor: HttpExecutor) -> None:
     server.answers["/hook"] = answer(201, "made")
     lines = Lines()
-    ending = await send(executor, f"{server.url}/hook", lines)
-    assert ending.outcome is Outcome.OK
-    assert isinstance(ending.result, dict)
-    assert ending.result["status"] == 201
-    assert 0 <= ending.result["ms"] < 10_000
+    attempt_result = await send(executor, f"{server.url}/hook", lines)
+    assert attempt_result.outcome is Outcome.OK
+    assert isinstance(attempt_result.result, dict)
+    assert attempt_result.result["status"] == 201
+    assert 0 <= attempt_result.result["ms"] < 10_000
     assert len(lines.of("info")) == 1
 
 
@@ -71,8 +71,8 @@ async def test_the_request_carries_method_headers_body_run_and_fence(server: Ser
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
 async def test_a_status_that_may_change_is_an_error(server: Server, executor: HttpExecutor, status: int) -> None:
     server.answers["/hook"] = answer(status)
-    ending = await send(executor, f"{server.url}/hook?token=secret")
-    assert ending == Ending(Outcome.ERROR, error=f"GET {server.url}/hook answered {status}")
+    attempt_result = await send(executor, f"{server.url}/hook?token=secret")
+    assert attempt_result == AttemptResult(Outcome.ERROR, error=f"GET {server.url}/hook answered {status}")
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 304])
@@ -107,7 +107,7 @@ async def test_the_first_kib_of_an_unexpected_answer_is_one_line_of_the_log(
 async def test_no_more_than_64_kib_of_a_body_are_read(server: Server, executor: HttpExecutor) -> None:
     sent = 0
 
-    async def endless(writer: asyncio.StreamWriter) -> None:
+    async def keys_without_ttl(writer: asyncio.StreamWriter) -> None:
         nonlocal sent
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
@@ -115,7 +115,7 @@ async def test_no_more_than_64_kib_of_a_body_are_read(server: Server, executor: 
             await writer.drain()
             sent += 4096
 
-    server.answers["/hook"] = endless
+    server.answers["/hook"] = keys_without_ttl
     assert (await send(executor, f"{server.url}/hook")).outcome is Outcome.OK
     await eventually(lambda: server.closed == 1)
     assert sent >= MAX_BODY_BYTES
@@ -141,16 +141,16 @@ async def test_retry_after_is_honoured_up_to_an_hour(
     server: Server, executor: HttpExecutor, headers: dict[str, str], delay: timedelta | None
 ) -> None:
     server.answers["/hook"] = answer(503, **headers)
-    ending = await send(executor, f"{server.url}/hook")
-    assert (ending.outcome, ending.delay) == (Outcome.ERROR, delay)
+    attempt_result = await send(executor, f"{server.url}/hook")
+    assert (attempt_result.outcome, attempt_result.delay) == (Outcome.ERROR, delay)
 
 
 async def test_a_refused_connection_is_an_error(executor: HttpExecutor) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
-        ending = await send(executor, f"http://127.0.0.1:{unheard.getsockname()[1]}/")
-    assert ending.outcome is Outcome.ERROR
-    assert "ConnectError" in (ending.error or "")
+        attempt_result = await send(executor, f"http://127.0.0.1:{unheard.getsockname()[1]}/")
+    assert attempt_result.outcome is Outcome.ERROR
+    assert "ConnectError" in (attempt_result.error or "")
 
 
 async def test_a_connection_that_breaks_off_is_an_error(server: Server, executor: HttpExecutor) -> None:
@@ -159,9 +159,9 @@ async def test_a_connection_that_breaks_off_is_an_error(server: Server, executor
         writer.close()
 
     server.answers["/hook"] = break_off
-    ending = await send(executor, f"{server.url}/hook")
-    assert ending.outcome is Outcome.ERROR
-    assert "RemoteProtocolError" in (ending.error or "")
+    attempt_result = await send(executor, f"{server.url}/hook")
+    assert attempt_result.outcome is Outcome.ERROR
+    assert "RemoteProtocolError" in (attempt_result.error or "")
 
 
 async def test_a_name_that_cannot_be_resolved_is_an_error(
@@ -171,9 +171,9 @@ async def test_a_name_that_cannot_be_resolved_is_an_error(
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
-    ending = await send(executor, "http://nowhere.test/")
-    assert ending.outcome is Outcome.ERROR
-    assert "nowhere.test cannot be resolved" in (ending.error or "")
+    attempt_result = await send(executor, "http://nowhere.test/")
+    assert attempt_result.outcome is Outcome.ERROR
+    assert "nowhere.test cannot be resolved" in (attempt_result.error or "")
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ async def test_a_request_that_cannot_be_sent_fails_for_good(
     server: Server, executor: HttpExecutor, url: str, headers: dict[str, str]
 ) -> None:
     url = url.replace("127.0.0.1", f"127.0.0.1:{server.port}")
-    ending = await send(executor, url, headers=headers)
-    assert ending.outcome is Outcome.PERMANENT
-    assert "cannot be sent" in (ending.error or "")
+    attempt_result = await send(executor, url, headers=headers)
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "cannot be sent" in (attempt_result.error or "")
     assert server.requests == []
 
 
@@ -199,8 +199,10 @@ async def test_the_timeout_of_the_job_bounds_the_whole_attempt(server: Server, e
             await asyncio.sleep(0.01)
 
     server.answers["/hook"] = drip
-    ending = await send(executor, f"{server.url}/hook", timeout="100ms")
-    assert ending == Ending(Outcome.TIMEOUT, error=f"GET {server.url}/hook was not answered within 100ms")
+    attempt_result = await send(executor, f"{server.url}/hook", timeout="100ms")
+    assert attempt_result == AttemptResult(
+        Outcome.TIMEOUT, error=f"GET {server.url}/hook was not answered within 100ms"
+    )
     await eventually(lambda: server.closed == 1, what="the end of the connection")
 
 
@@ -241,18 +243,18 @@ REFUSED = [
 @pytest.mark.parametrize("allowed", [None, ["*"]])
 async def test_link_local_addresses_are_refused_however_they_are_written(host: str, allowed: list[str] | None) -> None:
     async with HttpExecutor(allowed_hosts=allowed) as executor:
-        ending = await send(executor, f"http://{host}/latest/meta-data")
-    assert ending.outcome is Outcome.PERMANENT
-    assert "link-local" in (ending.error or "")
+        attempt_result = await send(executor, f"http://{host}/latest/meta-data")
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "link-local" in (attempt_result.error or "")
 
 
 async def test_a_name_with_one_link_local_address_is_refused(
     server: Server, executor: HttpExecutor, names: dict[str, list[list[str]]]
 ) -> None:
     names["mixed.test"] = [["127.0.0.1", "169.254.169.254"]]
-    ending = await send(executor, f"http://mixed.test:{server.port}/")
-    assert ending.outcome is Outcome.PERMANENT
-    assert "mixed.test is at 169.254.169.254" in (ending.error or "")
+    attempt_result = await send(executor, f"http://mixed.test:{server.port}/")
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "mixed.test is at 169.254.169.254" in (attempt_result.error or "")
     assert server.connections == 0
 
 
@@ -262,9 +264,9 @@ async def test_a_redirect_to_a_link_local_address_is_refused(
     names["metadata.test"] = [["169.254.169.254"]]
     for location in ("http://169.254.169.254/latest", "http://metadata.test/latest"):
         server.answers["/hook"] = answer(307, Location=location)
-        ending = await send(executor, f"{server.url}/hook")
-        assert ending.outcome is Outcome.PERMANENT
-        assert "link-local" in (ending.error or "")
+        attempt_result = await send(executor, f"{server.url}/hook")
+        assert attempt_result.outcome is Outcome.PERMANENT
+        assert "link-local" in (attempt_result.error or "")
 
 
 async def test_the_connection_goes_to_the_address_that_was_checked(
@@ -272,8 +274,8 @@ async def test_the_connection_goes_to_the_address_that_was_checked(
 ) -> None:
     names["rebinding.test"] = [["127.0.0.1"], ["169.254.169.254"]]
     server.answers["/hook"] = answer(200)
-    ending = await send(executor, f"http://rebinding.test:{server.port}/hook")
-    assert ending.outcome is Outcome.OK
+    attempt_result = await send(executor, f"http://rebinding.test:{server.port}/hook")
+    assert attempt_result.outcome is Outcome.OK
     assert server.requests[0].headers["host"] == f"rebinding.test:{server.port}"
     assert names["rebinding.test"] == [["169.254.169.254"]], "it was looked up once"
 
@@ -298,8 +300,8 @@ async def test_tls_is_asked_for_the_name_and_not_for_the_address(
 
     async with await asyncio.start_server(listen, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        ending = await send(executor, f"https://secure.test:{port}/")
-    assert ending.outcome is Outcome.ERROR
+        attempt_result = await send(executor, f"https://secure.test:{port}/")
+    assert attempt_result.outcome is Outcome.ERROR
     assert b"secure.test" in hellos[0]
 
 
@@ -307,13 +309,13 @@ async def test_redirects_are_followed_a_few_times(server: Server, executor: Http
     for n in range(MAX_REDIRECTS):
         server.answers[f"/{n}"] = answer(307, Location=f"/{n + 1}")
     server.answers[f"/{MAX_REDIRECTS}"] = answer(200)
-    ending = await send(executor, f"{server.url}/0", method="POST", body="text")
-    assert ending.outcome is Outcome.OK
+    attempt_result = await send(executor, f"{server.url}/0", method="POST", body="text")
+    assert attempt_result.outcome is Outcome.OK
     assert server.requests[-1].body == b"text"
     server.answers[f"/{MAX_REDIRECTS}"] = answer(307, Location="/0")
-    ending = await send(executor, f"{server.url}/0")
-    assert ending.outcome is Outcome.PERMANENT
-    assert "redirected more than 5 times" in (ending.error or "")
+    attempt_result = await send(executor, f"{server.url}/0")
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "redirected more than 5 times" in (attempt_result.error or "")
 
 
 async def test_the_jobs_own_headers_stay_with_their_origin(
@@ -324,8 +326,8 @@ async def test_the_jobs_own_headers_stay_with_their_origin(
     server.answers["/far"] = answer(307, Location=f"http://other.test:{server.port}/end")
     server.answers["/end"] = answer(200)
     own = {"X-Api-Key": "secret", "Authorization": "secret", "Content-Type": "text/plain", "Host": "front.test"}
-    ending = await send(executor, f"{server.url}/near", method="POST", headers=own, body="text")
-    assert ending.outcome is Outcome.OK
+    attempt_result = await send(executor, f"{server.url}/near", method="POST", headers=own, body="text")
+    assert attempt_result.outcome is Outcome.OK
     _, near, end = server.requests
     assert near.headers["x-api-key"] == near.headers["authorization"] == "secret"
     assert "secret" not in end.headers.values()
@@ -351,9 +353,9 @@ async def test_a_list_of_hosts_allows_those_and_no_other(
     names["hooks.test"] = [["127.0.0.1"]]
     server.answers["/hook"] = answer(200)
     async with HttpExecutor(allowed_hosts=allowed) as executor:
-        ending = await send(executor, f"http://hooks.test:{server.port}/hook")
-    assert ending.outcome is (Outcome.OK if passes else Outcome.PERMANENT)
-    assert ("ALLOW_HTTP_HOSTS" in (ending.error or "")) is not passes
+        attempt_result = await send(executor, f"http://hooks.test:{server.port}/hook")
+    assert attempt_result.outcome is (Outcome.OK if passes else Outcome.PERMANENT)
+    assert ("ALLOW_HTTP_HOSTS" in (attempt_result.error or "")) is not passes
     assert len(server.requests) == passes
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from cronflow import App, Context, PermanentError, RetryLater, Skip
 from cronflow.domain.job import PythonTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
 from tests.waiting import eventually
@@ -104,17 +104,23 @@ def target(name: str, **args: object) -> PythonTarget:
     return PythonTarget(f"{__name__}:{name}", args, process=True)
 
 
-async def run(executor: PythonExecutor, name: str, **args: object) -> tuple[Ending, Lines]:
+async def run(executor: PythonExecutor, name: str, **args: object) -> tuple[AttemptResult, Lines]:
     lines = Lines()
     return await executor.run(assignment(target(name, **args)), "node-1", lines), lines
 
 
 async def test_the_function_runs_in_another_process_with_the_facts_of_its_run(executor: PythonExecutor) -> None:
-    ending, lines = await run(executor, "tells", region="us")
-    assert ending.outcome is Outcome.OK
-    assert isinstance(ending.result, dict)
-    assert ending.result.pop("pid") != os.getpid()
-    assert ending.result == {"region": "us", "run": RUN, "fence": FENCE, "CRONFLOW_RUN_ID": RUN, "RETRY_COUNT": "0"}
+    attempt_result, lines = await run(executor, "tells", region="us")
+    assert attempt_result.outcome is Outcome.OK
+    assert isinstance(attempt_result.result, dict)
+    assert attempt_result.result.pop("pid") != os.getpid()
+    assert attempt_result.result == {
+        "region": "us",
+        "run": RUN,
+        "fence": FENCE,
+        "CRONFLOW_RUN_ID": RUN,
+        "RETRY_COUNT": "0",
+    }
     assert sorted(lines.of("info")) == ["built part=a", "built part=b", "printed"]
     assert lines.of("warn") == ["complained"]
     assert lines.of("progress") == ["0/2", "2/2"]
@@ -125,15 +131,15 @@ async def test_it_inherits_the_environment_without_the_settings_of_the_node(
 ) -> None:
     monkeypatch.setenv("CRONFLOW_SECRETS_KEY", "sealed")
     monkeypatch.setenv("SHOP_URL", "http://shop")
-    ending, _ = await run(executor, "names_its_environment")
+    attempt_result, _ = await run(executor, "names_its_environment")
     facts = {"RUN_ID", "JOB", "FIRE_AT", "ATTEMPT", "FENCE", "IDEMPOTENCY_KEY"}
-    assert isinstance(ending.result, list)
-    assert {*ending.result} == {"SHOP_URL", *(f"CRONFLOW_{name}" for name in facts)}
+    assert isinstance(attempt_result.result, list)
+    assert {*attempt_result.result} == {"SHOP_URL", *(f"CRONFLOW_{name}" for name in facts)}
 
 
 async def test_a_coroutine_function_gets_a_loop_of_its_own(executor: PythonExecutor) -> None:
-    ending, _ = await run(executor, "tells_from_a_loop")
-    assert ending == Ending(Outcome.OK, result=RUN)
+    attempt_result, _ = await run(executor, "tells_from_a_loop")
+    assert attempt_result == AttemptResult(Outcome.OK, result=RUN)
 
 
 @pytest.mark.parametrize(
@@ -150,24 +156,24 @@ async def test_a_coroutine_function_gets_a_loop_of_its_own(executor: PythonExecu
     ],
 )
 async def test_its_error_is_carried_back(executor: PythonExecutor, how: str, outcome: Outcome, told: str) -> None:
-    ending, _ = await run(executor, "ends", how=how)
-    assert ending.outcome is outcome
-    assert told in (ending.error or "")
-    assert ending.delay == (timedelta(minutes=7) if how == "later" else None)
+    attempt_result, _ = await run(executor, "ends", how=how)
+    assert attempt_result.outcome is outcome
+    assert told in (attempt_result.error or "")
+    assert attempt_result.delay == (timedelta(minutes=7) if how == "later" else None)
 
 
 async def test_the_traceback_shows_the_function_and_not_the_executor(executor: PythonExecutor) -> None:
-    ending, _ = await run(executor, "ends", how="error")
-    assert "in ends" in (ending.error or "")
-    assert "executors" not in (ending.error or "").replace("tests/executors", "")
+    attempt_result, _ = await run(executor, "ends", how="error")
+    assert "in ends" in (attempt_result.error or "")
+    assert "executors" not in (attempt_result.error or "").replace("tests/executors", "")
 
 
 async def test_at_its_timeout_it_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     async with PythonExecutor(PythonTargets([app]), grace_s=0.2) as executor:
         given = assignment(target("holds_the_interpreter", note=str(note)), timeout="3s")
-        ending = await executor.run(given, "node-1", Lines())
-    assert ending.outcome is Outcome.TIMEOUT
+        attempt_result = await executor.run(given, "node-1", Lines())
+    assert attempt_result.outcome is Outcome.TIMEOUT
     pids = [int(pid) for pid in note.read_text().split()]
     await eventually(lambda: not any(map(is_running, pids)), what="the end of the group")
 
@@ -187,6 +193,6 @@ async def test_a_cancellation_reaches_the_function(
 
 
 async def test_what_is_not_allowed_is_not_started(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(PythonTarget("os:getpid", process=True)), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "not allowed" in (ending.error or "")
+    attempt_result = await executor.run(assignment(PythonTarget("os:getpid", process=True)), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "not allowed" in (attempt_result.error or "")

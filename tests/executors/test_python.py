@@ -15,7 +15,7 @@ import pytest
 
 from cronflow import App, Context, PermanentError, RetryLater, Skip
 from cronflow.domain.job import PythonTarget
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors import Executors
 from cronflow.executors.handlers import MAX_RESULT_BYTES
 from cronflow.executors.python import PythonExecutor, PythonTargets
@@ -181,8 +181,8 @@ async def executor() -> AsyncIterator[PythonExecutor]:
 
 async def test_a_coroutine_function_runs_in_the_loop_with_its_context(executor: PythonExecutor) -> None:
     lines = Lines()
-    ending = await executor.run(assignment(target(in_the_loop, region="us"), attempt=2), "node-1", lines)
-    assert ending == Ending(Outcome.OK, result={"region": "us"})
+    attempt_result = await executor.run(assignment(target(in_the_loop, region="us"), attempt=2), "node-1", lines)
+    assert attempt_result == AttemptResult(Outcome.OK, result={"region": "us"})
     assert probe.thread is threading.current_thread()
     assert lines.all == [("info", "building region=us")]
     context = probe.context
@@ -203,8 +203,8 @@ async def test_a_plain_function_runs_in_a_thread_and_its_lines_arrive_in_order(e
         arrivals.append(threading.get_ident())
         lines(level, text)
 
-    ending = await executor.run(assignment(target(in_a_thread)), "node-1", sink)
-    assert ending == Ending(Outcome.OK, result={"region": "eu"})
+    attempt_result = await executor.run(assignment(target(in_a_thread)), "node-1", sink)
+    assert attempt_result == AttemptResult(Outcome.OK, result={"region": "eu"})
     assert probe.thread is not threading.current_thread()
     assert lines.all == [
         ("progress", "0/2"),
@@ -222,8 +222,8 @@ async def test_the_arguments_of_the_run_win_over_those_of_the_job(executor: Pyth
 
 
 async def test_a_function_without_a_context_gets_none_and_its_dataclass_becomes_json(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(without_context, rows=42)), "node-1", Lines())
-    assert ending.result == {"rows": 42, "at": "2026-11-21T00:00:00+00:00"}
+    attempt_result = await executor.run(assignment(target(without_context, rows=42)), "node-1", Lines())
+    assert attempt_result.result == {"rows": 42, "at": "2026-11-21T00:00:00+00:00"}
 
 
 async def test_the_annotation_is_enough_to_get_the_context(executor: PythonExecutor) -> None:
@@ -232,35 +232,35 @@ async def test_the_annotation_is_enough_to_get_the_context(executor: PythonExecu
 
 @pytest.mark.parametrize("args", [{"regoin": "eu"}, {"ctx": 1}])
 async def test_arguments_that_do_not_fit_fail_for_good(executor: PythonExecutor, args: dict[str, object]) -> None:
-    ending = await executor.run(assignment(target(in_the_loop), args=args), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert next(iter(args)) in (ending.error or "")
-    assert "it takes region" in (ending.error or "")
+    attempt_result = await executor.run(assignment(target(in_the_loop), args=args), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert next(iter(args)) in (attempt_result.error or "")
+    assert "it takes region" in (attempt_result.error or "")
     assert probe.context is None
 
 
 async def test_an_exception_is_an_error_with_the_frames_of_the_handler_alone(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(fails)), "node-1", Lines())
-    assert ending.outcome is Outcome.ERROR
-    error = ending.error or ""
+    attempt_result = await executor.run(assignment(target(fails)), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.ERROR
+    error = attempt_result.error or ""
     assert error.startswith("ValueError: no rows\n")
     assert "in innermost" in error
     assert "executors/python.py" not in error
 
 
 async def test_a_permanent_error_ends_the_run_for_good(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(fails_for_good)), "node-1", Lines())
-    assert ending == Ending(Outcome.PERMANENT, error="the account is closed")
+    attempt_result = await executor.run(assignment(target(fails_for_good)), "node-1", Lines())
+    assert attempt_result == AttemptResult(Outcome.PERMANENT, error="the account is closed")
 
 
 async def test_a_handler_may_choose_the_delay_before_the_next_attempt(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(wants_another_time)), "node-1", Lines())
-    assert ending == Ending(Outcome.ERROR, error="the shop is busy", delay=timedelta(minutes=7))
+    attempt_result = await executor.run(assignment(target(wants_another_time)), "node-1", Lines())
+    assert attempt_result == AttemptResult(Outcome.ERROR, error="the shop is busy", delay=timedelta(minutes=7))
 
 
 async def test_a_skip_ends_as_skipped_with_its_reason(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(has_nothing_to_do)), "node-1", Lines())
-    assert ending == Ending(Outcome.SKIPPED, error="a holiday")
+    attempt_result = await executor.run(assignment(target(has_nothing_to_do)), "node-1", Lines())
+    assert attempt_result == AttemptResult(Outcome.SKIPPED, error="a holiday")
 
 
 async def test_a_handler_that_exits_does_not_take_the_node_with_it(executor: PythonExecutor) -> None:
@@ -272,9 +272,9 @@ async def test_a_handler_that_exits_does_not_take_the_node_with_it(executor: Pyt
 
 
 async def test_a_handler_that_cancels_itself_has_failed(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(cancels_itself)), "node-1", Lines())
-    assert ending.outcome is Outcome.ERROR
-    assert "CancelledError: mine" in (ending.error or "")
+    attempt_result = await executor.run(assignment(target(cancels_itself)), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.ERROR
+    assert "CancelledError: mine" in (attempt_result.error or "")
 
 
 async def test_a_result_may_have_four_mib_and_no_more(executor: PythonExecutor) -> None:
@@ -289,35 +289,35 @@ async def test_a_result_may_have_four_mib_and_no_more(executor: PythonExecutor) 
 
 
 async def test_a_result_that_is_not_json_fails_for_good(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(returns, odd=True)), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "set, is not JSON" in (ending.error or "")
+    attempt_result = await executor.run(assignment(target(returns, odd=True)), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "set, is not JSON" in (attempt_result.error or "")
 
 
 async def test_a_plain_function_that_returns_a_coroutine_is_told_what_to_write(executor: PythonExecutor) -> None:
-    ending = await executor.run(assignment(target(returns_a_coroutine)), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "async def" in (ending.error or "")
+    attempt_result = await executor.run(assignment(target(returns_a_coroutine)), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "async def" in (attempt_result.error or "")
 
 
 async def test_a_coroutine_function_is_cancelled_at_its_timeout_and_may_clean_up(executor: PythonExecutor) -> None:
     lines = Lines()
-    ending = await executor.run(assignment(target(cleans_up), timeout="50ms"), "node-1", lines)
-    assert ending == Ending(Outcome.TIMEOUT, error="it did not end within 50ms")
+    attempt_result = await executor.run(assignment(target(cleans_up), timeout="50ms"), "node-1", lines)
+    assert attempt_result == AttemptResult(Outcome.TIMEOUT, error="it did not end within 50ms")
     assert lines.all == [("info", "cleaned up cancelled=True")]
 
 
 async def test_a_loop_over_progress_that_awaits_nothing_can_still_be_timed_out(executor: PythonExecutor) -> None:
     lines = Lines()
-    ending = await executor.run(assignment(target(spins), timeout="50ms"), "node-1", lines)
-    assert ending.outcome is Outcome.TIMEOUT
+    attempt_result = await executor.run(assignment(target(spins), timeout="50ms"), "node-1", lines)
+    assert attempt_result.outcome is Outcome.TIMEOUT
     assert lines.all[0] == ("progress", "0/1000000000")
 
 
 async def test_a_coroutine_function_that_swallows_its_cancellation_is_left_behind(executor: PythonExecutor) -> None:
     lines = Lines()
-    ending = await executor.run(assignment(target(swallows_cancellation), timeout="50ms"), "node-1", lines)
-    assert ending.outcome is Outcome.TIMEOUT
+    attempt_result = await executor.run(assignment(target(swallows_cancellation), timeout="50ms"), "node-1", lines)
+    assert attempt_result.outcome is Outcome.TIMEOUT
     (error,) = lines.of("error")
     assert "swallows its cancellation" in error
     assert "last heartbeat" in error
@@ -329,8 +329,8 @@ async def test_a_coroutine_function_that_swallows_its_cancellation_is_left_behin
 
 async def test_a_thread_that_outlives_its_timeout_is_told_and_counted_until_it_ends(executor: PythonExecutor) -> None:
     lines = Lines()
-    ending = await executor.run(assignment(target(blocks), timeout="50ms"), "node-1", lines)
-    assert ending.outcome is Outcome.TIMEOUT
+    attempt_result = await executor.run(assignment(target(blocks), timeout="50ms"), "node-1", lines)
+    assert attempt_result.outcome is Outcome.TIMEOUT
     assert "still runs" in lines.of("error")[0]
     assert executor.busy_threads == 1
     probe.let_go.set()
@@ -340,8 +340,8 @@ async def test_a_thread_that_outlives_its_timeout_is_told_and_counted_until_it_e
 
 async def test_a_thread_that_looks_at_cancelled_ends_in_time(executor: PythonExecutor) -> None:
     lines = Lines()
-    ending = await executor.run(assignment(target(looks_at_cancelled), timeout="50ms"), "node-1", lines)
-    assert ending.outcome is Outcome.TIMEOUT
+    attempt_result = await executor.run(assignment(target(looks_at_cancelled), timeout="50ms"), "node-1", lines)
+    assert attempt_result.outcome is Outcome.TIMEOUT
     assert lines.all == [("info", "seen")]
     assert executor.busy_threads == 0
 
@@ -349,9 +349,9 @@ async def test_a_thread_that_looks_at_cancelled_ends_in_time(executor: PythonExe
 async def test_threads_left_behind_are_not_replaced_by_more(executor: PythonExecutor) -> None:
     for _ in range(2):
         await executor.run(assignment(target(blocks), timeout="10ms"), "node-1", Lines())
-    ending = await executor.run(assignment(target(in_a_thread), timeout="50ms"), "node-1", Lines())
-    assert ending.outcome is Outcome.TIMEOUT
-    assert "no thread was free" in (ending.error or "")
+    attempt_result = await executor.run(assignment(target(in_a_thread), timeout="50ms"), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.TIMEOUT
+    assert "no thread was free" in (attempt_result.error or "")
     assert probe.thread is None
     probe.let_go.set()
     assert (await executor.run(assignment(target(in_a_thread)), "node-1", Lines())).outcome is Outcome.OK
@@ -413,46 +413,48 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def test_what_is_no_job_of_the_apps_may_not_be_called(executor: PythonExecutor, package: str) -> None:
     for ref in (f"{package}.jobs:work", "os:getcwd", f"{__name__}:target"):
-        ending = await executor.run(assignment(PythonTarget(ref)), "node-1", Lines())
-        assert ending.outcome is Outcome.PERMANENT
-        assert "ALLOW_PYTHON" in (ending.error or "")
+        attempt_result = await executor.run(assignment(PythonTarget(ref)), "node-1", Lines())
+        assert attempt_result.outcome is Outcome.PERMANENT
+        assert "ALLOW_PYTHON" in (attempt_result.error or "")
     assert f"{package}.jobs" not in sys.modules
 
 
 async def test_functions_of_allowed_modules_may_be_called(package: str) -> None:
     for allowed in (package, f"{package}.jobs"):
         async with PythonExecutor(PythonTargets(allowed_modules=[allowed])) as executor:
-            ending = await executor.run(assignment(PythonTarget(f"{package}.jobs:work", {"n": 2})), "node-1", Lines())
-        assert ending == Ending(Outcome.OK, result=2)
+            attempt_result = await executor.run(
+                assignment(PythonTarget(f"{package}.jobs:work", {"n": 2})), "node-1", Lines()
+            )
+        assert attempt_result == AttemptResult(Outcome.OK, result=2)
 
 
 @pytest.mark.parametrize("name", ["system", "os.system", "work.__init__", "work.__globals__.clear"])
 async def test_an_allowed_module_is_no_way_to_the_modules_it_imports(package: str, name: str) -> None:
     async with PythonExecutor(PythonTargets(allowed_modules=[package])) as executor:
-        ending = await executor.run(assignment(PythonTarget(f"{package}.jobs:{name}")), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "ALLOW_PYTHON" in (ending.error or "")
+        attempt_result = await executor.run(assignment(PythonTarget(f"{package}.jobs:{name}")), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "ALLOW_PYTHON" in (attempt_result.error or "")
 
 
 async def test_a_longer_name_that_begins_like_an_allowed_one_is_not_allowed(package: str) -> None:
     async with PythonExecutor(PythonTargets(allowed_modules=[package[:-1]])) as executor:
-        ending = await executor.run(assignment(PythonTarget(f"{package}.jobs:work")), "node-1", Lines())
-    assert "ALLOW_PYTHON" in (ending.error or "")
+        attempt_result = await executor.run(assignment(PythonTarget(f"{package}.jobs:work")), "node-1", Lines())
+    assert "ALLOW_PYTHON" in (attempt_result.error or "")
 
 
 @pytest.mark.parametrize("name", ["nothing:work", "jobs:nothing", "jobs:work.nothing"])
 async def test_a_function_that_does_not_exist_fails_for_good(package: str, name: str) -> None:
     async with PythonExecutor(PythonTargets(allowed_modules=[package])) as executor:
-        ending = await executor.run(assignment(PythonTarget(f"{package}.{name}")), "node-1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "does not exist" in (ending.error or "")
+        attempt_result = await executor.run(assignment(PythonTarget(f"{package}.{name}")), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "does not exist" in (attempt_result.error or "")
 
 
 async def test_a_module_that_cannot_be_imported_now_may_be_later(package: str) -> None:
     async with PythonExecutor(PythonTargets(allowed_modules=[package])) as executor:
-        ending = await executor.run(assignment(PythonTarget(f"{package}.broken:work")), "node-1", Lines())
-    assert ending.outcome is Outcome.ERROR
-    assert "RuntimeError: no licence" in (ending.error or "")
+        attempt_result = await executor.run(assignment(PythonTarget(f"{package}.broken:work")), "node-1", Lines())
+    assert attempt_result.outcome is Outcome.ERROR
+    assert "RuntimeError: no licence" in (attempt_result.error or "")
 
 
 async def test_the_executor_is_chosen_by_the_target_and_opened_and_closed_with_the_others() -> None:
@@ -467,15 +469,15 @@ async def test_the_executor_is_chosen_by_the_target_and_opened_and_closed_with_t
             events.append("closed")
 
     async with Executors({PythonTarget: Lifetime(PythonTargets([app]))}) as executors:
-        ending = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
-        events.append(ending.outcome)
+        attempt_result = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
+        events.append(attempt_result.outcome)
     assert events == ["opened", "ok", "closed"]
 
 
 async def test_a_target_that_the_node_has_no_executor_for_fails_for_good() -> None:
     async with Executors({}) as executors:
-        ending = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
-    assert ending == Ending(Outcome.PERMANENT, error="the node node-1 runs no PythonTarget")
+        attempt_result = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
+    assert attempt_result == AttemptResult(Outcome.PERMANENT, error="the node node-1 runs no PythonTarget")
 
 
 # ------------------------------------------------------------------------------------------- told to stop, or declined
@@ -492,7 +494,7 @@ async def test_only_a_function_that_never_saw_its_cancellation_and_returned_has_
         await asyncio.sleep(0)
         probe.let_go.set()
         if well:
-            assert await attempt == Ending(Outcome.OK)
+            assert await attempt == AttemptResult(Outcome.OK)
         else:
             with pytest.raises(asyncio.CancelledError):
                 await attempt

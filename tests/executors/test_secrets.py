@@ -11,19 +11,19 @@ import pytest
 
 from cronflow import App, Context, PermanentError
 from cronflow.auth.vault import CannotOpen, Vault
-from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.access import Secret
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, Target
-from cronflow.domain.run import Ending, Outcome
+from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.ports import Executor, SecretStore
-from cronflow.service import Service
-from cronflow.wiring.stores import open_backends
+from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.usecases.service import Service
 from tests.executors import Lines, assignment
 from tests.executors.web import Server, answer
 
@@ -89,22 +89,22 @@ async def test_headers_and_body_of_a_request_are_filled(executor: WithSecrets, s
     headers = {"Authorization": "Bearer ${secret:token}", "X-Plain": "$token"}
     target = HttpTarget(f"{server.url}/hook", "POST", headers, body='{"t": "${secret:token}", "u": "${secret:token}"}')
     lines = Lines()
-    ending = await executor.run(assignment(target), "n1", lines)
+    attempt_result = await executor.run(assignment(target), "n1", lines)
     [request] = server.requests
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["x-plain"] == "$token"
     assert request.body == f'{{"t": "{TOKEN}", "u": "{TOKEN}"}}'.encode()
-    assert ending.outcome is Outcome.PERMANENT
+    assert attempt_result.outcome is Outcome.PERMANENT
     assert any("*** is wrong" in text for _, text in lines.all)
-    assert TOKEN not in repr([lines.all, ending])
+    assert TOKEN not in repr([lines.all, attempt_result])
 
 
 async def test_the_environment_of_a_command_is_filled_and_its_output_masked(executor: WithSecrets) -> None:
     target = CommandTarget('echo "$T"; echo "got $T" >&2; exit 3', env={"T": "${secret:token}"})
     lines = Lines()
-    ending = await executor.run(assignment(target), "n1", lines)
+    attempt_result = await executor.run(assignment(target), "n1", lines)
     assert lines.all == [("info", "***"), ("warn", "got ***")]
-    assert ending == Ending(Outcome.ERROR, error="exit code 3: got ***")
+    assert attempt_result == AttemptResult(Outcome.ERROR, error="exit code 3: got ***")
 
 
 async def test_the_lines_of_a_longer_secret_are_masked_one_by_one(executor: WithSecrets) -> None:
@@ -116,9 +116,9 @@ async def test_the_lines_of_a_longer_secret_are_masked_one_by_one(executor: With
 async def test_arguments_of_a_function_are_filled_at_every_depth_and_its_result_masked(executor: WithSecrets) -> None:
     args = {"token": "${secret:token}", "more": {"list": ["a ${secret:token} b", 1, None]}}
     lines = Lines()
-    ending = await executor.run(assignment(PythonTarget(ref(echo), args)), "n1", lines)
-    assert ending.outcome is Outcome.OK
-    assert ending.result == {
+    attempt_result = await executor.run(assignment(PythonTarget(ref(echo), args)), "n1", lines)
+    assert attempt_result.outcome is Outcome.OK
+    assert attempt_result.result == {
         "token": "***",
         "***": ["***", {"more": {"list": ["a *** b", 1, None]}}],
         "n": 5,
@@ -130,17 +130,17 @@ async def test_arguments_of_a_function_are_filled_at_every_depth_and_its_result_
 async def test_errors_and_tracebacks_are_masked(executor: WithSecrets, function: Any) -> None:
     for name in ("token", "PEM"):
         target = PythonTarget(ref(function), {"token": f"${{secret:{name}}}"})
-        ending = await executor.run(assignment(target), "n1", Lines())
-        assert "***" in (ending.error or "")
-        assert not any(part in (ending.error or "") for part in (TOKEN, "MIIBOgIBAAJBAKj34Gkx"))
+        attempt_result = await executor.run(assignment(target), "n1", Lines())
+        assert "***" in (attempt_result.error or "")
+        assert not any(part in (attempt_result.error or "") for part in (TOKEN, "MIIBOgIBAAJBAKj34Gkx"))
 
 
 async def test_the_arguments_of_one_run_are_text_and_stay_text(executor: WithSecrets) -> None:
     given = {"token": "${secret:PEM}"}
     one = assignment(PythonTarget(ref(echo), {"token": "${secret:token}"}), args=given)
-    ending = await executor.run(one, "n1", Lines())
-    assert isinstance(ending.result, dict)
-    assert ending.result["token"] == "${secret:PEM}"
+    attempt_result = await executor.run(one, "n1", Lines())
+    assert isinstance(attempt_result.result, dict)
+    assert attempt_result.result["token"] == "${secret:PEM}"
 
 
 async def test_the_job_of_the_assignment_keeps_its_reference(executor: WithSecrets) -> None:
@@ -161,17 +161,17 @@ async def test_a_job_without_secrets_reads_none(executor: WithSecrets, memory: M
 
 async def test_a_secret_that_does_not_exist_fails_for_good_and_says_so(executor: WithSecrets) -> None:
     target = CommandTarget("touch /nowhere", env={"T": "${secret:gone}"})
-    ending = await executor.run(assignment(target), "n1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "there is no secret gone" in (ending.error or "")
+    attempt_result = await executor.run(assignment(target), "n1", Lines())
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "there is no secret gone" in (attempt_result.error or "")
 
 
 async def test_while_secrets_cannot_be_read_the_attempt_is_deferred(
     executor: WithSecrets, memory: MemoryBackends
 ) -> None:
     memory.faults.fail_before("secrets.get")
-    ending = await executor.run(assignment(CommandTarget("true", env={"T": "${secret:token}"})), "n1", Lines())
-    assert ending.outcome is Outcome.DEFERRED
+    attempt_result = await executor.run(assignment(CommandTarget("true", env={"T": "${secret:token}"})), "n1", Lines())
+    assert attempt_result.outcome is Outcome.DEFERRED
 
 
 async def test_a_node_without_a_key_declines_what_needs_secrets_and_nothing_else(memory: MemoryBackends) -> None:
@@ -188,9 +188,11 @@ async def test_a_node_without_a_key_declines_what_needs_secrets_and_nothing_else
 async def test_a_node_with_another_key_says_that_it_cannot_open_it(memory: MemoryBackends) -> None:
     await Service(memory, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN)
     async with around(memory.secrets, Vault([OTHER_KEY])) as executor:
-        ending = await executor.run(assignment(CommandTarget("true", env={"T": "${secret:token}"})), "n1", Lines())
-    assert ending.outcome is Outcome.PERMANENT
-    assert "SECRETS_KEY" in (ending.error or "")
+        attempt_result = await executor.run(
+            assignment(CommandTarget("true", env={"T": "${secret:token}"})), "n1", Lines()
+        )
+    assert attempt_result.outcome is Outcome.PERMANENT
+    assert "SECRETS_KEY" in (attempt_result.error or "")
 
 
 # -------------------------------------------------------------------------------------------------------------- sealed

@@ -21,30 +21,30 @@ def asked_for(piece: str, timeout: str = "20s") -> Assignment:
     return replace(base, job=job)
 
 
-async def sound(assignment: Assignment, tell: LineSink) -> object:
-    tell("info", f"term {assignment.term}")
+async def sound(assignment: Assignment, emit: LineSink) -> object:
+    emit("info", f"term {assignment.term}")
     return {"found": 0}
 
 
-async def away(_assignment: Assignment, _tell: LineSink) -> object:
+async def away(_assignment: Assignment, _emit: LineSink) -> object:
     raise BackendUnavailable("MongoDB", "db:27017", "gone")
 
 
-async def broken(_assignment: Assignment, _tell: LineSink) -> object:
+async def broken(_assignment: Assignment, _emit: LineSink) -> object:
     raise KeyError("rev")
 
 
-async def endless(_assignment: Assignment, _tell: LineSink) -> object:
+async def keys_without_ttl(_assignment: Assignment, _emit: LineSink) -> object:
     return await asyncio.get_running_loop().create_future()
 
 
-EXECUTOR = SystemExecutor({"sound": sound, "away": away, "broken": broken, "endless": endless})
+EXECUTOR = SystemExecutor({"sound": sound, "away": away, "broken": broken, "endless": keys_without_ttl})
 
 
 async def test_a_piece_runs_with_its_assignment_and_its_result_is_the_runs() -> None:
     lines = Lines()
-    ending = await EXECUTOR.run(asked_for("sound"), "node-1", lines)
-    assert (ending.outcome, ending.result) == (Outcome.OK, {"found": 0})
+    attempt_result = await EXECUTOR.run(asked_for("sound"), "node-1", lines)
+    assert (attempt_result.outcome, attempt_result.result) == (Outcome.OK, {"found": 0})
     assert lines.all == [("info", "term 3")]
 
 
@@ -61,8 +61,8 @@ async def test_what_goes_wrong_is_the_end_of_the_attempt_and_not_of_the_node(
     piece: str, timeout: str, outcome: Outcome, error: str
 ) -> None:
     lines = Lines()
-    ending = await EXECUTOR.run(asked_for(piece, timeout), "node-1", lines)
-    assert (ending.outcome, ending.error) == (outcome, error)
+    attempt_result = await EXECUTOR.run(asked_for(piece, timeout), "node-1", lines)
+    assert (attempt_result.outcome, attempt_result.error) == (outcome, error)
     assert bool(lines.of("error")) is (piece == "broken")
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.memory import memory_backends
 from cronflow.domain.access import Secret
 from cronflow.domain.alerts import Answer, Webhook
-from cronflow.executors.webhook import WebhookPostman, key_of, signature
+from cronflow.executors.webhook import HttpWebhookSender, key_of, signature
+from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0
 from tests.executors.web import Server, answer
 
@@ -37,8 +37,8 @@ async def posted(
         await backends.secrets.put(
             Secret(name="HOOKS", sealed=VAULT.seal("HOOKS", secret), updated_at=T0, updated_by="")
         )
-    postman = WebhookPostman(backends.secrets, vault, SystemClock(), allowed_hosts=hosts)
-    return await postman.post(webhook, "msg_1", BODY, AT)
+    webhook_sender = HttpWebhookSender(backends.secrets, vault, SystemClock(), allowed_hosts=hosts)
+    return await webhook_sender.post(webhook, "msg_1", BODY, AT)
 
 
 def signed(server: Server) -> Webhook:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from cronflow.domain.job import HttpTarget
-from cronflow.domain.run import Ending
+from cronflow.domain.run import AttemptResult
 from cronflow.executors.http import HttpExecutor
 from tests.executors import Lines, assignment
 
@@ -75,6 +75,6 @@ async def send(
     headers: Mapping[str, str] | None = None,
     body: str | None = None,
     expect: tuple[int, ...] = (),
-) -> Ending:
+) -> AttemptResult:
     target = HttpTarget(url, method=method, headers=headers or {}, body=body, expect=expect)
     return await executor.run(assignment(target, timeout=timeout), "node-1", lines or Lines())

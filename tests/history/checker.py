@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from cronflow.domain.audit import audit
 from cronflow.domain.job import Delivery, StartGuard
 from cronflow.domain.run import ENDED, SCHEDULED, TRANSITIONS, Attempt, Outcome, Run, RunState, run_id
-from cronflow.domain.version import expectations, version_due
+from cronflow.domain.version import version_due
+from cronflow.testing.audit import audit, expectations
 from tests.history.history import END, START, History, Noted, Step
 
 OLD_MAY_START = timedelta(seconds=5)
@@ -60,7 +60,7 @@ def check(history: History) -> list[Finding]:
 
 
 def each_instant_lies_in_one_run(history: History) -> Told:
-    """H1, with what would make it false later: a `pend` without its run, a plan note that nobody settles."""
+    """H1, with what would make it false later: a `pending_run` without its run, a plan note that nobody settles."""
     versions = {record.name: history.versions(record.name) for record in history.jobs}
     found = audit({job: expectations(known) for job, known in versions.items()}, history.runs, history.until)
     for job, fire in found.lost:
@@ -72,7 +72,7 @@ def each_instant_lies_in_one_run(history: History) -> Told:
             yield run.id, "no version of its job has this instant"
     known = {run.id for run in history.runs}
     for record in history.jobs:
-        if record.pend is not None and run_id(record.name, record.pend.fire) not in known:
+        if record.pending_run is not None and run_id(record.name, record.pending_run.fire) not in known:
             yield record.name, "the run of its pend does not exist"
     for note in history.notes:
         yield note, "a plan note is left"

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from cronflow.domain.job import Delivery, Retry, StartGuard
-from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState, run_id
 from cronflow.ports import LateResult
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.history.checker import RULES, check
@@ -92,12 +92,16 @@ def a_history() -> History:
     lost = run_id("report", T0 + 2 * MINUTE)
     return History(
         jobs=[
-            a_record("report", T0 + 4 * MINUTE, since=T0, pend=a_pend(last, 50, state=RunState.SKIPPED)),
-            replace(a_record("payment", T0 + 4 * MINUTE, since=T0, pend=a_pend(last, 204)), job=payment),
+            a_record("report", T0 + 4 * MINUTE, since=T0, pending_run=a_pend(last, 50, state=RunState.SKIPPED)),
+            replace(a_record("payment", T0 + 4 * MINUTE, since=T0, pending_run=a_pend(last, 204)), job=payment),
         ],
         earlier={},
         runs=[run for run, _, _ in lives],
-        late=[LateResult(run=lost, fence=104, node="n1#a", at=at(150), ending=Ending(Outcome.OK), finish_id="f104")],
+        late=[
+            LateResult(
+                run=lost, fence=104, node="n1#a", at=at(150), attempt_result=AttemptResult(Outcome.OK), finish_id="f104"
+            )
+        ],
         notes=[],
         terms=[Elected(1, "n1#a"), Elected(1, "n1#a"), Elected(2, "n2#a")],
         steps=[step for _, steps, _ in lives for step in steps],
@@ -208,7 +212,11 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
         "a run of no instant",
         lambda h: with_run(h, REPORT[3], fire_at=at(181), covers=Covers(at(180), at(181), 2)),
     ),
-    ("H1", "a pend without its run", lambda h: replace(h, jobs=[replace(h.jobs[0], pend=a_pend(at(240))), h.jobs[1]])),
+    (
+        "H1",
+        "a pend without its run",
+        lambda h: replace(h, jobs=[replace(h.jobs[0], pending_run=a_pend(at(240))), h.jobs[1]]),
+    ),
     ("H1", "a plan note left", lambda h: replace(h, notes=["1-7"])),
     ("H2", "two outcomes", a_second_end),
     ("H2", "a success of which the sink knows nothing", lambda h: without_lines(h, REPORT[1], 103, END)),

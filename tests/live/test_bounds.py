@@ -10,11 +10,11 @@ from pymongo import IndexModel, MongoClient
 
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Outcome, RunState
 from cronflow.live.hub import SERIES, Hub
-from cronflow.live.state import About
+from cronflow.live.state import ClusterConfig
 from cronflow.ports import Backends
-from cronflow.wiring.stores import open_backends
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
 RUNS, JOBS, NODES, OPEN, DEAD = 1_000_000, 10_000, 100, 1000, 500
@@ -74,7 +74,7 @@ async def messages(backends: Backends) -> tuple[str, str]:
     for n in range(NODES):
         report = a_report(f"worker-{n:03}.a-long.name.example", cpu=0.123, memory=0.456, lag_s=0.0123)
         await backends.membership.report(report, 3600)
-    hub = Hub(backends, SystemClock(), About())
+    hub = Hub(backends, SystemClock(), ClusterConfig())
     await hub._builder.step()
     [tick] = await backends.feed.read("") or []
     for n in range(1, SERIES + 1):

@@ -12,19 +12,19 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
-from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import NodeLeft
 from cronflow.domain.rollup import Tally
 from cronflow.live.hub import Hub
-from cronflow.live.session import Session
-from cronflow.live.state import About
-from cronflow.node.journal import Journal
+from cronflow.live.session import StreamSession
+from cronflow.live.state import ClusterConfig
+from cronflow.node.event_log import EventLog
 from cronflow.ports import Entry, LogLine
-from cronflow.shapes.stream import SnapShape, TickShape
+from cronflow.schemas.stream import SnapSchema, TickSchema
+from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
-ABOUT = About(namespace="here", lease=timedelta(seconds=9))
+ABOUT = ClusterConfig(namespace="here", lease=timedelta(seconds=9))
 
 
 class Bench:
@@ -52,7 +52,7 @@ class Bench:
 
     async def write(self, *lines: LogLine) -> None:
         """As a node does: published, and stored a moment later."""
-        await self.backends.tails.publish(lines)
+        await self.backends.live_tail.publish(lines)
         await self.clock.advance(0.1)
         await self.backends.logs.append(lines)
 
@@ -69,7 +69,7 @@ async def a_bench() -> AsyncIterator[Bench]:
             await bench.stop(hub)
 
 
-async def messages(session: Session) -> list[dict[str, Any]]:
+async def messages(session: StreamSession) -> list[dict[str, Any]]:
     """All that can be sent now."""
     found = []
     while (text := session._ready()) is not None:
@@ -77,7 +77,7 @@ async def messages(session: Session) -> list[dict[str, Any]]:
     return found
 
 
-async def watch(bench: Bench, session: Session, seconds: float) -> list[dict[str, Any]]:
+async def watch(bench: Bench, session: StreamSession, seconds: float) -> list[dict[str, Any]]:
     """All that is sent in that time to a client that keeps up."""
     found = await messages(session)
     for _ in range(round(seconds * 4)):
@@ -137,9 +137,9 @@ async def test_events_come_with_the_next_tick_and_with_it_alone() -> None:
         await bench.elapse(2)
         session = hub.open(None)
         await messages(session)
-        journal = Journal(bench.backends, bench.clock, "n1")
-        journal.tell(NodeLeft("n1"))
-        await journal.flush()
+        event_log = EventLog(bench.backends, bench.clock, "n1")
+        event_log.emit(NodeLeft("n1"))
+        await event_log.flush()
         await bench.elapse(3)
         events = [event for message in await messages(session) for event in message["events"]]
         assert [(event["kind"], event["text"]) for event in events] == [("node_left", "n1 left")]
@@ -376,13 +376,13 @@ async def test_nobody_is_asked_for_lines_when_nobody_follows() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(5)
-        assert not await bench.backends.tails.wanted()
+        assert not await bench.backends.live_tail.wanted()
         session = hub.open(None)
         await hub.following.subscribe(session, "run:r@1", 0)
-        assert await bench.backends.tails.wanted()
+        assert await bench.backends.live_tail.wanted()
         hub.close(session)
         await bench.elapse(30)
-        assert not await bench.backends.tails.wanted()
+        assert not await bench.backends.live_tail.wanted()
 
 
 async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_error_of_that() -> None:
@@ -416,8 +416,8 @@ async def test_what_is_said_has_the_fields_of_its_shape_and_no_others() -> None:
         session = hub.open(None)
         await hub.following.subscribe(session, "run:r@1", 5)
         await bench.write(a_line(0))
-        Journal(bench.backends, bench.clock, "n1").tell(NodeLeft("n1"))
+        EventLog(bench.backends, bench.clock, "n1").emit(NodeLeft("n1"))
         snapshot, *ticks = await watch(bench, session, 5)
         assert any(tick["logs"] for tick in ticks)
-        for message, shape in ((snapshot, SnapShape), *((tick, TickShape) for tick in ticks)):
+        for message, shape in ((snapshot, SnapSchema), *((tick, TickSchema) for tick in ticks)):
             assert TypeAdapter(shape).dump_python(TypeAdapter(shape).validate_python(message)) == message

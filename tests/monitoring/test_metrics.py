@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.backends.memory import FakeClock, memory_backends
-from cronflow.circuit import breaker_figures
+from cronflow.circuit_breaker import breaker_figures
 from cronflow.domain.job import Retry
-from cronflow.domain.metrics import METRICS, MOST_SERVICES, RUNS_ENDED, TERM, Metric, MetricKind, Teller
-from cronflow.domain.run import Ending, Outcome
-from cronflow.domain.schedule import Every
-from cronflow.live.figures import tell_figures
+from cronflow.domain.metrics import METRICS, MOST_SERVICES, RUNS_ENDED, TERM, Metric, MetricKind, MetricSource
+from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.schedule.kinds import Every
 from cronflow.live.hub import Hub
-from cronflow.live.state import About
+from cronflow.live.live_metrics import register_node_metrics
+from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.monitoring.reference import reference
+from cronflow.testing.memory import FakeClock, memory_backends
 from tests.contracts.builders import a_job
 from tests.monitoring.scraping import Figures, figures
 from tests.node.cluster import Cluster, a_cluster
@@ -44,7 +44,7 @@ def test_the_reference_is_made_of_the_declarations() -> None:
 
 
 def test_every_series_that_is_known_is_there_before_its_first_event() -> None:
-    found = figures(PrometheusMeter([Teller.NODE]).text())
+    found = figures(PrometheusMeter([MetricSource.NODE]).text())
     assert found["cronflow_runs_ended_total"][("lost",)] == 0
     assert found["cronflow_events_total"][("node_lost",)] == 0
     assert found["cronflow_start_lateness_seconds_count"] == {(): 0}
@@ -55,7 +55,7 @@ def test_every_series_that_is_known_is_there_before_its_first_event() -> None:
 
 def test_only_what_is_declared_for_a_process_can_be_counted_there() -> None:
     with pytest.raises(KeyError):
-        PrometheusMeter([Teller.API]).add(RUNS_ENDED, "lost")
+        PrometheusMeter([MetricSource.API]).add(RUNS_ENDED, "lost")
 
 
 def test_so_many_breakers_are_told_and_mongodbs_is_the_first() -> None:
@@ -80,7 +80,7 @@ def together(cluster: Cluster, metric: str) -> dict[tuple[str, ...], float]:
 
 async def test_nodes_tell_who_leads_what_ended_and_how_late() -> None:
     async with a_cluster("a", "b") as cluster:
-        cluster.executor.ending = lambda assignment: Ending(
+        cluster.executor.attempt_result = lambda assignment: AttemptResult(
             Outcome.ERROR if assignment.job.name == "bad" else Outcome.OK
         )
         jobs = [a_job("good", schedule=Every("10s")), a_job("bad", schedule=Every("30s"), retry=Retry(max=0))]
@@ -166,9 +166,9 @@ async def test_what_comes_with_an_old_fence_is_counted() -> None:
 async def test_an_api_tells_what_the_newest_tick_says() -> None:
     clock = FakeClock()
     backends = memory_backends(clock)
-    meter = PrometheusMeter([Teller.API])
-    hub = Hub(backends, clock, About(lease=timedelta(seconds=30)), meter)
-    tell_figures(meter, hub)
+    meter = PrometheusMeter([MetricSource.API])
+    hub = Hub(backends, clock, ClusterConfig(lease=timedelta(seconds=30)), meter)
+    register_node_metrics(meter, hub)
     before = figures(meter.text())
     assert before["cronflow_stream_ticks_total"] == {(): 0}
     assert not {"cronflow_leader_known", "cronflow_queue_depth", "cronflow_jobs"} & before.keys()

@@ -14,12 +14,12 @@ import httpx2
 import pytest
 
 from cronflow.api.app import create_api
-from cronflow.api.measuring import Measured
+from cronflow.api.request_metrics import Measured
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.metrics import Teller
-from cronflow.embedded.server import free_port
+from cronflow.domain.metrics import MetricSource
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.monitoring.server import MetricsServer
+from cronflow.testing.embedded.server import free_port
 from tests.api.conftest import AS, HeaderGate
 from tests.api.test_process import environment as environment
 from tests.api.test_process import process, status
@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 
 def test_a_port_of_its_own_answers_one_path_until_it_is_closed() -> None:
-    meter = PrometheusMeter([Teller.NODE])
+    meter = PrometheusMeter([MetricSource.NODE])
     with MetricsServer("127.0.0.1", 0, meter) as server:
         base = f"http://127.0.0.1:{server.port}"
         with urllib.request.urlopen(f"{base}/metrics", timeout=10) as answer:
@@ -47,7 +47,7 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
         port = other.getsockname()[1]
         with (
             pytest.raises(InvalidInput) as refused,
-            MetricsServer("127.0.0.1", port, PrometheusMeter([Teller.NODE])),
+            MetricsServer("127.0.0.1", port, PrometheusMeter([MetricSource.NODE])),
         ):
             pass
     [problem] = refused.value.problems
@@ -95,7 +95,7 @@ async def test_a_node_on_real_servers_tells_what_they_take(environment: dict[str
 
 async def test_answers_are_counted_by_the_template_of_their_route_and_never_by_what_a_client_chose() -> None:
     scene = Scene()
-    meter = PrometheusMeter([Teller.API])
+    meter = PrometheusMeter([MetricSource.API])
     app = Measured(create_api(scene.service, HeaderGate(), exposition=meter), meter)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://api") as http:
         for name in ("one", "two"):
@@ -117,7 +117,7 @@ async def test_answers_are_counted_by_the_template_of_their_route_and_never_by_w
 
 
 async def test_an_answer_that_never_came_is_counted_as_a_failure() -> None:
-    meter = PrometheusMeter([Teller.API])
+    meter = PrometheusMeter([MetricSource.API])
 
     async def broken(*_: object) -> None:
         raise RuntimeError("boom")

@@ -15,7 +15,7 @@ from tests.mutants.running import CannotRun, copy_package, passes, suites_of, su
 def main(words: list[str]) -> int:
     """Prints a line a mutant. 1 when one survived or its tests could not be run."""
     # Not above: the processes that run the tests load this module, and are to import the package from its copy.
-    from cronflow.embedded import MongoServer, RedisServer
+    from cronflow.testing.embedded import MongoServer, RedisServer
     from tests.servers import MONGO_URL, REDIS_URL, started
 
     chosen = [mutant for mutant in MUTANTS if all(word in str(mutant) for word in words)]

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-BACKENDS = Path("cronflow") / "backends"
+PACKAGE = Path("cronflow")
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`text` occurs exactly once in `file`, which is relative to `cronflow/backends`."""
+    """`text` occurs exactly once in `file`, which is relative to `cronflow`."""
 
     file: str
     text: str
@@ -26,7 +26,7 @@ class Mutant:
         """The mutated source. ValueError, with the place, when the text is not there exactly once."""
         count = source.count(self.text)
         if count != 1:
-            raise ValueError(f"{BACKENDS / self.file}: {self.text!r} occurs {count} times; the list needs exactly one")
+            raise ValueError(f"{PACKAGE / self.file}: {self.text!r} occurs {count} times; the list needs exactly one")
         return source.replace(self.text, self.replacement)
 
     def lines(self, source: str) -> range:
@@ -46,12 +46,12 @@ def _of(file: str, *pairs: tuple[str, str]) -> Iterator[Mutant]:
 
 MONGO: tuple[Mutant, ...] = (
     *_of(
-        "mongo/access.py",
+        "backends/mongo/access.py",
         ('{"_id": user.name, "stamp": stamp}', '{"_id": user.name}'),
         ('{"_id": session, "token_hash": old}', '{"_id": session}'),
     ),
     *_of(
-        "mongo/alerts.py",
+        "backends/mongo/alerts.py",
         # replace
         ('{"_id": record.name, "rev": rev}', '{"_id": record.name}'),
         ('| {"rev": rev + 1}', '| {"rev": rev}'),
@@ -70,7 +70,7 @@ MONGO: tuple[Mutant, ...] = (
         ('                        "claim": {"$ne": claim},\n', ""),
         ('"claim": {"$literal": claim}, "due_at": again, "attempts"', '"claim": {"$literal": claim}, "attempts"'),
         # tried
-        ('{"_id": notice.id, "claim": notice.claim}', '{"_id": notice.id}'),
+        ('{"_id": notification.id, "claim": notification.claim}', '{"_id": notice.id}'),
         ('            "claim": None,\n', ""),
         ('            fields["due_at"] = ', "            fields['never'] = "),
         ('{"$unset": ["waiting", "due_at"]}', '{"$unset": ["due_at"]}'),
@@ -84,7 +84,7 @@ MONGO: tuple[Mutant, ...] = (
         (', "next_fire": {"$lte": fire}}', "}"),
     ),
     *_of(
-        "mongo/jobs.py",
+        "backends/mongo/jobs.py",
         # move
         ('"rev": move.rev, ', ""),
         (', "term": {"$lte": term}},\n                {\n', "},\n                {\n"),
@@ -94,7 +94,7 @@ MONGO: tuple[Mutant, ...] = (
         ('                    "$unset": {"waiting": ""},\n', ""),
         ('                        "active": move.next_fire is not None,\n', ""),
         ("if result.matched_count == len(moves):", "if result.matched_count >= 0:"),
-        (" if fences.get(move.job) == move.pend.fence", ""),
+        (" if fences.get(move.job) == move.pending_run.fence", ""),
         # defer
         ('{"_id": name, "rev": rev}, {"$set": {"due_at"', '{"_id": name}, {"$set": {"due_at"'),
         # fence
@@ -112,7 +112,7 @@ MONGO: tuple[Mutant, ...] = (
         ('["$at", {"$subtract": ["$$NOW", age_ms]}]', '["$at", "$$NOW"]'),
     ),
     *_of(
-        "mongo/runs.py",
+        "backends/mongo/runs.py",
         # apply: which of them won
         ("if result.matched_count == len(changes):", "if result.matched_count >= 0:"),
         ('row["state"] == change.target.value and ', ""),
@@ -140,12 +140,12 @@ MONGO: tuple[Mutant, ...] = (
         ('"_id": result.finish_id,', '"_id": result.finish_id + str(id(result)),'),
     ),
     *_of(
-        "mongo/database.py",
+        "backends/mongo/database.py",
         ('return ids - {failure["op"]["_id"] for failure in failures}', "return ids"),
         ("documents, ordered=False", "documents, ordered=True"),
     ),
     *_of(
-        "mongo/control.py",
+        "backends/mongo/control.py",
         ('{"_id": "leader", "proto": {"$not": {"$gt": PROTOCOL}}}', '{"_id": "leader"}'),
         (', "proto": PROTOCOL}}', "}}"),
         ('{"$max": [{"$ifNull": ["$fence_hi", 0]}, NOW_US]}', "NOW_US"),
@@ -155,14 +155,14 @@ MONGO: tuple[Mutant, ...] = (
         ('{"$max": ["$fence_hi", ahead]}', "ahead"),
     ),
     *_of(
-        "mongo/ledger.py",
+        "backends/mongo/ledger.py",
         ('{"dead": True} if resolution.how is', "{} if resolution.how is"),
         ('else {"open": None}', "else {}"),
         (', "$unset": {"dead": ""}}', "}"),
         ("            if result.matched_count:\n", "            if result is not None:\n"),
     ),
     *_of(
-        "mongo/archive.py",
+        "backends/mongo/archive.py",
         # delete_runs. The second time, in `{**match, …}`, nothing can have changed: ended runs stay as they are.
         ('"state": {"$in": ENDED_STATES}, "ended_at"', '"ended_at"'),
         (', "ended_at": {"$lt": ended_before}}', "}"),
@@ -181,7 +181,7 @@ MONGO: tuple[Mutant, ...] = (
 
 MEMORY: tuple[Mutant, ...] = (
     *_of(
-        "memory/history.py",
+        "testing/memory/stores.py",
         # move
         ("record.rev == move.rev and record.term <= term", "record.term <= term"),
         ("record.rev == move.rev and record.term <= term", "record.rev == move.rev"),
@@ -189,7 +189,10 @@ MEMORY: tuple[Mutant, ...] = (
         ("                    rev=record.rev + 1,\n", ""),
         ("                    term=term,\n", ""),
         ("                    waiting=None,\n", ""),
-        ("record.pend is not None and record.pend.fence == move.pend.fence", "record.pend is not None"),
+        (
+            "record.pending_run is not None and record.pending_run.fence == move.pending_run.fence",
+            "record.pending_run is not None",
+        ),
         # defer
         ("record is not None and record.rev == rev", "record is not None"),
         # fence
@@ -241,7 +244,7 @@ MEMORY: tuple[Mutant, ...] = (
         ("max(self.fence_high, _us(now) + FENCE_RANGE_US)", "_us(now) + FENCE_RANGE_US"),
     ),
     *_of(
-        "memory/ledger.py",
+        "testing/memory/ledger.py",
         (
             "self.versions.setdefault((version.job.name, version.ver), version)",
             "self.versions[(version.job.name, version.ver)] = version",
@@ -250,7 +253,7 @@ MEMORY: tuple[Mutant, ...] = (
         (" or (resolution.how is Settled.ACKNOWLEDGED and not run.is_dead)", ""),
     ),
     *_of(
-        "memory/upkeep.py",
+        "testing/memory/admin.py",
         ("if not run.is_open and run.ended_at and", "if run.ended_at and"),
         (" and run.ended_at < ended_before}", "}"),
         ("self._runs.late.items() if result.run in gone]", "self._runs.late.items()]"),
@@ -273,7 +276,7 @@ MEMORY: tuple[Mutant, ...] = (
         ("if seen < limit and not memory.alive(node)]", "if not memory.alive(node)]"),
     ),
     *_of(
-        "memory/motion.py",
+        "testing/memory/coordination.py",
         # what expires
         ("if self.leader is not None and self.leader[1] <= self.clock.monotonic():", "if False:"),
         ("return entry is not None and entry[1] > self.clock.monotonic()", "return entry is not None"),
@@ -286,15 +289,15 @@ MEMORY: tuple[Mutant, ...] = (
         ("memory.term > term or present not in (None, holder)", "present not in (None, holder)"),
         ("memory.term > term or present not in (None, holder)", "memory.term > term"),
         (
-            "present == holder and (memory.term, memory.boot) == (term, boot)",
-            "(memory.term, memory.boot) == (term, boot)",
+            "present == holder and (memory.term, memory.redis_epoch) == (term, redis_epoch)",
+            "(memory.term, memory.redis_epoch) == (term, redis_epoch)",
         ),
         (
-            "present == holder and (memory.term, memory.boot) == (term, boot)",
-            "present == holder and memory.boot == boot",
+            "present == holder and (memory.term, memory.redis_epoch) == (term, redis_epoch)",
+            "present == holder and memory.redis_epoch == redis_epoch",
         ),
         (
-            "present == holder and (memory.term, memory.boot) == (term, boot)",
+            "present == holder and (memory.term, memory.redis_epoch) == (term, redis_epoch)",
             "present == holder and memory.term == term",
         ),
         ("if known and memory.resign == term:", "if known and memory.resign is not None:"),
@@ -308,27 +311,30 @@ MEMORY: tuple[Mutant, ...] = (
         ("            if memory.alive(node)\n", ""),
         # queue
         ("if self._memory.term > term:", "if False:"),
-        ("if self._memory.boot != boot:", "if False:"),
+        ("if self._memory.redis_epoch != redis_epoch:", "if False:"),
         ("if now > start_by or memory", "if memory"),
         ("if assignment.term < memory.term:", "if False:"),
         (" or memory.is_cancelled(assignment.run):", ":"),
-        ("if present is not None and present[0].run != hold.run:", "if False:"),
-        ("elif present is not None and present[0].fence >= hold.fence:", "elif False:"),
-        ("present[0].fence >= hold.fence", "present[0].fence > hold.fence"),
-        ("present is None or present == (hold, node)", "True"),
-        ("present is None or present == (hold, node)", "present == (hold, node)"),
-        ("present is None or present == (hold, node)", "present is None"),
-        ("present is not None and present[0].fence == hold.fence", "present is not None"),
-        ("            if mine.get(hold.run) == hold.fence:\n", "            if hold.run in mine:\n"),
+        ("if present is not None and present[0].run != job_lock.run:", "if False:"),
+        ("elif present is not None and present[0].fence >= job_lock.fence:", "elif False:"),
+        ("present[0].fence >= job_lock.fence", "present[0].fence > job_lock.fence"),
+        ("present is None or present == (job_lock, node)", "True"),
+        ("present is None or present == (job_lock, node)", "present == (job_lock, node)"),
+        ("present is None or present == (job_lock, node)", "present is None"),
+        ("present is not None and present[0].fence == job_lock.fence", "present is not None"),
+        ("            if mine.get(job_lock.run) == job_lock.fence:\n", "            if job_lock.run in mine:\n"),
     ),
     *_of(
-        "memory/alerts.py",
-        (" for notice in notices if notice.id not in self.notices}", " for notice in notices}"),
+        "testing/memory/alerts.py",
+        (
+            " for notification in notifications if notification.id not in self.notices}",
+            " for notification in notifications}",
+        ),
         (" if at <= now]", "]"),
-        ("if self.notices[name].alert not in besides]", "]"),
+        ("if self.notifications[name].alert not in besides]", "]"),
         ("            self.due[name] = now + lease\n", ""),
-        ("present is None or present.claim != notice.claim", "present is None"),
-        ("replace(notice, claim=None)", "notice"),
+        ("present is None or present.claim != notification.claim", "present is None"),
+        ("replace(notification, claim=None)", "notification"),
         ("present is None or present.rev != rev", "present is None"),
         ("replace(record, rev=rev + 1)", "replace(record, rev=rev)"),
         ("max(record.judged, until)", "until"),
@@ -339,19 +345,19 @@ MEMORY: tuple[Mutant, ...] = (
 
 LUA: tuple[Mutant, ...] = (
     *_of(
-        "redis/lua/rate_attempt.lua",
+        "backends/redis/lua/rate_attempt.lua",
         ("if count < free then return 0 end", ""),
         ("if now < due then return due - now end\n", ""),
         ("if count >= free then\n  redis", "if false then\n  redis"),
         ("elseif redis.call('PTTL', KEYS[1]) < 0 then", "else"),
     ),
     *_of(
-        "redis/lua/rate_take.lua",
+        "backends/redis/lua/rate_take.lua",
         ("if excess > 0 then return math.ceil(excess) end\n", ""),
         ("if excess > 0 then", "if excess >= 0 then"),
     ),
     *_of(
-        "redis/lua/rate_take_back.lua",
+        "backends/redis/lua/rate_take_back.lua",
         (
             "if tonumber(redis.call('HGET', KEYS[1], 'count') or '0') > 0 then",
             "if true then",
@@ -359,28 +365,28 @@ LUA: tuple[Mutant, ...] = (
         (" > 0 then redis.call('HINCRBY', KEYS[1], 'count', -1) end", " > 9 then return 0 end"),
     ),
     *_of(
-        "redis/lua/feed_claim.lua",
+        "backends/redis/lua/feed_claim.lua",
         ("if present and present ~= ARGV[1] then return 0 end\n", ""),
         ("present and present ~= ARGV[1]", "present ~= ARGV[1]"),
         ("present and present ~= ARGV[1]", "present"),
     ),
-    *_of("redis/lua/feed_release.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", "")),
-    *_of("redis/lua/feed_tick.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end\n", "")),
-    *_of("redis/lua/lines_publish.lua", ("if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end\n", "")),
+    *_of("backends/redis/lua/feed_release.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", "")),
+    *_of("backends/redis/lua/feed_tick.lua", ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return false end\n", "")),
+    *_of("backends/redis/lua/lines_publish.lua", ("if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end\n", "")),
     *_of(
-        "redis/lua/stream_read.lua",
+        "backends/redis/lua/stream_read.lua",
         ("if ARGV[1] == '' then return", "if false then return"),
         ("if #found == 0 or found[1][1] ~= ARGV[1] then return false end\n", ""),
         ("if #found == 0 or found[1][1] ~= ARGV[1] then", "if #found == 0 then"),
     ),
     *_of(
-        "redis/lua/install.lua",
+        "backends/redis/lua/install.lua",
         ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
         ("if tonumber(redis.call('GET', KEYS[2]) or '0') > tonumber(ARGV[2]) then return 0 end\n", ""),
         ("> tonumber(ARGV[2])", ">= tonumber(ARGV[2])"),
     ),
     *_of(
-        "redis/lua/renew.lua",
+        "backends/redis/lua/renew.lua",
         ("if term > tonumber(ARGV[3]) then return 'lost' end\n", ""),
         ("if term > tonumber(ARGV[3])", "if term >= tonumber(ARGV[3])"),
         ("if holder and holder ~= ARGV[1] then return 'lost' end\n", ""),
@@ -392,11 +398,11 @@ LUA: tuple[Mutant, ...] = (
         ("if redis.call('GET', KEYS[4]) == ARGV[3] then", "if redis.call('GET', KEYS[4]) then"),
     ),
     *_of(
-        "redis/lua/resign.lua",
+        "backends/redis/lua/resign.lua",
         ("if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n", ""),
     ),
     *_of(
-        "redis/lua/report.lua",
+        "backends/redis/lua/report.lua",
         ("if owner and owner ~= ARGV[1] then", "if false then"),
         ("owner ~= ARGV[1] then", "true then"),
         ("if not drain and ARGV[4] == '1' then", "if ARGV[4] == '1' then"),
@@ -404,23 +410,23 @@ LUA: tuple[Mutant, ...] = (
         ("if drain == '1' then", "if drain then"),
     ),
     *_of(
-        "redis/lua/leave.lua",
+        "backends/redis/lua/leave.lua",
         ("if redis.call('GET', KEYS[3]) == ARGV[1] then redis.call('DEL', KEYS[3]) end", "redis.call('DEL', KEYS[3])"),
         ("if redis.call('GET', KEYS[3]) == ARGV[1] then redis.call('DEL', KEYS[3]) end\n", ""),
     ),
     *_of(
-        "redis/lua/members.lua",
+        "backends/redis/lua/members.lua",
         ("if json then", "json = json or redis.call('GET', ARGV[1] .. 'node:' .. seen[1])\n  if json then"),
         (" == '1' then drain = 1 end", " then drain = 1 end"),
     ),
     *_of(
-        "redis/lua/dispatch.lua",
+        "backends/redis/lua/dispatch.lua",
         ("if tonumber(redis.call('GET', KEYS[1]) or '0') > tonumber(ARGV[1]) then return 'stale' end\n", ""),
         ("> tonumber(ARGV[1]) then", ">= tonumber(ARGV[1]) then"),
         ("if redis.call('GET', KEYS[2]) ~= ARGV[2] then return 'forgotten' end\n", ""),
     ),
     *_of(
-        "redis/lua/take.lua",
+        "backends/redis/lua/take.lua",
         ("if not by or ms > tonumber(by) or", "if ms > tonumber(by) or"),
         ("not by or ms > tonumber(by) or", "not by or"),
         ("elseif tonumber(of) < term then", "elseif false then"),
@@ -435,14 +441,14 @@ LUA: tuple[Mutant, ...] = (
         ("if #taken > 0 then redis.call('PEXPIRE', KEYS[2], 3600000) end\n", ""),
     ),
     *_of(
-        "redis/lua/renew_locks.lua",
+        "backends/redis/lua/renew_locks.lua",
         ("if ARGV[i + 1] ~= '' then lock = lock .. ':' .. ARGV[i + 1] end", ""),
         ("if not held or held == mine then", "if true then"),
         ("if not held or held == mine then", "if not held then"),
         ("if not held or held == mine then", "if held == mine then"),
     ),
     *_of(
-        "redis/lua/release.lua",
+        "backends/redis/lua/release.lua",
         ("if ARGV[i + 1] ~= '' then lock = lock .. ':' .. ARGV[i + 1] end", ""),
         ("if held and string.sub(held, 1, #ARGV[i + 3] + 1) == ARGV[i + 3] .. '|' then", "if held then"),
         (
@@ -453,7 +459,7 @@ LUA: tuple[Mutant, ...] = (
         ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if false then redis.call"),
     ),
     *_of(
-        "redis/lua/let_expire.lua",
+        "backends/redis/lua/let_expire.lua",
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),
     ),

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from tests.mutants.catalogue import BACKENDS, Mutant
+from tests.mutants.catalogue import PACKAGE, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED_ONCE = ["pytest", "pymongo", "motor.motor_asyncio", "redis.asyncio", "fakeredis", "lupa", "structlog"]
@@ -27,16 +27,18 @@ PASSED, FAILED = 100, 101
 Tests = tuple[str, ...]
 """Words for pytest: files, and which of their variants."""
 
-HISTORY = ("alerts", "history", "transitions", "ledger", "upkeep", "control")
-MOTION = ("motion", "upkeep")
-SWEEPS = ("tests/node/test_sweep.py", "tests/node/test_cleanup.py")
+STORES = ("alerts", "stores", "transitions", "ledger", "admin", "control")
+COORDINATION = ("coordination", "admin")
+SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
-NEAREST = {"history": "transitions", "runs": "transitions", "ledger": "ledger", "control": "history", "jobs": "history"}
-NEAREST |= {"database": "history", "archive": "upkeep", "upkeep": "upkeep"}
-NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "telling")
+NEAREST = {"stores": "transitions", "runs": "transitions", "ledger": "ledger", "control": "stores", "jobs": "stores"}
+NEAREST |= {"database": "stores", "archive": "admin", "admin": "admin"}
+NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
 NEAREST["alerts"] = "alerts"
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
-"""The contract that is asked first, by the module; of a script, and of its double in memory, that of the motion."""
+"""The contract that is asked first, by the module; of a script, and of its double in memory, that of the coordination
+port.
+"""
 
 
 class CannotRun(Exception):
@@ -46,14 +48,14 @@ class CannotRun(Exception):
 def suites_of(mutant: Mutant) -> list[Tests]:
     """One after another: the contract that it is most about, those of the same backend, the sweep and the clean-up."""
     contracts: tuple[str, ...]
-    match mutant.file.partition("/")[0]:
+    match Path(mutant.file).parts[1]:
         case "mongo":
-            contracts, variant, others = HISTORY, "mongodb or control", (*SWEEPS, "-k", "servers")
+            contracts, variant, others = STORES, "mongodb or control", (*SWEEPS, "-k", "servers")
         case "memory":
-            contracts, variant, others = (*HISTORY[:-1], "motion"), "memory", (*SWEEPS, "-k", "not servers")
+            contracts, variant, others = (*STORES[:-1], "coordination"), "memory", (*SWEEPS, "-k", "not servers")
         case _:
-            contracts, variant, others = MOTION, "redis and not fakeredis", (*SWEEPS, "-k", "servers")
-    nearest = NEAREST.get(Path(mutant.file).stem, "motion")
+            contracts, variant, others = COORDINATION, "redis and not fakeredis", (*SWEEPS, "-k", "servers")
+    nearest = NEAREST.get(Path(mutant.file).stem, "coordination")
     rest = [contract for contract in contracts if contract != nearest]
     files = [[f"tests/contracts/test_{name}.py" for name in names] for names in ([nearest], rest)]
     return [*((*chosen, "-k", variant) for chosen in files), others]
@@ -101,7 +103,7 @@ def _run(folder: Path, tests: Tests, servers: dict[str, str], said: Path) -> Non
 
 def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suites: Sequence[Tests]) -> bool:
     """Whether these tests pass with the mutant in the copy, which is as before afterwards."""
-    file = folder / BACKENDS / mutant.file
+    file = folder / PACKAGE / mutant.file
     original = file.read_text("utf-8")
     _write(file, mutant.apply(original))
     try:

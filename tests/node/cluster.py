@@ -10,15 +10,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cronflow.backends.memory import FakeClock, MemoryBackends, memory_backends
-from cronflow.domain.metrics import Teller
-from cronflow.domain.run import Ending, Outcome, Run
+from cronflow.domain.metrics import MetricSource
+from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.node.node import Node
-from cronflow.node.spool import Spool
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, LineSink, Postman
-from cronflow.service import Service
+from cronflow.ports import Assignment, LineSink, WebhookSender
+from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.usecases.service import Service
+from cronflow.worker.spool import Spool
 
 
 class Steady:
@@ -43,12 +43,12 @@ class Recording:
     """An executor that notes every start, and ends as it is told: at once, or when `release` is set."""
 
     clock: FakeClock
-    ending: Callable[[Assignment], Ending] = lambda _: Ending(Outcome.OK)
+    attempt_result: Callable[[Assignment], AttemptResult] = lambda _: AttemptResult(Outcome.OK)
     starts: list[tuple[str, int, str, datetime]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     release: asyncio.Event | None = None
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """Note it, wait if told to, end it."""
         self.starts.append((assignment.run, assignment.fence, node, self.clock.now()))
         if self.release is not None:
@@ -57,7 +57,7 @@ class Recording:
             except asyncio.CancelledError:
                 self.cancelled.append(assignment.run)
                 raise
-        return self.ending(assignment)
+        return self.attempt_result(assignment)
 
     @property
     def runs_started(self) -> list[str]:
@@ -100,7 +100,7 @@ class Cluster:
     nodes: list[Node] = field(default_factory=list)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
-    postman: Postman | None = None
+    webhook_sender: WebhookSender | None = None
     meters: dict[str, PrometheusMeter] = field(default_factory=dict)
 
     def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
@@ -117,8 +117,8 @@ class Cluster:
             version="test",
             resources=Steady(),
             spool=spool,
-            postman=self.postman,
-            meter=self.meters.setdefault(name, PrometheusMeter((Teller.NODE, Teller.LEADER))),
+            webhook_sender=self.webhook_sender,
+            meter=self.meters.setdefault(name, PrometheusMeter((MetricSource.NODE, MetricSource.LEADER))),
         )
 
         async def live() -> None:
@@ -155,13 +155,13 @@ class Cluster:
 
 @asynccontextmanager
 async def a_cluster(
-    *names: str, slots: int = 16, spools: Path | None = None, postman: Postman | None = None
+    *names: str, slots: int = 16, spools: Path | None = None, webhook_sender: WebhookSender | None = None
 ) -> AsyncIterator[Cluster]:
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
     backends = memory_backends(clock)
     service = Service(backends, clock)
-    cluster = Cluster(clock, backends, Recording(clock), service, spools=spools, postman=postman)
+    cluster = Cluster(clock, backends, Recording(clock), service, spools=spools, webhook_sender=webhook_sender)
     for name in names:
         cluster.start(name, slots=slots)
     try:

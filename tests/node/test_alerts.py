@@ -13,19 +13,19 @@ from typing import Any
 import orjson
 import pytest
 
-from cronflow.backends.memory import FakeClock
-from cronflow.domain.alerts import Alert, AlertKind, Answer, Notice, NoticeState, Webhook
+from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.events import AlertGaveUp
 from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
-from cronflow.domain.run import Ending, Outcome
-from cronflow.domain.schedule import Every
+from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.schedule.kinds import Every
+from cronflow.testing.memory import FakeClock
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
 
 TAKEN = Answer(204, None, 3)
 REFUSED = Answer(500, "answered 500: oh no", 3)
 HOOK = Webhook("http://hooks")
-DEATHS = (AlertKind.FAILED, AlertKind.DEAD_LETTER)
+DEAD_LETTER_KINDS = (AlertKind.FAILED, AlertKind.DEAD_LETTER)
 
 
 class Receiver:
@@ -37,10 +37,10 @@ class Receiver:
         self.hangs = False
         self.slow: tuple[str, FakeClock] | None = None
 
-    async def post(self, webhook: Webhook, notice: str, body: str, at: datetime) -> Answer:
+    async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
         """Note it."""
         self.got.append(orjson.loads(body))
-        assert self.got[-1]["id"] == notice
+        assert self.got[-1]["id"] == notification
         if self.hangs:
             await asyncio.get_running_loop().create_future()
         if self.slow is not None and self.slow[0] == webhook.url:
@@ -57,28 +57,30 @@ class Receiver:
 async def alerted(*names: str, alert: bool = True, **fields: Any) -> AsyncIterator[tuple[Cluster, Receiver]]:
     """A cluster whose nodes send notices, and an alert on what `fields` say; without `alert`, none."""
     receiver = Receiver()
-    async with a_cluster(*names, postman=receiver) as cluster:
+    async with a_cluster(*names, webhook_sender=receiver) as cluster:
         if alert:
             await define(cluster, **fields)
         yield cluster, receiver
 
 
 async def define(cluster: Cluster, **fields: Any) -> None:
-    wanted: dict[str, Any] = {"name": "all", "webhook": HOOK, "on": DEATHS, **fields}
+    wanted: dict[str, Any] = {"name": "all", "webhook": HOOK, "on": DEAD_LETTER_KINDS, **fields}
     await cluster.service.alerts.define(Alert(**wanted))
 
 
 async def fire(cluster: Cluster, name: str = "job", outcome: Outcome = Outcome.PERMANENT) -> str:
     """Run a job once, to this end."""
-    cluster.executor.ending = lambda _: Ending(outcome, error=None if outcome is Outcome.OK else "no rows")
+    cluster.executor.attempt_result = lambda _: AttemptResult(
+        outcome, error=None if outcome is Outcome.OK else "no rows"
+    )
     run = await cluster.service.trigger(name)
     await cluster.elapse(8)
     return run
 
 
-def notices(cluster: Cluster) -> list[Notice]:
+def notifications(cluster: Cluster) -> list[Notification]:
     store: Any = cluster.backends.outbox
-    return list(store.notices.values())
+    return list(store.notifications.values())
 
 
 # -------------------------------------------------------------------------------------------- failures and recoveries
@@ -95,11 +97,11 @@ async def test_a_run_that_failed_for_good_is_told_once_and_its_retries_are_not()
         assert (body["run"]["id"], body["run"]["state"], body["run"]["attempt"]) == (run, "failed", 3)
         assert body["run"]["error"] == "no rows"
         assert body["text"] == f"{run} failed after 3 attempts: no rows"
-        assert [one.state for one in notices(cluster)] == [NoticeState.DELIVERED]
+        assert [one.state for one in notifications(cluster)] == [NotificationState.DELIVERED]
 
 
 async def test_an_alert_on_failures_and_dead_letters_tells_of_a_failure_once() -> None:
-    async with alerted("a", on=DEATHS) as (cluster, receiver):
+    async with alerted("a", on=DEAD_LETTER_KINDS) as (cluster, receiver):
         await define(cluster, name="dead", on=(AlertKind.DEAD_LETTER,))
         await cluster.service.apply([a_job("job", schedule=None)])
         await fire(cluster)
@@ -110,7 +112,7 @@ async def test_an_alert_on_failures_and_dead_letters_tells_of_a_failure_once() -
 
 
 async def test_a_lost_run_is_a_dead_letter_and_no_failure() -> None:
-    async with alerted("a", "b", on=DEATHS) as (cluster, receiver):
+    async with alerted("a", "b", on=DEAD_LETTER_KINDS) as (cluster, receiver):
         await define(cluster, name="failures", on=(AlertKind.FAILED,))
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job("job", schedule=None, retry=Retry(max=0), delivery=Delivery.AT_MOST_ONCE)])
@@ -153,12 +155,12 @@ async def test_a_job_recovers_once_and_only_from_what_was_told() -> None:
 async def test_many_failing_jobs_recover_although_a_round_looks_at_some_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cronflow.node.alarms.BATCH", 3)
+    monkeypatch.setattr("cronflow.leader.alert_evaluator.BATCH", 3)
     async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
         names = [f"job-{n}" for n in range(8)]
         await cluster.service.apply([a_job(name, schedule=None) for name in names])
         for outcome in (Outcome.PERMANENT, Outcome.OK):
-            cluster.executor.ending = lambda _, outcome=outcome: Ending(outcome)  # type: ignore[misc]
+            cluster.executor.attempt_result = lambda _, outcome=outcome: AttemptResult(outcome)  # type: ignore[misc]
             for name in names:
                 await cluster.service.trigger(name)
             await cluster.elapse(20)
@@ -195,11 +197,11 @@ async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notice(verb: st
         await cluster.kill(leader)
         cluster.backends.faults.heal()
         await cluster.elapse(90)
-        [notice] = notices(cluster)
-        assert notice.state is NoticeState.DELIVERED
-        assert {body["id"] for body in receiver.got} == {notice.id}
+        [notification] = notifications(cluster)
+        assert notification.state is NotificationState.DELIVERED
+        assert {body["id"] for body in receiver.got} == {notification.id}
         await fire(cluster, outcome=Outcome.OK)
-        assert sorted(one.kind for one in notices(cluster)) == ["failed", "recovered"]
+        assert sorted(one.kind for one in notifications(cluster)) == ["failed", "recovered"]
 
 
 @pytest.mark.parametrize("verb", ["alerts.recovered", "runs.find"])
@@ -207,7 +209,7 @@ async def test_a_leader_that_dies_while_it_tells_of_a_recovery_leaves_exactly_on
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The next leader finds another success.
-    monkeypatch.setattr("cronflow.node.alarms.SUCCESSES", 1)
+    monkeypatch.setattr("cronflow.leader.alert_evaluator.SUCCESSES", 1)
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
         await fire(cluster)
@@ -219,7 +221,7 @@ async def test_a_leader_that_dies_while_it_tells_of_a_recovery_leaves_exactly_on
         await cluster.kill(leader)
         cluster.backends.faults.heal()
         await cluster.elapse(90)
-        assert Counter(one.kind for one in notices(cluster)) == {"failed": 1, "recovered": 1}
+        assert Counter(one.kind for one in notifications(cluster)) == {"failed": 1, "recovered": 1}
         assert set(receiver.kinds) == {"failed", "recovered"}
 
 
@@ -235,16 +237,16 @@ async def test_a_leader_that_wakes_deposed_in_the_midst_of_it_tells_nothing_twic
         await fire(cluster, outcome=Outcome.OK)
         cluster.backends.faults.heal()
         await cluster.elapse(60)
-        assert Counter(one.kind for one in notices(cluster)) == {"failed": 1, "recovered": 1}
+        assert Counter(one.kind for one in notifications(cluster)) == {"failed": 1, "recovered": 1}
         assert Counter(receiver.kinds) == {"failed": 1, "recovered": 1}
 
 
 async def test_a_failure_that_a_spool_tells_long_afterwards_is_told(tmp_path: Any) -> None:
     receiver = Receiver()
-    async with a_cluster("a", postman=receiver, spools=tmp_path) as cluster:
+    async with a_cluster("a", webhook_sender=receiver, spools=tmp_path) as cluster:
         await define(cluster)
         cluster.executor.release = asyncio.Event()
-        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT, error="no rows")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no rows")
         await cluster.service.apply([a_job("job", schedule=None)])
         await cluster.service.trigger("job")
         await cluster.elapse(2)
@@ -276,7 +278,7 @@ async def test_a_job_that_finds_no_node_is_late_once() -> None:
         # It starts now: the same fire, the same notice.
         cluster.start("b", disk="ssd")
         await cluster.elapse(120, step=1)
-        assert len(receiver.got) == len(notices(cluster)) == 1
+        assert len(receiver.got) == len(notifications(cluster)) == 1
 
 
 async def test_a_run_that_waits_for_the_one_before_it_is_late_and_one_that_starts_in_time_is_not() -> None:
@@ -307,7 +309,7 @@ async def test_fires_of_a_time_without_any_node_are_late_when_somebody_leads_aga
         told = Counter(body["job"] for body in receiver.got)
         assert told["once"] == told["skips"] == 1
         assert told["each"] >= 9
-        assert len({one.id for one in notices(cluster)}) == len(receiver.got)
+        assert len({one.id for one in notifications(cluster)}) == len(receiver.got)
 
 
 async def test_a_late_fire_is_told_once_although_its_leader_dies() -> None:
@@ -362,7 +364,7 @@ async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_nod
         cluster.backends.faults.fail_before("Redis", times=1_000_000)
         await cluster.elapse(180, step=1)
         assert receiver.kinds == ["no_leader"] * 2
-        assert len({one.subject for one in notices(cluster)}) == 2
+        assert len({one.subject for one in notifications(cluster)}) == 2
 
 
 async def test_nobody_leads_while_all_clocks_are_wrong_and_that_is_told() -> None:
@@ -396,11 +398,15 @@ async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_
         await cluster.service.apply([a_job("job", schedule=None)])
         run = await fire(cluster)
         await cluster.elapse(330, step=1)
-        [notice] = notices(cluster)
+        [notification] = notifications(cluster)
         # At once, and after 10, 20, 40 and 80 s; the next one would come after more than five minutes.
-        assert (notice.state, notice.status, notice.error) == (NoticeState.GAVE_UP, 500, REFUSED.error)
-        assert notice.attempts == len(receiver.got) == 5
-        assert {body["id"] for body in receiver.got} == {notice.id}
+        assert (notification.state, notification.status, notification.error) == (
+            NotificationState.GAVE_UP,
+            500,
+            REFUSED.error,
+        )
+        assert notification.attempts == len(receiver.got) == 5
+        assert {body["id"] for body in receiver.got} == {notification.id}
         [told] = await cluster.service.events(kinds=["alert_gave_up"])
         assert told.event == AlertGaveUp("all", run, 5, REFUSED.error or "")
 
@@ -411,9 +417,9 @@ async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_s
         await cluster.service.apply([a_job("job", schedule=None)])
         await fire(cluster)
         await cluster.elapse(60, step=1)
-        [notice] = notices(cluster)
-        assert (notice.state, notice.attempts, notice.error) == (NoticeState.DELIVERED, 3, None)
-        assert [body["id"] for body in receiver.got] == [notice.id] * 3
+        [notification] = notifications(cluster)
+        assert (notification.state, notification.attempts, notification.error) == (NotificationState.DELIVERED, 3, None)
+        assert [body["id"] for body in receiver.got] == [notification.id] * 3
 
 
 async def test_a_node_that_is_killed_while_it_sends_leaves_the_notice_to_another_one() -> None:
@@ -425,25 +431,28 @@ async def test_a_node_that_is_killed_while_it_sends_leaves_the_notice_to_another
         receiver.hangs = False
         await cluster.kill(cluster.leaders[0])
         await cluster.elapse(120, step=1)
-        [notice] = notices(cluster)
-        assert (notice.state, notice.attempts) == (NoticeState.DELIVERED, 2)
-        assert [body["id"] for body in receiver.got] == [notice.id] * 2
+        [notification] = notifications(cluster)
+        assert (notification.state, notification.attempts) == (NotificationState.DELIVERED, 2)
+        assert [body["id"] for body in receiver.got] == [notification.id] * 2
 
 
 async def test_a_receiver_that_fails_keeps_nobody_elses_notices_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronflow.node.courier.AT_ONCE", 2)
+    monkeypatch.setattr("cronflow.node.alert_sender.AT_ONCE", 2)
     async with alerted("a", webhook=Webhook("http://down")) as (cluster, receiver):
         await define(cluster, name="good")
         receiver.answers["http://down"] = [REFUSED]
         receiver.slow = ("http://down", cluster.clock)
         names = [f"job-{n}" for n in range(10)]
         await cluster.service.apply([a_job(name, schedule=None) for name in names])
-        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT)
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT)
         for name in names:
             await cluster.service.trigger(name)
         # The first two take ten seconds; then all of the others have their turn.
         await cluster.elapse(18)
-        assert sum(one.alert == "good" and one.state is NoticeState.DELIVERED for one in notices(cluster)) == 10
+        assert (
+            sum(one.alert == "good" and one.state is NotificationState.DELIVERED for one in notifications(cluster))
+            == 10
+        )
 
 
 async def test_what_waits_is_not_sent_when_its_alert_is_disabled_or_gone() -> None:
@@ -457,13 +466,13 @@ async def test_what_waits_is_not_sent_when_its_alert_is_disabled_or_gone() -> No
         await cluster.service.alerts.delete("gone")
         await cluster.elapse(120, step=1)
         assert len(receiver.got) == sent
-        [notice] = notices(cluster)
-        assert (notice.state, notice.error) == (NoticeState.GAVE_UP, "the alert is disabled")
+        [notification] = notifications(cluster)
+        assert (notification.state, notification.error) == (NotificationState.GAVE_UP, "the alert is disabled")
 
 
 async def test_a_notice_whose_alert_is_gone_meanwhile_is_forgotten() -> None:
     async with alerted("a") as (cluster, receiver):
-        orphan = Notice(
+        orphan = Notification(
             id="msg_1",
             alert="gone",
             kind=AlertKind.FAILED,
@@ -475,7 +484,7 @@ async def test_a_notice_whose_alert_is_gone_meanwhile_is_forgotten() -> None:
         await define(cluster)
         await cluster.backends.outbox.put([orphan, replace(orphan, id="msg_2")])
         await cluster.elapse(10)
-        assert (notices(cluster), receiver.got) == ([], [])
+        assert (notifications(cluster), receiver.got) == ([], [])
 
 
 async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
@@ -484,9 +493,9 @@ async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
         cluster.backends.faults.fail_before("outbox.tried", times=1)
         await fire(cluster)
         await cluster.elapse(60, step=1)
-        [notice] = notices(cluster)
-        assert notice.state is NoticeState.DELIVERED
-        assert [body["id"] for body in receiver.got] == [notice.id] * 2
+        [notification] = notifications(cluster)
+        assert notification.state is NotificationState.DELIVERED
+        assert [body["id"] for body in receiver.got] == [notification.id] * 2
 
 
 # ---------------------------------------------------------------------------------------------------------------- cost

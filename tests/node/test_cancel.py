@@ -8,7 +8,7 @@ import pytest
 
 from cronflow.domain.errors import Conflict
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
-from cronflow.domain.run import Ending, Outcome, Run, RunState
+from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.node.node import Node
 from tests.node.cluster import Cluster, a_cluster
 
@@ -52,7 +52,7 @@ async def test_a_running_run_is_cancelled_at_once_and_says_by_whom() -> None:
 
 async def test_a_run_that_waits_for_its_retry_is_cancelled_at_once_and_never_starts_again() -> None:
     async with a_cluster("a") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         await cluster.service.apply([a_job()])
         run_id = await cluster.service.trigger("long")
         await cluster.elapse(2)
@@ -131,7 +131,7 @@ async def test_a_run_that_ends_well_before_it_hears_of_its_cancellation_has_succ
 
 async def test_a_failure_of_a_run_that_is_to_be_cancelled_is_not_tried_again() -> None:
     async with a_cluster("a") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         run_id = await running(cluster)
         stall = cluster.backends.faults.stall("queue.cancelled")
         await cancelled(cluster, run_id)
@@ -149,7 +149,7 @@ async def test_a_failure_of_a_run_that_is_to_be_cancelled_is_not_tried_again() -
 async def test_a_lost_ring_costs_two_seconds() -> None:
     async with a_cluster("a") as cluster:
         run_id = await running(cluster)
-        cluster.backends.memory.bells.clear()
+        cluster.backends.memory.signals.clear()
         await cancelled(cluster, run_id)
         await cluster.elapse(2.25)
         assert (await cluster.service.run(run_id)).state is RunState.CANCELLED

@@ -10,7 +10,7 @@ import pytest
 
 from cronflow.domain.job import Job, PythonTarget, Retry
 from cronflow.domain.run import RunState
-from cronflow.domain.schedule import Every
+from cronflow.domain.schedule.kinds import Every
 from tests.node.cluster import Cluster, a_cluster
 
 HOUR = timedelta(hours=1)
@@ -47,7 +47,7 @@ async def test_a_server_whose_clock_is_off_changes_nothing(service: str, skew: t
     async with a_cluster("a", "b") as cluster:
         await cluster.service.apply([JOB])
         await cluster.elapse(25)
-        cluster.backends.timepieces[service].skew = skew  # type: ignore[attr-defined]
+        cluster.backends.server_clocks[service].skew = skew  # type: ignore[attr-defined]
         await cluster.elapse(40)
         on_time(cluster, least=6)
         assert len(cluster.leaders) == 1
@@ -59,7 +59,7 @@ async def test_k8s_125761_a_leader_whose_clock_steps_gives_the_lead_to_one_whose
         await cluster.service.apply([JOB])
         await cluster.elapse(20)
         (leader,) = cluster.leaders
-        leader._timekeeper._local.skew = HOUR  # type: ignore[attr-defined]
+        leader._cluster_clock._local.skew = HOUR  # type: ignore[attr-defined]
         await cluster.elapse(10)
         (successor,) = cluster.leaders
         assert successor is not leader
@@ -71,14 +71,14 @@ async def test_when_no_two_clocks_agree_nothing_is_planned_and_nothing_is_lost()
     async with a_cluster("a", "b") as cluster:
         await cluster.service.apply([JOB])
         await cluster.elapse(20)
-        cluster.backends.timepieces["Redis"].skew = HOUR  # type: ignore[attr-defined]
-        cluster.backends.timepieces["MongoDB"].skew = -HOUR  # type: ignore[attr-defined]
+        cluster.backends.server_clocks["Redis"].skew = HOUR  # type: ignore[attr-defined]
+        cluster.backends.server_clocks["MongoDB"].skew = -HOUR  # type: ignore[attr-defined]
         await cluster.elapse(20)
         assert cluster.leaders == []
         known = len(cluster.runs)
         await cluster.elapse(20)
         assert len(cluster.runs) == known
-        cluster.backends.timepieces["Redis"].skew = timedelta(0)  # type: ignore[attr-defined]
+        cluster.backends.server_clocks["Redis"].skew = timedelta(0)  # type: ignore[attr-defined]
         await cluster.elapse(30)
         fires = [run.fire_at for run in cluster.runs]
         assert {(later - earlier).total_seconds() for earlier, later in itertools.pairwise(fires)} == {10.0}

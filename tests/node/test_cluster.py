@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from structlog.contextvars import get_contextvars
 
-from cronflow.backends.memory.motion import Memory
 from cronflow.domain.job import Delivery, Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
-from cronflow.domain.run import Ending, Outcome, RunState
-from cronflow.domain.schedule import Every, Once
+from cronflow.domain.run import AttemptResult, Outcome, RunState
+from cronflow.domain.schedule.kinds import Every, Once
+from cronflow.testing.memory.coordination import Memory
 from tests.node.cluster import a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -66,7 +66,7 @@ async def test_more_runs_than_slots_wait_for_a_slot_and_none_is_lost() -> None:
 
 async def test_a_failed_attempt_is_tried_again_after_30_60_and_120_seconds() -> None:
     async with a_cluster("a", "b") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         await cluster.service.apply([a_job(every="10m")])
         await cluster.elapse(600 + 240)
         times = [at for *_, at in cluster.executor.starts]
@@ -82,7 +82,7 @@ async def test_a_failed_attempt_is_tried_again_after_30_60_and_120_seconds() -> 
 
 async def test_a_permanent_error_ends_the_run_at_once() -> None:
     async with a_cluster("a") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT, error="no such customer")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no such customer")
         await cluster.service.apply([a_job(every="5m")])
         await cluster.elapse(300 + 60)
         assert len(cluster.executor.starts) == 1
@@ -188,7 +188,7 @@ async def test_redis_416_a_jump_of_the_clock_that_all_ttls_follow_decides_nothin
             if redis.leader is not None:
                 redis.leader = (redis.leader[0], redis.leader[1] - jump)
             redis.reports = {node: (said, until - jump, seen) for node, (said, until, seen) in redis.reports.items()}
-            redis.locks = {key: (hold, node, until - jump) for key, (hold, node, until) in redis.locks.items()}
+            redis.locks = {key: (job_lock, node, until - jump) for key, (job_lock, node, until) in redis.locks.items()}
             await cluster.elapse(40)
         # Their leases are in MongoDB, and their workers live: nobody started them a second time.
         assert len(cluster.executor.starts) == 2
@@ -408,12 +408,12 @@ async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_i
     async with a_cluster("a") as cluster:
         down_until = cluster.clock.now() + 100 * SECOND
 
-        def ending(_: object) -> Ending:
+        def attempt_result(_: object) -> AttemptResult:
             if cluster.clock.now() < down_until:
-                return Ending(Outcome.DEFERRED, error="its circuit is open", delay=30 * SECOND)
-            return Ending(Outcome.OK)
+                return AttemptResult(Outcome.DEFERRED, error="its circuit is open", delay=30 * SECOND)
+            return AttemptResult(Outcome.OK)
 
-        cluster.executor.ending = ending
+        cluster.executor.attempt_result = attempt_result
         job = Job(name="hook", target=PythonTarget("a:b"), retry=Retry(max=0), start_guard=guard, delivery=delivery)
         await cluster.service.apply([job])
         await cluster.service.trigger("hook")
@@ -427,11 +427,11 @@ async def test_what_is_logged_on_behalf_of_an_attempt_says_which_one_it_is() -> 
     async with a_cluster("a") as cluster:
         about: list[dict[str, Any]] = []
 
-        def ending(_: object) -> Ending:
+        def attempt_result(_: object) -> AttemptResult:
             about.append(dict(get_contextvars()))
-            return Ending(Outcome.OK)
+            return AttemptResult(Outcome.OK)
 
-        cluster.executor.ending = ending
+        cluster.executor.attempt_result = attempt_result
         for name in ("one", "two"):
             await cluster.service.apply([Job(name=name, target=PythonTarget("a:b"))])
             await cluster.service.trigger(name)

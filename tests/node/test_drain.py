@@ -9,7 +9,7 @@ from datetime import timedelta
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
-from cronflow.domain.schedule import Every
+from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Assignment
 from tests.node.cluster import Cluster, Recording, Steady, a_cluster
 
@@ -185,8 +185,8 @@ async def test_a_drained_node_ends_what_runs_takes_no_more_and_comes_back() -> N
         for _ in range(3):
             await cluster.service.trigger("long")
         await cluster.elapse(20)
-        member, holds = await cluster.service.node(name)
-        assert (member.report.draining, member.drained, set(holds)) == (True, False, {first})
+        member, job_locks = await cluster.service.node(name)
+        assert (member.report.draining, member.drained, set(job_locks)) == (True, False, {first})
         assert [node_name(where) for _, _, where, _ in cluster.executor.starts] == [name, other, other, other]
         cluster.executor.release.set()
         await cluster.elapse(1)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cronflow.domain.events import (
-    ClockWentRight,
-    ClockWentWrong,
+    ClockInSync,
+    ClockOutOfSync,
     Event,
     FenceRejected,
     JobChanged,
@@ -26,22 +26,22 @@ from cronflow.domain.events import (
     NodeLeft,
     NodeLost,
     NodeUndrained,
-    PlanSettled,
-    RedisAmnesiaHealed,
+    PlanRecovered,
+    RedisStateRestored,
     RunCancelled,
     RunsFailed,
     RunsLost,
     RunsReassigned,
-    ServiceFound,
     ServiceLost,
-    SpoolBegun,
+    ServiceRecovered,
     SpoolDrained,
-    StepdownAsked,
+    SpoolStarted,
+    StepdownRequested,
 )
-from cronflow.domain.job import Delivery, Overlap, PlanNote, Retry
-from cronflow.domain.run import Ending, Outcome
-from cronflow.domain.schedule import Every
-from cronflow.service import Service
+from cronflow.domain.job import Delivery, Overlap, PlanIntent, Retry
+from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.schedule.kinds import Every
+from cronflow.usecases.service import Service
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
 
@@ -158,7 +158,7 @@ async def test_a_flushed_redis_is_told_and_nobody_is_called_lost() -> None:
     async with a_cluster("a") as cluster:
         cluster.backends.memory.flush()
         await cluster.elapse(20)
-        assert await told(cluster, RedisAmnesiaHealed) == [RedisAmnesiaHealed(1)]
+        assert await told(cluster, RedisStateRestored) == [RedisStateRestored(1)]
         cluster.start("b")
         await cluster.elapse(20)
         cluster.backends.memory.flush()
@@ -210,7 +210,7 @@ async def test_an_outcome_of_a_fenced_out_attempt_is_told() -> None:
 
 async def test_failures_of_one_job_are_one_event_with_a_count() -> None:
     async with a_cluster("a", slots=50) as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no rows")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no rows")
         await cluster.service.apply([a_job("report", schedule=None, retry=Retry(max=0), overlap=Overlap.ALLOW)])
         for _ in range(20):
             await cluster.service.trigger("report")
@@ -233,24 +233,24 @@ async def test_mongodb_away_is_told_with_the_spool_that_took_over(tmp_path: Path
         await cluster.elapse(2)
         cluster.backends.faults.heal()
         await cluster.elapse(5)
-        found = await told(cluster, ServiceLost, ServiceFound, SpoolBegun, SpoolDrained)
-        assert [type(event) for event in found if not isinstance(event, ServiceFound)] == [
+        found = await told(cluster, ServiceLost, ServiceRecovered, SpoolStarted, SpoolDrained)
+        assert [type(event) for event in found if not isinstance(event, ServiceRecovered)] == [
             ServiceLost,
-            SpoolBegun,
+            SpoolStarted,
             SpoolDrained,
         ]
-        assert isinstance(next(event for event in found if isinstance(event, ServiceFound)), ServiceFound)
+        assert isinstance(next(event for event in found if isinstance(event, ServiceRecovered)), ServiceRecovered)
 
 
 async def test_a_clock_that_is_off_is_told() -> None:
     async with a_cluster("a") as cluster:
         cluster.start("b", skew=timedelta(seconds=30))
         await cluster.elapse(15)
-        found = await told(cluster, ClockWentWrong)
+        found = await told(cluster, ClockOutOfSync)
         assert [event.node for event in found] == ["b"]  # type: ignore[attr-defined]
-        cluster.nodes[1]._timekeeper._local.skew = timedelta(0)  # type: ignore[attr-defined]
+        cluster.nodes[1]._cluster_clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
         await cluster.elapse(600)
-        assert await told(cluster, ClockWentRight) == [ClockWentRight("b")]
+        assert await told(cluster, ClockInSync) == [ClockInSync("b")]
 
 
 async def test_draining_is_told_from_its_beginning_to_its_end() -> None:
@@ -268,9 +268,9 @@ async def test_draining_is_told_from_its_beginning_to_its_end() -> None:
 
 async def test_a_plan_that_was_left_behind_is_told() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.backends.plans.write(PlanNote(id="0-1", term=0, jobs=("report",)))
+        await cluster.backends.plans.write(PlanIntent(id="0-1", term=0, jobs=("report",)))
         await cluster.elapse(15)
-        assert await told(cluster, PlanSettled) == [PlanSettled("0-1", 1, 0)]
+        assert await told(cluster, PlanRecovered) == [PlanRecovered("0-1", 1, 0)]
 
 
 async def test_what_people_change_is_told_with_their_name() -> None:
@@ -294,5 +294,5 @@ async def test_what_people_change_is_told_with_their_name() -> None:
             JobResumed("report", "max"),
             RunCancelled(run, "max", "wrong day"),
             JobDeleted("report", "eva"),
-            StepdownAsked("a", "eva"),
+            StepdownRequested("a", "eva"),
         ]

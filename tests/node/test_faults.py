@@ -11,7 +11,7 @@ import pytest
 
 from cronflow.domain.job import Job, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import Outcome, RunState
-from cronflow.domain.schedule import Every
+from cronflow.domain.schedule.kinds import Every
 from tests.node.cluster import Cluster, Skewed, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -66,13 +66,13 @@ async def test_a_doubled_item_that_may_start_at_once_is_committed_once_and_the_o
         (run,) = cluster.runs
         assert (run.state, [attempt.node for attempt in run.attempts]) == (RunState.SUCCEEDED, [first[2]])
         (late,) = cluster.backends.runs.late.values()  # type: ignore[attr-defined]
-        assert (late.node, late.fence, late.ending.outcome) == (second[2], second[1], Outcome.INTERRUPTED)
+        assert (late.node, late.fence, late.attempt_result.outcome) == (second[2], second[1], Outcome.INTERRUPTED)
 
 
 async def test_without_doorbells_a_fire_is_a_second_late_and_a_run_by_hand_two() -> None:
     async with a_cluster("a", "b") as cluster:
-        cluster.backends.memory.bells.clear()
-        cluster.backends.memory.ring = lambda channel: None  # type: ignore[method-assign]
+        cluster.backends.memory.signals.clear()
+        cluster.backends.memory.notify = lambda channel: None  # type: ignore[method-assign]
         await cluster.service.apply(
             [
                 Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s")),
@@ -152,4 +152,4 @@ async def test_an_editor_that_dies_between_its_move_and_the_run_of_what_it_jumpe
 def step_mongodb(cluster: Cluster, step: timedelta) -> None:
     """Set the clock by which `check_at` is written and read."""
     cluster.backends.runs._clock = Skewed(cluster.clock, step)  # type: ignore[attr-defined]
-    cluster.backends.timepieces["MongoDB"].skew = step  # type: ignore[attr-defined]
+    cluster.backends.server_clocks["MongoDB"].skew = step  # type: ignore[attr-defined]

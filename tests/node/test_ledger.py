@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cronflow.backends.memory import FakeClock
-from cronflow.domain.audit import audit
 from cronflow.domain.errors import BackendUnavailable, NotFound
 from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget
-from cronflow.domain.oracle import fires_between
 from cronflow.domain.run import SCHEDULED, RunState
-from cronflow.domain.schedule import Cron, Every, Once, Schedule
-from cronflow.domain.version import Version, expectations, version_due, version_of
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.version import Version, version_due, version_of
+from cronflow.testing.audit import audit, expectations
+from cronflow.testing.memory import FakeClock
+from cronflow.testing.schedule_oracle import fires_between
 from tests.node.cluster import Cluster, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -84,7 +84,7 @@ async def finished(cluster: Cluster, act: Coroutine[Any, Any, object]) -> None:
         return
 
 
-async def tell(cluster: Cluster, step: Step, number: int) -> None:
+async def emit(cluster: Cluster, step: Step, number: int) -> None:
     """Let it happen; what a person does here, what goes wrong by itself below."""
     service = cluster.service
     match step.what:
@@ -149,7 +149,7 @@ async def versions(cluster: Cluster, name: str) -> list[Version]:
 async def live(story: list[Step]) -> None:
     async with a_cluster("first") as cluster:
         for number, step in enumerate(story):
-            await tell(cluster, step, number)
+            await emit(cluster, step, number)
         # Heal, let a new leader find what others left, and close the book: what is deleted has no instant to come.
         cluster.backends.faults.heal()
         free(cluster)

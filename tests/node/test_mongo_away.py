@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
-from cronflow.domain.run import Ending, Outcome, RunState
-from cronflow.domain.schedule import Every
-from cronflow.node.recorder import Recorder
-from cronflow.node.spool import Spool
-from cronflow.node.zonedata import zone_data
+from cronflow.domain.run import AttemptResult, Outcome, RunState
+from cronflow.domain.schedule.kinds import Every
+from cronflow.node.zone_data import zone_data
+from cronflow.worker.recorder import Recorder
+from cronflow.worker.spool import Spool
 from tests.node.cluster import Cluster, a_cluster, inline
 
 FOR_EVER = 1_000_000
@@ -107,9 +107,9 @@ async def test_outcomes_are_recorded_in_the_order_in_which_they_came(tmp_path: P
         # One by one, by stopping each handler: the ends are seconds apart.
         for active in list(worker._active.values()):
             assert active.handler is not None
-            active.stop = Ending(Outcome.OK)
+            active.stop = AttemptResult(Outcome.OK)
             active.handler.cancel()
-            order.append(active.held.run)
+            order.append(active.claimed.run)
             await cluster.elapse(0.5)
         assert len(order) == 8
         cluster.backends.faults.heal()
@@ -134,7 +134,7 @@ async def test_a_large_result_is_there_before_its_run_says_so_and_waits_in_the_s
     rows = {"rows": ["x" * 1000] * 20}
     async with a_cluster("a", spools=tmp_path) as cluster:
         await runs_under_way(cluster, "one")
-        cluster.executor.ending = lambda _: Ending(Outcome.OK, rows)
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.OK, rows)
         cluster.backends.faults.fail_before("results.keep", FOR_EVER)
         cluster.executor.release.set()  # type: ignore[union-attr]
         await cluster.elapse(5)
@@ -153,13 +153,13 @@ async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_sh
     async with a_cluster("a") as cluster:
         await runs_under_way(cluster, "one")
         (run,) = cluster.runs
-        cluster.executor.ending = lambda _: Ending(Outcome.OK, rows)
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.OK, rows)
         runs = cluster.backends.runs.runs  # type: ignore[attr-defined]
         runs[run.id] = replace(run, fence=run.fence + 1)
         cluster.executor.release.set()  # type: ignore[union-attr]
         await cluster.elapse(3)
         (late,) = await cluster.service.late(run.id)
-        assert (late.ending.result, late.ending.result_size) == (rows, 20_061)
+        assert (late.attempt_result.result, late.attempt_result.result_size) == (rows, 20_061)
 
 
 async def test_a_node_killed_while_mongodb_is_away_tells_its_outcomes_when_it_is_started_again(tmp_path: Path) -> None:

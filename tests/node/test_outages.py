@@ -5,8 +5,8 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.events import Event, ServiceFound, ServiceLost
-from cronflow.node.loop import Outages
+from cronflow.domain.events import Event, ServiceLost, ServiceRecovered
+from cronflow.node.role_loop import Outages
 
 MONGO = BackendUnavailable("MongoDB", "there", "timed out")
 REDIS = BackendUnavailable("Redis", "there", "refused")
@@ -41,7 +41,7 @@ def test_a_step_that_asked_nothing_of_the_service_does_not_end_its_outage() -> N
     assert logs == []
     assert seen.outages.away_s("MongoDB") == 5.0
     seen.works("elector", answered=True)
-    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceFound("MongoDB", 6.0)]
+    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceRecovered("MongoDB", 6.0)]
     assert seen.outages.began("MongoDB") is None
 
 
@@ -63,7 +63,7 @@ def test_an_outage_lasts_until_each_role_that_felt_it_works() -> None:
     seen.works("elector", answered=True)
     assert seen.outages.away == {"MongoDB"}
     seen.works("recorder", answered=True)
-    assert seen.told[1:] == [ServiceFound("MongoDB", 3.0)]
+    assert seen.told[1:] == [ServiceRecovered("MongoDB", 3.0)]
 
 
 def test_a_role_that_fails_at_one_service_and_then_at_another_ends_both_outages() -> None:
@@ -74,7 +74,7 @@ def test_a_role_that_fails_at_one_service_and_then_at_another_ends_both_outages(
     seen.works("planner", answered=True)
     assert seen.outages.away == set()
     assert (seen.outages.began("MongoDB"), seen.outages.began("Redis")) == (None, None)
-    assert seen.told[2:] == [ServiceFound("MongoDB", 2.0), ServiceFound("Redis", 1.0)]
+    assert seen.told[2:] == [ServiceRecovered("MongoDB", 2.0), ServiceRecovered("Redis", 1.0)]
 
 
 def test_an_outage_within_an_outage_is_one() -> None:
@@ -82,7 +82,7 @@ def test_an_outage_within_an_outage_is_one() -> None:
     seen.fails("planner", MONGO)
     seen.fails("planner", MONGO, after=9.0)
     seen.works("planner", answered=True)
-    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceFound("MongoDB", 10.0)]
+    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceRecovered("MongoDB", 10.0)]
     last = seen.outages.last("MongoDB")
     assert last is not None
     assert (last.began, last.ended) == (101.0, 111.0)

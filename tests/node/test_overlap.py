@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from cronflow.domain.job import Job, Misfire, Overlap, PythonTarget
 from cronflow.domain.run import Outcome, RunState
-from cronflow.domain.schedule import Every, Once
+from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import Assignment, LineSink
 from tests.node.cluster import Cluster, Recording, a_cluster
 
@@ -109,8 +109,8 @@ async def test_what_is_replaced_on_a_dead_worker_bounds_the_wait_by_its_lease() 
 
 async def test_what_waits_for_its_retry_is_replaced_at_once() -> None:
     async with a_cluster("a") as cluster:
-        failing = cluster.executor.ending
-        cluster.executor.ending = lambda assignment: type(failing(assignment))(Outcome.ERROR, error="no")
+        failing = cluster.executor.attempt_result
+        cluster.executor.attempt_result = lambda assignment: type(failing(assignment))(Outcome.ERROR, error="no")
         await cluster.service.apply([a_job(overlap=Overlap.REPLACE)])
         await cluster.elapse(31)
         *replaced, last = cluster.runs

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from cronflow.domain.job import Job, PythonTarget, Retry
-from cronflow.domain.run import Ending, Kind, Outcome, RunState
+from cronflow.domain.run import AttemptResult, Kind, Outcome, RunState
 from tests.node.cluster import Cluster, a_cluster
 
-NO = Ending(Outcome.ERROR, error="no")
+NO = AttemptResult(Outcome.ERROR, error="no")
 
 
 def a_job(retry: Retry | None = None, **fields: object) -> Job:
@@ -52,7 +52,7 @@ async def run_all(cluster: Cluster, job: Job, seconds: float) -> str:
 )
 async def test_a_failing_run_is_tried_again_after_the_delays_of_its_job(retry: Retry, expected: list[float]) -> None:
     async with a_cluster("a", "b") as cluster:
-        cluster.executor.ending = lambda _: NO
+        cluster.executor.attempt_result = lambda _: NO
         run = await run_all(cluster, a_job(retry), sum(expected) + 2 * len(expected) + 5)
         assert overdue(waits(cluster), expected) == []
         ended = await cluster.service.run(run)
@@ -62,7 +62,7 @@ async def test_a_failing_run_is_tried_again_after_the_delays_of_its_job(retry: R
 
 async def test_a_permanent_error_is_a_dead_letter_at_once() -> None:
     async with a_cluster("a") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT, error="no such customer")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no such customer")
         run = await run_all(cluster, a_job(), 200)
         assert len(cluster.executor.starts) == 1
         ended = await cluster.service.run(run)
@@ -72,7 +72,9 @@ async def test_a_permanent_error_is_a_dead_letter_at_once() -> None:
 
 async def test_a_run_that_succeeds_in_the_end_is_no_dead_letter() -> None:
     async with a_cluster("a") as cluster:
-        cluster.executor.ending = lambda assignment: Ending(Outcome.OK) if assignment.attempt == 3 else NO
+        cluster.executor.attempt_result = lambda assignment: (
+            AttemptResult(Outcome.OK) if assignment.attempt == 3 else NO
+        )
         run = await run_all(cluster, a_job(), 100)
         ended = await cluster.service.run(run)
         assert (ended.state, ended.attempt) == (RunState.SUCCEEDED, 3)
@@ -82,7 +84,7 @@ async def test_a_run_that_succeeds_in_the_end_is_no_dead_letter() -> None:
 async def test_the_delay_that_a_job_asks_for_goes_before_its_back_off_and_uses_up_a_retry() -> None:
     async with a_cluster("a") as cluster:
         own: Sequence[timedelta | None] = (timedelta(seconds=7), None, timedelta(seconds=3))
-        cluster.executor.ending = lambda assignment: Ending(
+        cluster.executor.attempt_result = lambda assignment: AttemptResult(
             Outcome.ERROR, error="later", delay=dict(enumerate(own, start=1)).get(assignment.attempt)
         )
         run = await run_all(cluster, a_job(), 90)
@@ -92,13 +94,13 @@ async def test_the_delay_that_a_job_asks_for_goes_before_its_back_off_and_uses_u
 
 async def test_a_replay_runs_on_a_node_and_settles_the_letter_whatever_becomes_of_itself() -> None:
     async with a_cluster("a", "b") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.PERMANENT, error="no")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no")
         run = await run_all(cluster, a_job(), 5)
         await cluster.service.replay(run)
         await cluster.elapse(5)
         failed = await cluster.service.run(f"{run}~r1")
         assert (failed.kind, failed.state, failed.is_dead) == (Kind.REPLAY, RunState.FAILED, True)
-        cluster.executor.ending = lambda _: Ending(Outcome.OK)
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.OK)
         again = await cluster.service.replay(failed.id)
         await cluster.elapse(5)
         assert (await cluster.service.run(again)).state is RunState.SUCCEEDED

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from cronflow.backends.memory import FakeClock
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
-from cronflow.domain.run import Ending, Outcome, Run
-from cronflow.domain.schedule import Every
+from cronflow.domain.run import AttemptResult, Outcome, Run
+from cronflow.domain.schedule.kinds import Every
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink
+from cronflow.testing.memory import FakeClock
 from tests.history.checker import check
 from tests.history.history import END, START, Ack, Elected, Fault, History, Noted, Step
 from tests.node.cluster import Cluster, Recording, a_cluster
@@ -76,7 +76,7 @@ class Handlers(Recording):
     rng: random.Random = field(default_factory=random.Random)
     sink: list[Noted] = field(default_factory=list)
 
-    async def run(self, assignment: Assignment, node: str, log: LineSink) -> Ending:
+    async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """Note it, take the time, note the end."""
         target = assignment.job.target
         assert isinstance(target, PythonTarget)
@@ -88,7 +88,7 @@ class Handlers(Recording):
         ok = self.rng.random() >= fails
         await self.clock.sleep(seconds)
         self.sink.append(Noted(END, *place, self.clock.now(), ok))
-        return Ending(Outcome.OK if ok else Outcome.ERROR)
+        return AttemptResult(Outcome.OK if ok else Outcome.ERROR)
 
 
 class Kept(dict[str, Run]):
@@ -137,7 +137,7 @@ class Simulation:
         self.acks: list[Ack] = []
         self.terms: set[Elected] = set()
         self.gone: dict[str, float] = {}
-        self.ending: list[tuple[float, Callable[[], object]]] = []
+        self.attempt_result: list[tuple[float, Callable[[], object]]] = []
         self.cut: set[tuple[str, str]] = set()
         self._before = cluster.backends.faults.before
         cluster.backends.faults.before = self.before  # type: ignore[method-assign]
@@ -166,8 +166,8 @@ class Simulation:
         """Let time pass, and note who leads."""
         for _ in range(round(seconds / STEP_S)):
             await self.cluster.clock.advance(STEP_S)
-            over = [act for when, act in self.ending if when <= self.cluster.clock.monotonic()]
-            self.ending = [(when, act) for when, act in self.ending if act not in over]
+            over = [act for when, act in self.attempt_result if when <= self.cluster.clock.monotonic()]
+            self.attempt_result = [(when, act) for when, act in self.attempt_result if act not in over]
             for act in over:
                 act()
             for node in self.cluster.leaders:
@@ -199,7 +199,7 @@ class Simulation:
             act()
             self.faults.append(Fault(what, since, self.now))
 
-        self.ending.append((self.cluster.clock.monotonic() + seconds, over))
+        self.attempt_result.append((self.cluster.clock.monotonic() + seconds, over))
 
     # ------------------------------------------------------------------------------------------- what may happen
 
@@ -278,7 +278,7 @@ class Simulation:
         if self.rng.random() < 0.5:
             node = self.rng.choice(self.cluster.nodes)
             skew = timedelta(seconds=self.rng.choice([-3600, -3, 3, 3600]))
-            node._timekeeper._local.skew = skew  # type: ignore[attr-defined]
+            node._cluster_clock._local.skew = skew  # type: ignore[attr-defined]
             self.fault(f"the clock of {node.id} is off by {skew}")
             return
         self.fault("all clocks step")
@@ -352,12 +352,12 @@ class Simulation:
 
     async def heal(self) -> History:
         """Nothing goes wrong any more; two leases later all that was open has ended. Then the book is closed."""
-        for _, over in self.ending:
+        for _, over in self.attempt_result:
             over()
-        self.ending.clear()
+        self.attempt_result.clear()
         self.cluster.backends.faults.heal()
         for node in self.cluster.nodes:
-            node._timekeeper._local.skew = timedelta(0)  # type: ignore[attr-defined]
+            node._cluster_clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
         await self.elapse(1.0)
         self.start_again()
         while self.gone:

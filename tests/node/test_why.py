@@ -12,8 +12,8 @@ import pytest
 from cronflow.domain import why as chain
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry
-from cronflow.domain.run import Ending, Outcome, RunState, run_id
-from cronflow.domain.schedule import Every, Once
+from cronflow.domain.run import AttemptResult, Outcome, RunState, run_id
+from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.domain.why import Link, Why
 from tests.node.cluster import Cluster, a_cluster
 
@@ -102,7 +102,7 @@ async def test_an_overlapping_fire_names_the_run_that_was_in_the_way() -> None:
         overlap = link(why, chain.Overlapping)
         assert (overlap.skipped, overlap.blocked_by, overlap.policy) == (True, first.id, Overlap.FORBID)
         assert kinds(why) == ["Due", "Lateness", "Overlapping", "Ended"]
-        assert link(await cluster.service.why("tick", first.fire_at), chain.Runs).attempt == 1
+        assert link(await cluster.service.why("tick", first.fire_at), chain.RunsNow).attempt == 1
 
 
 async def test_a_queued_fire_says_for_which_run_it_waits_and_since_when() -> None:
@@ -191,12 +191,12 @@ async def test_what_an_edit_kept_from_running_names_the_version_and_who_made_it(
         await edited(cluster, cluster.service.pause("tick", by="bob@desk"))
         await cluster.elapse(30)
         paused_at = at(cluster, -10)
-        held = link(await cluster.service.why("tick", paused_at), chain.Held)
-        assert (held.reason, held.ver, held.by, held.recorded) == ("paused", 2, "bob@desk", False)
+        claimed = link(await cluster.service.why("tick", paused_at), chain.KeptByEdit)
+        assert (claimed.reason, claimed.ver, claimed.by, claimed.recorded) == ("paused", 2, "bob@desk", False)
         await edited(cluster, cluster.service.resume("tick", by="ann@desk"))
         why = await cluster.service.why("tick", paused_at)
-        held = link(why, chain.Held)
-        assert (held.reason, held.ver, held.by, held.recorded) == ("paused", 2, "bob@desk", True)
+        claimed = link(why, chain.KeptByEdit)
+        assert (claimed.reason, claimed.ver, claimed.by, claimed.recorded) == ("paused", 2, "bob@desk", True)
         assert link(why, chain.Ended).state is RunState.SKIPPED
         # And the fire before the pause still belongs to the first version.
         assert link(await cluster.service.why("tick", cluster.runs[0].fire_at), chain.Due).ver == 1
@@ -212,8 +212,8 @@ async def test_what_a_deletion_or_an_edit_jumped_over_names_the_new_version() ->
         await edited(cluster, cluster.service.delete("gone", by="bob"))
         await edited(cluster, cluster.service.apply([a_job("new", every="1h")], by="ann"))
         for name, reason, by in (("gone", "deleted", "bob"), ("new", "edited", "ann")):
-            held = link(await cluster.service.why(name, jumped), chain.Held)
-            assert (held.reason, held.ver, held.by) == (reason, 2, by)
+            claimed = link(await cluster.service.why(name, jumped), chain.KeptByEdit)
+            assert (claimed.reason, claimed.ver, claimed.by) == (reason, 2, by)
         # Under the old schedule it would have been due, under the new one it is not.
         later = link(await cluster.service.why("new", jumped + 20 * SECOND), chain.NotDue)
         assert (later.ver, later.before) == (2, jumped)
@@ -252,7 +252,7 @@ async def test_an_instant_to_come_says_when_and_whether_it_will_be_planned() -> 
 
 async def test_a_run_that_waits_for_its_retry_says_when_it_is_tried_again() -> None:
     async with a_cluster("a") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         await cluster.service.apply([a_job(every="10m", retry=Retry(max=1, initial="30s"))])
         await cluster.elapse(602)
         why = await cluster.service.why("tick")
@@ -265,7 +265,7 @@ async def test_a_run_that_waits_for_its_retry_says_when_it_is_tried_again() -> N
 
 async def test_a_retry_that_no_node_can_take_remembers_the_reasons() -> None:
     async with a_cluster("a", "b") as cluster:
-        cluster.executor.ending = lambda _: Ending(Outcome.ERROR, error="no")
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         gpu = cluster.start("c", gpu="yes")
         await cluster.elapse(1)
         await cluster.service.apply([a_job(every="10m", require={"gpu": "yes"})])

@@ -14,14 +14,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cronflow.backends.clock import SystemClock
-from cronflow.domain.audit import Audit, Expectation, audit
+from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import CommandTarget, Job, Overlap, Retry
 from cronflow.domain.run import Run
-from cronflow.domain.schedule import Every
+from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Backends, RunQuery
-from cronflow.service import Service
-from cronflow.wiring.stores import open_backends
+from cronflow.testing.audit import Audit, Expectation, audit
+from cronflow.usecases.service import Service
 from tests.waiting import eventually
 
 LEADER_TTL_S = 3.0

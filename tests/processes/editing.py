@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Run
 from cronflow.ports import RunStore
-from cronflow.service import Service
-from cronflow.wiring.stores import open_backends
+from cronflow.usecases.service import Service
 
 
 class Stops:

@@ -16,9 +16,9 @@ import pytest
 
 from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
-from cronflow.domain.alerts import Alert, AlertKind, Notice, NoticeState, Webhook
+from cronflow.domain.alerts import Alert, AlertKind, Notification, NotificationState, Webhook
 from cronflow.domain.job import CommandTarget, Job, Retry
-from cronflow.service import Service
+from cronflow.usecases.service import Service
 from tests.executors.web import Server, answer
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
@@ -92,15 +92,15 @@ async def due_now(processes: Processes, mongo_url: str) -> None:
         await database["notices"].update_many({"waiting": True}, [{"$set": {"due_at": "$created_at"}}])
 
 
-async def the_notice(processes: Processes) -> Notice | None:
+async def the_notice(processes: Processes) -> Notification | None:
     found = await processes.backends.outbox.of("all")
     assert len(found) <= 1
     return found[0] if found else None
 
 
 async def ended(processes: Processes) -> bool:
-    notice = await the_notice(processes)
-    return notice is not None and notice.state is NoticeState.DELIVERED
+    notification = await the_notice(processes)
+    return notification is not None and notification.state is NotificationState.DELIVERED
 
 
 async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Processes) -> None:
@@ -138,8 +138,8 @@ async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_no
     await processes.service.trigger("billing-sums")
 
     async def refused() -> bool:
-        notice = await the_notice(processes)
-        return notice is not None and "cannot be reached" in (notice.error or "")
+        notification = await the_notice(processes)
+        return notification is not None and "cannot be reached" in (notification.error or "")
 
     await eventually(refused, 60, "a refused connection")
     async with receiving(port) as receiver:
@@ -151,10 +151,10 @@ async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_no
             return await ended(processes)
 
         await eventually(taken, 90, "the notice was taken")
-        notice = await the_notice(processes)
-        assert notice is not None
-        assert (notice.attempts, notice.status) == (3, 200)
-        assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notice.id}
+        notification = await the_notice(processes)
+        assert notification is not None
+        assert (notification.attempts, notification.status) == (3, 200)
+        assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notification.id}
         assert len(receiver.web.requests) == 2
 
 
@@ -176,8 +176,8 @@ async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to
             return await ended(processes)
 
         await eventually(taken, 60, "the notice was taken")
-        notice = await the_notice(processes)
-        assert notice is not None
-        assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notice.id}
+        notification = await the_notice(processes)
+        assert notification is not None
+        assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notification.id}
         assert len(receiver.web.requests) >= 2
-        assert notice.attempts >= 2
+        assert notification.attempts >= 2

@@ -23,8 +23,8 @@ import pytest
 from redis.asyncio import Redis
 
 from cronflow.domain.job import SYSTEM_PREFIX, Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
-from cronflow.domain.schedule import Every
-from cronflow.embedded import MongoServer, RedisServer
+from cronflow.domain.schedule.kinds import Every
+from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.history import records
 from tests.history.checker import check
 from tests.history.history import Ack, Elected, Fault, History, noted

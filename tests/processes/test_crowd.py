@@ -22,9 +22,9 @@ from cronflow.api.stream import LOGIN_OVER, STOPPING, StreamLimits
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.access import Role
 from cronflow.domain.job import CommandTarget, Job, Overlap
-from cronflow.domain.schedule import Every
-from cronflow.embedded.server import free_port
-from cronflow.service import Service
+from cronflow.domain.schedule.kinds import Every
+from cronflow.testing.embedded.server import free_port
+from cronflow.usecases.service import Service
 from tests.api.test_process import ROOT, process, status
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually

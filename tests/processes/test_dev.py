@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cronflow.embedded.server import free_port
+from cronflow.testing.embedded.server import free_port
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

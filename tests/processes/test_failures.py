@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import CommandTarget, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
-from cronflow.embedded import MongoServer, RedisServer
+from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
 from tests.waiting import eventually
 

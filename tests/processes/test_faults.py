@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
-from cronflow.embedded import MongoServer, RedisServer
+from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.processes.conftest import LEADER_TTL_S, ROOT, Processes, process_cluster
 from tests.processes.link import Link
 from tests.processes.test_failures import some_instants
@@ -343,7 +343,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
 
         async def fell_due() -> bool:
             known = [run.fire_at for run in await cluster.runs()]
-            now = await cluster.backends.upkeep.time()
+            now = await cluster.backends.store_admin.time()
             return (now - max(known)).total_seconds() > 3
 
         await eventually(fell_due, 20, "instants have fallen due while it was paused")
@@ -357,7 +357,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
             editor.kill()
         moved = await cluster.service.job("tick")
         assert moved.ver == paused.ver + 1
-        assert moved.pend is not None
+        assert moved.pending_run is not None
         await some_instants(cluster, "tick", 2)
 
         async def settled() -> bool:
@@ -366,4 +366,4 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
         await eventually(settled, 40, "the note is gone")
         await sound(cluster, since)
         jumped = [run for run in await cluster.runs() if run.state is RunState.SKIPPED]
-        assert [run.fire_at for run in jumped] == [moved.pend.fire]
+        assert [run.fire_at for run in jumped] == [moved.pending_run.fire]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cronflow.domain.run import Run, RunState
-from cronflow.embedded import MongoServer
+from cronflow.testing.embedded import MongoServer
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
 

@@ -14,11 +14,10 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronflow.comparing import Comparison
 from cronflow.domain import why as chain
 from cronflow.domain.access import ApiKey, Principal, Role, Secret, User
 from cronflow.domain.cluster import Backlog, ClusterStatus, Member, NodeReport
-from cronflow.domain.events import KINDS, Happened, event_of
+from cronflow.domain.events import KINDS, RecordedEvent, event_of
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import (
     CommandTarget,
@@ -28,14 +27,14 @@ from cronflow.domain.job import (
     Misfire,
     MisfirePolicy,
     Overlap,
-    Pend,
+    PendingRun,
     PythonTarget,
     Retry,
     SystemTarget,
 )
 from cronflow.domain.placement import Placement, Waiting
-from cronflow.domain.run import Attempt, Covers, Ending, Kind, Outcome, Resolution, Run, RunState, Settled
-from cronflow.domain.schedule import Cron, Every, Once
+from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.schedule.kinds import Cron, Every, Once
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
 from cronflow.domain.version import Version
 from cronflow.ports import LateResult, LogLine
@@ -44,12 +43,13 @@ from cronflow.remote.cluster import happened_of, member_of, status_of
 from cronflow.remote.jobs import comparison_of, record_of, version_of
 from cronflow.remote.runs import failure_of, late_of, line_of, run_of
 from cronflow.remote.why import why_of
-from cronflow.shapes.access import key_shape, principal_shape, secret_shape, user_shape
-from cronflow.shapes.cluster import cluster_shape, node_shape
-from cronflow.shapes.events import event_shape
-from cronflow.shapes.jobs import comparison_shape, job_shape, version_shape
-from cronflow.shapes.runs import failure_shape, log_shape, run_detail_shape, run_shape
-from cronflow.shapes.why import why_shape
+from cronflow.schemas.access import key_schema, principal_schema, secret_schema, user_schema
+from cronflow.schemas.cluster import cluster_schema, node_schema
+from cronflow.schemas.events import event_schema
+from cronflow.schemas.jobs import comparison_schema, job_schema, version_schema
+from cronflow.schemas.runs import failure_schema, log_schema, run_detail_schema, run_schema
+from cronflow.schemas.why import why_schema
+from cronflow.usecases.compare import Comparison
 
 HEARTBEAT = timedelta(seconds=5)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -132,7 +132,9 @@ LATE = made(
     fence=COUNTS,
     node=TEXT,
     at=INSTANTS,
-    ending=made(Ending, outcome=st.sampled_from(Outcome), result=JSON, error=maybe(TEXT), result_size=maybe(COUNTS)),
+    attempt_result=made(
+        AttemptResult, outcome=st.sampled_from(Outcome), result=JSON, error=maybe(TEXT), result_size=maybe(COUNTS)
+    ),
     finish_id=TEXT,
 )
 LINES = made(
@@ -180,7 +182,7 @@ OWN_JOBS = made(
 )
 JOBS = OWN_JOBS | st.just(Job(name="_sys:sweep", target=SystemTarget("sweep"), schedule=Cron("0 0 * * *")))
 PENDS = made(
-    Pend,
+    PendingRun,
     fire=INSTANTS,
     state=st.sampled_from(RunState),
     fence=COUNTS,
@@ -198,7 +200,7 @@ RECORDS = made(
     term=COUNTS,
     next_fire=maybe(INSTANTS),
     due_at=maybe(INSTANTS),
-    pend=maybe(PENDS),
+    pending_run=maybe(PENDS),
     paused=FLAGS,
     created_at=INSTANTS,
     updated_at=INSTANTS,
@@ -257,7 +259,7 @@ LINKS = st.one_of(
         after=maybe(INSTANTS),
     ),
     made(chain.Upcoming, instant=INSTANTS, remaining=LENGTHS),
-    made(chain.Held, reason=TEXT, ver=COUNTS, since=INSTANTS, by=TEXT, recorded=FLAGS),
+    made(chain.KeptByEdit, reason=TEXT, ver=COUNTS, since=INSTANTS, by=TEXT, recorded=FLAGS),
     made(
         chain.Lateness,
         late=LENGTHS,
@@ -282,7 +284,7 @@ LINKS = st.one_of(
     ),
     made(chain.Started, at=INSTANTS, lateness=LENGTHS),
     made(chain.Tried, attempt=ATTEMPTS),
-    made(chain.Runs, since=INSTANTS, attempt=COUNTS, node=maybe(TEXT)),
+    made(chain.RunsNow, since=INSTANTS, attempt=COUNTS, node=maybe(TEXT)),
     made(chain.TriesAgain, at=maybe(INSTANTS), attempt=COUNTS, waiting=maybe(WAITING)),
     made(
         chain.Ended,
@@ -307,37 +309,37 @@ def same(value: Any, shape: Callable[[Any], Any], back: Callable[[Any], Any]) ->
 
 @given(RUNS)
 def test_a_run(run: Run) -> None:
-    same(run, run_shape, run_of)
-    assert run_of(run_shape(run)).lateness == run.lateness
-    assert run_of(run_shape(run)).duration == run.duration
+    same(run, run_schema, run_of)
+    assert run_of(run_schema(run)).lateness == run.lateness
+    assert run_of(run_schema(run)).duration == run.duration
 
 
 @given(RUNS, st.lists(LATE, max_size=2))
 def test_what_came_too_late(run: Run, late: list[LateResult]) -> None:
-    same(late, lambda some: run_detail_shape(run, some), late_of)
+    same(late, lambda some: run_detail_schema(run, some), late_of)
 
 
 @given(LINES)
 def test_a_line(line: LogLine) -> None:
-    same(line, log_shape, line_of)
-    assert line_of(log_shape(line)) == line
+    same(line, log_schema, line_of)
+    assert line_of(log_schema(line)) == line
 
 
 @given(FAILURES)
 def test_a_failure(failure: Failure) -> None:
-    same(failure, failure_shape, failure_of)
-    assert failure_of(failure_shape(failure)) == failure
+    same(failure, failure_schema, failure_of)
+    assert failure_of(failure_schema(failure)) == failure
 
 
 @given(RECORDS)
 def test_a_job(record: JobRecord) -> None:
-    same(record, job_shape, record_of)
-    assert record_of(job_shape(record)).job == record.job
+    same(record, job_schema, record_of)
+    assert record_of(job_schema(record)).job == record.job
 
 
 @given(VERSIONS)
 def test_a_version(version: Version) -> None:
-    same(version, version_shape, version_of)
+    same(version, version_schema, version_of)
 
 
 @given(OWN_JOBS, RECORDS, st.sampled_from(["created", "changed", "unchanged"]), JSON, INSTANTS)
@@ -346,24 +348,24 @@ def test_what_became_of_a_job(job: Job, record: JobRecord, result: Any, value: o
         job=job, paused=record.paused, next_fire=record.next_fire, created_at=record.created_at, updated_at=now
     )
     one = Comparison(record, result, [("schedule.cron", value, "x")] if result == "changed" else ())
-    same(one, comparison_shape, lambda shape: comparison_of(shape, job, now))
+    same(one, comparison_schema, lambda shape: comparison_of(shape, job, now))
 
 
 @given(MEMBERS, maybe(NAMES))
 def test_a_node(member: Member, leader: str | None) -> None:
-    same(member, lambda one: node_shape(one, leader, HEARTBEAT), member_of)
-    back = member_of(node_shape(member, leader, HEARTBEAT))
-    assert (back.room, back.draining, back.drained) == (member.room, member.draining, member.drained)
+    same(member, lambda one: node_schema(one, leader, HEARTBEAT), member_of)
+    back = member_of(node_schema(member, leader, HEARTBEAT))
+    assert (back.capacity, back.draining, back.drained) == (member.capacity, member.draining, member.drained)
 
 
 @given(STATUSES)
 def test_a_cluster(status: ClusterStatus) -> None:
-    same(status, lambda one: cluster_shape("x", one, HEARTBEAT), status_of)
+    same(status, lambda one: cluster_schema("x", one, HEARTBEAT), status_of)
 
 
 @given(CHAINS)
 def test_a_chain(why: chain.Why) -> None:
-    same(why, why_shape, why_of)
+    same(why, why_schema, why_of)
 
 
 @given(st.sampled_from(sorted(KINDS)), INSTANTS, TEXT, st.data())
@@ -375,7 +377,7 @@ def test_an_event(kind: str, at: datetime, source: str, data: st.DataObject) -> 
     }
     event = event_of(kind, fields)
     assert event is not None
-    same(Happened("id", at, source, event), event_shape, happened_of)
+    same(RecordedEvent("id", at, source, event), event_schema, happened_of)
 
 
 def test_an_event_of_a_kind_that_this_version_does_not_know_is_left_out() -> None:
@@ -385,7 +387,7 @@ def test_an_event_of_a_kind_that_this_version_does_not_know_is_left_out() -> Non
 
 @given(made(Principal, name=TEXT, role=st.sampled_from(Role), jobs=st.lists(TEXT, max_size=2).map(tuple)))
 def test_who_is_logged_in(principal: Principal) -> None:
-    assert principal_of(principal_shape(principal)) == principal
+    assert principal_of(principal_schema(principal)) == principal
 
 
 @given(
@@ -394,7 +396,7 @@ def test_who_is_logged_in(principal: Principal) -> None:
     )
 )
 def test_a_user(user: User) -> None:
-    same(user, user_shape, user_of)
+    same(user, user_schema, user_of)
 
 
 @given(
@@ -411,9 +413,9 @@ def test_a_user(user: User) -> None:
     )
 )
 def test_a_key(key: ApiKey) -> None:
-    same(key, key_shape, key_of)
+    same(key, key_schema, key_of)
 
 
 @given(made(Secret, name=TEXT, sealed=TEXT, updated_at=INSTANTS, updated_by=TEXT))
 def test_a_secret(secret: Secret) -> None:
-    same(secret, secret_shape, secret_of)
+    same(secret, secret_schema, secret_of)

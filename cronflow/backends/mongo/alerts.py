@@ -15,7 +15,7 @@ from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notice
+from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 
@@ -103,16 +103,20 @@ class MongoOutbox:
         self._database = database
         self._notices = database["notices"]
 
-    async def put(self, notices: Sequence[Notice]) -> set[str]:
+    async def put(self, notifications: Sequence[Notification]) -> set[str]:
         """Insert by id; one that is there already stays."""
-        return await self._database.insert_new("notices", [codec.notice_document(notice) for notice in notices])
+        return await self._database.insert_new(
+            "notices", [codec.notification_document(notification) for notification in notifications]
+        )
 
-    async def claim(self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()) -> list[Notice]:
+    async def claim(
+        self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()
+    ) -> list[Notification]:
         """One after another, each a compare-and-set on the time at which it is due."""
         again = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
         attempts = {"$add": ["$attempts", 1]}
         update = [{"$set": {"claim": {"$literal": claim}, "due_at": again, "attempts": attempts}}]
-        claimed: list[Notice] = []
+        claimed: list[Notification] = []
         async with self._database.translated():
             while len(claimed) < limit:
                 document = await self._notices.find_one_and_update(
@@ -129,61 +133,63 @@ class MongoOutbox:
                 )
                 if document is None:
                     break
-                claimed.append(codec.notice(document))
+                claimed.append(codec.notification(document))
         return claimed
 
-    async def tried(self, notice: Notice, again_in: timedelta | None) -> bool:
+    async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
         """Compare the claim."""
         fields: dict[str, Any] = {
-            "state": notice.state.value,
-            "status": notice.status,
-            "error": {"$literal": notice.error},
-            "tried_at": notice.tried_at,
-            "ended_at": notice.ended_at,
+            "state": notification.state.value,
+            "status": notification.status,
+            "error": {"$literal": notification.error},
+            "tried_at": notification.tried_at,
+            "ended_at": notification.ended_at,
             "claim": None,
         }
         if again_in is not None:
             fields["due_at"] = {"$add": ["$$NOW", round(again_in.total_seconds() * 1000)]}
         update: list[Mapping[str, Any]] = [{"$set": fields}]
-        if notice.ended_at is not None:
-            fields["expire_at"] = notice.ended_at + KEPT
+        if notification.ended_at is not None:
+            fields["expire_at"] = notification.ended_at + KEPT
             update.append({"$unset": ["waiting", "due_at"]})
         async with self._database.translated():
-            result = await self._notices.update_one({"_id": notice.id, "claim": notice.claim}, update)
+            result = await self._notices.update_one({"_id": notification.id, "claim": notification.claim}, update)
         return bool(result.matched_count)
 
-    async def forget(self, notice: Notice) -> None:
+    async def forget(self, notification: Notification) -> None:
         """Delete by id."""
         async with self._database.translated():
-            await self._notices.delete_one({"_id": notice.id})
+            await self._notices.delete_one({"_id": notification.id})
 
-    async def of(self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100) -> list[Notice]:
+    async def of(
+        self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
+    ) -> list[Notification]:
         """Through the index on (alert, created_at, _id)."""
         match: dict[str, Any] = {"alert": alert}
         if before is not None:
-            created_at, notice = before
+            created_at, notification = before
             match["created_at"] = {"$lte": created_at}
-            match["$or"] = [{"created_at": {"$lt": created_at}}, {"_id": {"$lt": notice}}]
+            match["$or"] = [{"created_at": {"$lt": created_at}}, {"_id": {"$lt": notification}}]
         async with self._database.translated():
             cursor = self._notices.find(match).sort([("created_at", -1), ("_id", -1)]).limit(limit)
             found = await cursor.to_list(None)
-        return [codec.notice(document) for document in found]
+        return [codec.notification(document) for document in found]
 
 
-class MongoSigns:
+class MongoAlertConditions:
     """The Signs port."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._runs, self._jobs = database["runs"], database["jobs"]
 
-    async def untold(self, limit: int) -> list[Run]:
+    async def unreported(self, limit: int) -> list[Run]:
         """Through their partial index."""
         async with self._database.translated():
             found = await self._runs.find({"untold": True}).sort("ended_at", 1).limit(limit).to_list(None)
         return [codec.run(document) for document in found]
 
-    async def told(self, runs: Collection[str]) -> None:
+    async def mark_reported(self, runs: Collection[str]) -> None:
         """Unset."""
         async with self._database.translated():
             await self._runs.update_many({"_id": {"$in": list(runs)}}, {"$unset": {"untold": ""}})

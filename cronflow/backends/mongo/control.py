@@ -14,7 +14,7 @@ from cronflow.domain.errors import Deposed
 NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
 
 
-class MongoTimepiece:
+class MongoServerClock:
     """The Timepiece port: the clock of the primary, in milliseconds."""
 
     def __init__(self, database: MongoDatabase) -> None:

@@ -36,7 +36,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from cronflow.backends.mongo.indexes import INDEXES
-from cronflow.circuit import Circuit, CircuitOpen
+from cronflow.circuit_breaker import Circuit, CircuitOpen
 from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 from cronflow.ports import UNMETERED, Meter

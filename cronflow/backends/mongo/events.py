@@ -8,7 +8,7 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.events import KINDS, Happened, cursor_of
+from cronflow.domain.events import KINDS, RecordedEvent, cursor_of
 
 
 class MongoEventStore:
@@ -18,7 +18,7 @@ class MongoEventStore:
         self._database = database
         self._events = database["events"]
 
-    async def append(self, events: Sequence[Happened]) -> None:
+    async def append(self, events: Sequence[RecordedEvent]) -> None:
         """One insertMany; what is there already stays."""
         await self._database.insert_new("events", [codec.event_document(happened) for happened in events])
 
@@ -30,7 +30,7 @@ class MongoEventStore:
         after: str = "",
         before: str = "",
         limit: int = 100,
-    ) -> list[Happened]:
+    ) -> list[RecordedEvent]:
         """A range of `_id`, or of (kind, _id)."""
         match: dict[str, Any] = {"kind": {"$in": sorted(set(kinds) & KINDS.keys())}} if kinds else {}
         bounds = {}

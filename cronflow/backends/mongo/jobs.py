@@ -10,7 +10,7 @@ from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.job import JobRecord, PlanNote
+from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.ports import Deferral, Move
 
 
@@ -42,7 +42,7 @@ class MongoJobStore:
         return [codec.record(document) for document in found]
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
-        """One bulk write. `pend.fence` is unique to the writer, so reading it back tells whose move it was."""
+        """One bulk write. `pending_run.fence` is unique to the writer, so reading it back tells whose move it was."""
         if not moves:
             return set()
         updates = [
@@ -53,7 +53,7 @@ class MongoJobStore:
                         "next_fire": move.next_fire,
                         "due_at": move.next_fire,
                         "active": move.next_fire is not None,
-                        "pend": codec.pend_document(move.pend),
+                        "pend": codec.pending_run_document(move.pending_run),
                         "term": term,
                     },
                     "$unset": {"waiting": ""},
@@ -69,7 +69,7 @@ class MongoJobStore:
                 return names
             rows = await self._jobs.find({"_id": {"$in": list(names)}}, {"pend.fence": 1}).to_list(None)
         fences = {row["_id"]: (row.get("pend") or {}).get("fence") for row in rows}
-        return {move.job for move in moves if fences.get(move.job) == move.pend.fence}
+        return {move.job for move in moves if fences.get(move.job) == move.pending_run.fence}
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         """One bulk write; a job that has been written meanwhile keeps its own `due_at`."""
@@ -119,7 +119,7 @@ class MongoPlanStore:
         self._database = database
         self._plans = database["plans"]
 
-    async def write(self, note: PlanNote) -> None:
+    async def write(self, note: PlanIntent) -> None:
         """Insert by update, so that `at` is the server's own time."""
         async with self._database.translated():
             await self._plans.update_one(
@@ -134,7 +134,7 @@ class MongoPlanStore:
             async with self._database.translated():
                 await self._plans.delete_many({"_id": {"$in": list(ids)}})
 
-    async def left_behind(self, term: int, older_than: timedelta) -> list[PlanNote]:
+    async def left_behind(self, term: int, older_than: timedelta) -> list[PlanIntent]:
         """A lower term, or older than the age by `$$NOW`."""
         age_ms = round(older_than.total_seconds() * 1000)
         query = {
@@ -145,4 +145,4 @@ class MongoPlanStore:
         }
         async with self._database.translated():
             found = await self._plans.find(query).to_list(None)
-        return [PlanNote(id=row["_id"], term=row["term"], jobs=tuple(row["jobs"])) for row in found]
+        return [PlanIntent(id=row["_id"], term=row["term"], jobs=tuple(row["jobs"])) for row in found]

@@ -9,7 +9,7 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.lines import GRAVE
+from cronflow.domain.log_levels import GRAVE
 from cronflow.ports import Found, LineQuery, LogLine
 
 NEWEST_FIRST = [("at", -1), ("_id", -1)]

@@ -11,8 +11,8 @@ from pymongo import UpdateOne
 
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.job import SYSTEM_PREFIX
-from cronflow.domain.rollup import Bucket, Resolution, Tally
-from cronflow.ports import Standing
+from cronflow.domain.rollup import Bucket, BucketSize, Tally
+from cronflow.ports import JobCounts
 
 
 class MongoRollupStore:
@@ -24,16 +24,16 @@ class MongoRollupStore:
 
     async def add(self, minutes: Mapping[datetime, Tally]) -> None:
         """One bulk write: an upsert for each bucket."""
-        buckets: dict[tuple[Resolution, datetime], Tally] = {}
+        buckets: dict[tuple[BucketSize, datetime], Tally] = {}
         for minute, tally in minutes.items():
-            for resolution in Resolution:
+            for resolution in BucketSize:
                 buckets.setdefault((resolution, resolution.begin(minute)), Tally()).add(tally)
         updates = [_update(resolution, at, tally) for (resolution, at), tally in buckets.items()]
         if updates:
             async with self._database.translated():
                 await self._rollups.bulk_write(updates, ordered=False)
 
-    async def read(self, resolution: Resolution, since: datetime, until: datetime) -> list[Bucket]:
+    async def read(self, resolution: BucketSize, since: datetime, until: datetime) -> list[Bucket]:
         """A range of `_id`."""
         bounds = {"$gte": _id(resolution, since), "$lt": _id(resolution, until)}
         async with self._database.translated():
@@ -47,12 +47,12 @@ class MongoTotals:
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
 
-    async def jobs(self) -> Standing:
+    async def jobs(self) -> JobCounts:
         """Grouped from the index `standing`, without a look at the documents."""
         async with self._database.translated():
             found = await self._database["jobs"].aggregate(JOBS_BY_STATE, hint="standing").to_list(None)
         counts = Counter({row["_id"]: row["count"] for row in found})
-        return Standing(active=counts["active"], paused=counts["paused"], idle=counts["idle"])
+        return JobCounts(active=counts["active"], paused=counts["paused"], idle=counts["idle"])
 
     async def open_runs(self, most: int) -> int:
         """Counted in the partial index of open runs."""
@@ -84,11 +84,11 @@ JOBS_BY_STATE: list[dict[str, Any]] = [
 ]
 
 
-def _id(resolution: Resolution, at: datetime) -> str:
+def _id(resolution: BucketSize, at: datetime) -> str:
     return f"{resolution.value}|{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
 
 
-def _update(resolution: Resolution, at: datetime, tally: Tally) -> UpdateOne:
+def _update(resolution: BucketSize, at: datetime, tally: Tally) -> UpdateOne:
     counts = {f"{name}.{key}": count for name, part in tally.parts().items() for key, count in part.items()}
     return UpdateOne(
         {"_id": _id(resolution, at)},

@@ -146,10 +146,10 @@ class MongoRunStore:
                 "fence": result.fence,
                 "node": result.node,
                 "at": result.at,
-                "outcome": result.ending.outcome.value,
-                "result": result.ending.result,
-                "result_size": result.ending.result_size,
-                "error": result.ending.error,
+                "outcome": result.attempt_result.outcome.value,
+                "result": result.attempt_result.result,
+                "result_size": result.attempt_result.result_size,
+                "error": result.attempt_result.error,
             }
             for result in late
         ]

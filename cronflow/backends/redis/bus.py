@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.ports import Bell
+from cronflow.ports import Signal
 
 RECONNECT_S = 0.5
 
@@ -19,15 +19,15 @@ class RedisBus:
         self._redis = connection
         self._keys = connection.keys
 
-    async def ring(self, bell: Bell) -> None:
+    async def notify(self, signal: Signal) -> None:
         """PUBLISH."""
-        await self._redis.command("PUBLISH", self._keys.bell(bell.value), "look")
+        await self._redis.command("PUBLISH", self._keys.signal(signal.value), "look")
 
-    async def listen(self, node: str, bells: Mapping[Bell, Callable[[], None]]) -> None:
+    async def listen(self, node: str, signals: Mapping[Signal, Callable[[], None]]) -> None:
         """SUBSCRIBE, for ever: a lost connection is made again, and then everybody looks."""
         channels = {
-            self._keys.node_bell(node) if bell is Bell.NODE else self._keys.bell(bell.value): look
-            for bell, look in bells.items()
+            self._keys.node_signal(node) if signal is Signal.NODE else self._keys.signal(signal.value): look
+            for signal, look in signals.items()
         }
         while True:
             try:

@@ -29,7 +29,7 @@ Client = Redis | RedisCluster
 
 
 @dataclass(frozen=True, slots=True)
-class Servers:
+class RedisServers:
     """What a URL with several hosts says."""
 
     hosts: tuple[tuple[str, int], ...]
@@ -43,7 +43,7 @@ class Servers:
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
 
-def parse(url: str) -> Servers:
+def parse(url: str) -> RedisServers:
     """Read a `redis+sentinel://` or `redis+cluster://` URL. Raises InvalidInput."""
     scheme, _, rest = url.partition("://")
     default_port = 26379 if url.startswith(SENTINEL) else 6379
@@ -65,7 +65,7 @@ def parse(url: str) -> Servers:
         )
     if url.startswith(CLUSTER) and words:
         raise InvalidInput("redis+cluster:// takes no database: a cluster has only one")
-    return Servers(tuple(found), unquote(username) or None, unquote(password) or None, words)
+    return RedisServers(tuple(found), unquote(username) or None, unquote(password) or None, words)
 
 
 @dataclass(frozen=True, slots=True)

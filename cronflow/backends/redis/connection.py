@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from cronflow.backends.redis.clients import Client, Opened, open_client
-from cronflow.backends.redis.keys import Keys
+from cronflow.backends.redis.keys import RedisKeys
 from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import UNMETERED, Meter
@@ -55,7 +55,7 @@ class RedisConnection:
         ping_every_s: float = PING_EVERY_S,
         meter: Meter = UNMETERED,
     ) -> None:
-        self.keys = Keys(namespace)
+        self.keys = RedisKeys(namespace)
         self._ping_every_s = ping_every_s
         self._meter = meter
         self._scripts: dict[str, Script] = {}

@@ -10,7 +10,7 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.cluster import Renewal
 
 
-class RedisTimepiece:
+class RedisServerClock:
     """The Timepiece port."""
 
     def __init__(self, connection: RedisConnection) -> None:
@@ -34,25 +34,25 @@ class RedisElection:
         answer = await self._redis.command("SET", self._keys.leader, holder, "NX", "PX", round(ttl_s * 1000))
         return answer is not None
 
-    async def install(self, holder: str, term: int, boot: str) -> bool:
+    async def install(self, holder: str, term: int, redis_epoch: str) -> bool:
         """See install.lua."""
-        keys = [self._keys.leader, self._keys.term, self._keys.boot]
-        return bool(await self._redis.call("install", keys, holder, term, boot))
+        keys = [self._keys.leader, self._keys.term, self._keys.redis_epoch]
+        return bool(await self._redis.call("install", keys, holder, term, redis_epoch))
 
-    async def renew(self, holder: str, ttl_s: float, term: int, boot: str) -> Renewal:
+    async def renew(self, holder: str, ttl_s: float, term: int, redis_epoch: str) -> Renewal:
         """See renew.lua."""
-        keys = [self._keys.leader, self._keys.term, self._keys.boot, self._keys.resign]
-        answer: bytes = await self._redis.call("renew", keys, holder, round(ttl_s * 1000), term, boot)
+        keys = [self._keys.leader, self._keys.term, self._keys.redis_epoch, self._keys.resign]
+        answer: bytes = await self._redis.call("renew", keys, holder, round(ttl_s * 1000), term, redis_epoch)
         return Renewal(answer.decode())
 
     async def resign(self, holder: str) -> bool:
         """See resign.lua."""
-        return bool(await self._redis.call("resign", [self._keys.leader, self._keys.bell("leader")], holder))
+        return bool(await self._redis.call("resign", [self._keys.leader, self._keys.signal("leader")], holder))
 
     async def ask_to_resign(self, term: int) -> None:
         """SET with a short TTL, then PUBLISH."""
         await self._redis.pipeline(
-            [("SET", self._keys.resign, term, "PX", 10_000), ("PUBLISH", self._keys.bell("leader"), "resign")]
+            [("SET", self._keys.resign, term, "PX", 10_000), ("PUBLISH", self._keys.signal("leader"), "resign")]
         )
 
     async def holder(self) -> tuple[str, float] | None:

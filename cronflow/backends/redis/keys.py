@@ -13,7 +13,7 @@ EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class RedisKeys:
     """The keys of one namespace."""
 
     namespace: str
@@ -34,7 +34,7 @@ class Keys:
         return self.prefix + "term"
 
     @property
-    def boot(self) -> str:
+    def redis_epoch(self) -> str:
         """String: a random id of this memory of Redis; absent means that Redis has forgotten."""
         return self.prefix + "boot"
 
@@ -109,10 +109,10 @@ class Keys:
         """Capped stream with a TTL: lines of runs, while somebody looks on."""
         return self.prefix + "live:lines"
 
-    def bell(self, name: str) -> str:
+    def signal(self, name: str) -> str:
         """Channel of a doorbell."""
         return f"{self.prefix}ch:{name}"
 
-    def node_bell(self, node: str) -> str:
+    def node_signal(self, node: str) -> str:
         """Channel of a node's own doorbell."""
         return f"{self.prefix}ch:w:{node}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.ports import Entry, Lines, LogLine
+from cronflow.ports import Entry, LineBatch, LogLine
 
 FEED_ENTRIES = 1200
 FEED_MS = 3_600_000
@@ -52,7 +52,7 @@ class RedisFeed:
         return [Entry(name, fields[b"kind"].decode(), fields[b"text"]) for name, fields in found]
 
 
-class RedisTails:
+class RedisLiveTail:
     """The Tails port."""
 
     def __init__(self, connection: RedisConnection) -> None:
@@ -78,13 +78,15 @@ class RedisTails:
         words = (codec.lines_json(lines[:fitting]), len(lines) - fitting, LINE_BATCHES, LINES_MS)
         return bool(await self._redis.call("lines_publish", [self._keys.tail, self._keys.lines], *words))
 
-    async def read(self, after: str, limit: int = 100) -> list[Lines] | None:
+    async def read(self, after: str, limit: int = 100) -> list[LineBatch] | None:
         """See stream_read.lua."""
         rows = await self._redis.call("stream_read", [self._keys.lines], after, limit)
         if rows is None:
             return None
         found = [(name.decode(), _fields(words)) for name, words in rows]
-        return [Lines(name, codec.lines_from_json(fields[b"text"]), int(fields[b"omitted"])) for name, fields in found]
+        return [
+            LineBatch(name, codec.lines_from_json(fields[b"text"]), int(fields[b"omitted"])) for name, fields in found
+        ]
 
     async def newest(self) -> str:
         """XREVRANGE of one."""

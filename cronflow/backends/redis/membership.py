@@ -46,7 +46,7 @@ class RedisMembership:
 
     async def leave(self, report: NodeReport) -> None:
         """See leave.lua."""
-        keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id), self._keys.bell("leader")]
+        keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id), self._keys.signal("leader")]
         await self._redis.call("leave", keys, report.id)
 
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
@@ -65,5 +65,5 @@ class RedisMembership:
         """SET, then PUBLISH. The `0` tells a node that drains from a Redis that has only forgotten it."""
         said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
         await self._redis.pipeline(
-            [("SET", self._keys.drain(name), *said), ("PUBLISH", self._keys.bell("stop"), "drain")]
+            [("SET", self._keys.drain(name), *said), ("PUBLISH", self._keys.signal("stop"), "drain")]
         )

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from cronflow.backends import codec
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.errors import Deposed, InvalidInput
-from cronflow.ports import Assignment, Hold, Taken
+from cronflow.ports import Assignment, JobLock, Taken
 
 START_BY_S = 5.0
 CANCEL_MS = 3_600_000
@@ -26,12 +26,12 @@ class RedisQueue:
         self._lock_ms = round(lock_s * 1000)
         self._start_by_ms = round(start_by_s * 1000)
 
-    async def dispatch(self, term: int, boot: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+    async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
         """See dispatch.lua."""
-        keys = [self._keys.term, self._keys.boot]
-        arguments: list[object] = [term, boot, self._start_by_ms]
+        keys = [self._keys.term, self._keys.redis_epoch]
+        arguments: list[object] = [term, redis_epoch, self._start_by_ms]
         for node, assignments in lists.items():
-            keys += [self._keys.queue(node), self._keys.node_bell(node)]
+            keys += [self._keys.queue(node), self._keys.node_signal(node)]
             arguments += [len(assignments), *(codec.item(assignment) for assignment in assignments)]
         answer: bytes = await self._redis.call("dispatch", keys, *arguments)
         if answer == b"stale":
@@ -47,15 +47,15 @@ class RedisQueue:
         unreadable = len(items) + len(old) - len(taken) - len(outdated)
         return Taken(taken, int(put_back), int(dropped) + unreadable, outdated)
 
-    async def renew_locks(self, node: str, holds: Sequence[Hold]) -> set[str]:
+    async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
         """See renew_locks.lua."""
-        words = (self._keys.prefix, node, self._lock_ms, *_words(holds))
+        words = (self._keys.prefix, node, self._lock_ms, *_words(job_locks))
         return {run.decode() for run in await self._redis.call("renew_locks", [self._keys.held(node)], *words)}
 
-    async def release(self, node: str, holds: Sequence[Hold]) -> None:
+    async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
         """See release.lua."""
-        keys = [self._keys.held(node), self._keys.bell("room")]
-        await self._redis.call("release", keys, self._keys.prefix, *_words(holds))
+        keys = [self._keys.held(node), self._keys.signal("room")]
+        await self._redis.call("release", keys, self._keys.prefix, *_words(job_locks))
 
     async def give_back(self, node: str) -> list[Assignment]:
         """See give_back.lua."""
@@ -64,7 +64,7 @@ class RedisQueue:
     async def cancel(self, runs: Collection[str]) -> None:
         """SET with a TTL for each, then PUBLISH, in one round trip."""
         marks = [("SET", self._keys.cancel(run), "1", "PX", CANCEL_MS) for run in runs]
-        await self._redis.pipeline([*marks, ("PUBLISH", self._keys.bell("stop"), "cancel")])
+        await self._redis.pipeline([*marks, ("PUBLISH", self._keys.signal("stop"), "cancel")])
 
     async def cancelled(self, runs: Collection[str]) -> set[str]:
         """MGET: all keys of a namespace share their slot."""
@@ -90,5 +90,5 @@ def _readable(items: Sequence[bytes]) -> list[Assignment]:
     return found
 
 
-def _words(holds: Sequence[Hold]) -> list[object]:
-    return [word for hold in holds for word in (hold.job, hold.slot, hold.run, hold.fence)]
+def _words(job_locks: Sequence[JobLock]) -> list[object]:
+    return [word for job_lock in job_locks for word in (job_lock.job, job_lock.slot, job_lock.run, job_lock.fence)]

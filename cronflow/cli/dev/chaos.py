@@ -18,7 +18,7 @@ from cronflow.domain.errors import NotFound
 
 
 class DevChaos:
-    """See `cronflow.api.chaos.Chaos`."""
+    """See `cronflow.api.routes.chaos.Chaos`."""
 
     def __init__(self, folder: Path, redis_url: str, namespace: str) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class DevChaos:
     async def flush(self) -> int:
         """Only the keys of this cluster: a Redis of the settings may have others. Raises BackendUnavailable."""
         async with RedisConnection(self._redis_url, self._namespace) as redis:
-            return int(await redis.call("flush", [redis.keys.boot], f"{redis.keys.prefix}*"))
+            return int(await redis.call("flush", [redis.keys.redis_epoch], f"{redis.keys.prefix}*"))
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         try:

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.app import load_app
+from cronflow.bootstrap.commands import open_service
+from cronflow.bootstrap.memory import memory_cluster
 from cronflow.cli.bulk import who
 from cronflow.cli.dev import summary
 from cronflow.cli.dev.credentials import DevCredentials, complete
@@ -30,9 +32,7 @@ from cronflow.cli.output import console, diagnostics, warn, write_json
 from cronflow.cli.words import plural
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
-from cronflow.service import Service
-from cronflow.wiring.memory import memory_cluster
-from cronflow.wiring.services import open_service
+from cronflow.usecases.service import Service
 
 UP_WITHIN_S = 40.0
 DRAIN_S = 10.0
@@ -81,8 +81,8 @@ async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live:
         service = await stack.enter_async_context(open_service(settings))
         start = await summary.baseline(service)
         async with _running(_children(options, servers, live, given)):
-            proof = await _watch(service, start, options, stop, out, live, given)
-        return _tell(proof, options, out)
+            proof = await _node_monitor(service, start, options, stop, out, live, given)
+        return _emit(proof, options, out)
 
 
 async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: Live, lacking: list[str]) -> bool:
@@ -98,11 +98,11 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
     apps = [load_app(address) for address in options.given.apps]
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
         start = await summary.baseline(service)
-        proof = await _watch(service, start, options, stop, out, live, given)
-    return _tell(proof, options, out)
+        proof = await _node_monitor(service, start, options, stop, out, live, given)
+    return _emit(proof, options, out)
 
 
-async def _watch(
+async def _node_monitor(
     service: Service,
     start: summary.Baseline,
     options: Options,
@@ -117,7 +117,7 @@ async def _watch(
     began = datetime.now(UTC)
     status = await service.status()
     # Imported here: nothing else in this process needs a web framework.
-    from cronflow.api.page import is_built
+    from cronflow.api.static_page import is_built
 
     what = "page and API" if is_built() else "API"
     _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; {what} at http://127.0.0.1:{options.port}")
@@ -139,7 +139,7 @@ async def _watch(
     return await summary.prove(service, start, began, status.term)
 
 
-def _tell(proof: summary.Proof | None, options: Options, out: Console) -> bool:
+def _emit(proof: summary.Proof | None, options: Options, out: Console) -> bool:
     if proof is None:
         return True
     if options.as_json:

@@ -13,7 +13,7 @@ from pathlib import Path
 from cronflow.app import App, load_module
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job, PythonTarget, Retry
-from cronflow.jobfiles import read_job_files
+from cronflow.files.jobs import read_job_files
 
 
 @dataclass(frozen=True, slots=True)

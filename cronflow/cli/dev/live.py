@@ -14,10 +14,10 @@ from rich.text import Text
 from cronflow.cli.words import GRAY, clean, run_state
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.formatting import span
 from cronflow.domain.run import Run
-from cronflow.domain.wording import span
 from cronflow.ports import RunQuery
-from cronflow.service import Service
+from cronflow.usecases.service import Service
 
 LOOK_EVERY_S = 0.5
 LINES_A_LOOK = 12

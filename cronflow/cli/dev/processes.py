@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cronflow.embedded.launch import tied_to_parent
+from cronflow.testing.embedded.launch import tied_to_parent
 
 RESTART_AFTER_S = 1.0
 KILL_AFTER_S = 5.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cronflow.config import Settings
-from cronflow.embedded import MongoServer, RedisServer, find_mongod, find_redis
+from cronflow.testing.embedded import MongoServer, RedisServer, find_mongod, find_redis
 
 
 @dataclass(frozen=True, slots=True)

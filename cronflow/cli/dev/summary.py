@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.cli.words import GREEN, RED, run_state
-from cronflow.domain.audit import Audit, Expectation, audit, percentile
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.formatting import span
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
-from cronflow.domain.schedule import Once
-from cronflow.domain.wording import span
+from cronflow.domain.schedule.kinds import Once
 from cronflow.ports import RunQuery
-from cronflow.service import Service
+from cronflow.testing.audit import Audit, Expectation, audit, percentile
+from cronflow.usecases.service import Service
 
 PAGE = 500
 POLL_S = 0.2

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cronflow.cli import requirements, words
 from cronflow.cli.doctor.finding import Finding
-from cronflow.embedded import Binary, find_mongod, find_redis
-from cronflow.embedded.binaries import missing_libraries, without_libraries
+from cronflow.testing.embedded import Binary, find_mongod, find_redis
+from cronflow.testing.embedded.binaries import missing_libraries, without_libraries
 
 LEAST_PYTHON = (3, 11)
 

@@ -10,9 +10,9 @@ from cronflow.cli.doctor.finding import Finding
 from cronflow.config import Settings
 from cronflow.config.values import masked
 from cronflow.domain.cluster import NO_EVICTION, Member, eviction_problem
-from cronflow.domain.clustertime import AGREE_WITHIN_S
+from cronflow.domain.cluster_time import AGREE_WITHIN_S
 from cronflow.domain.errors import BackendUnavailable, CronFlowError
-from cronflow.ports import Keeping, ReplicaSet
+from cronflow.ports import RedisConfig, ReplicaSet
 
 LOOPBACK = ("localhost", "[::1]")
 SAFE_MEMBERS = 3
@@ -37,7 +37,7 @@ async def servers(read: Settings) -> list[Finding]:
         async with connect.open_service(read) as service:
             health = await service.health()
             kept = [
-                *_keeping(await service.keeping()),
+                *_keeping(await service.redis_config()),
                 *_replica_set(await service.replica_set()),
                 *_clocks(await service.offsets()),
                 *_zones(await service.members()),
@@ -66,7 +66,7 @@ def _open_doors(urls: Mapping[str, tuple[str, str | None]]) -> Iterator[Finding]
             yield Finding(f"{service} login", "warning", found, remedy)
 
 
-def _keeping(kept: Keeping) -> Iterator[Finding]:
+def _keeping(kept: RedisConfig) -> Iterator[Finding]:
     """Whether Redis keeps what it is given. Without the first no node starts; the second is not needed."""
     if kept.eviction is None:
         found = "Redis does not tell its maxmemory-policy"

@@ -1,0 +1,72 @@
+"""Routes whose answers are shapes.
+
+What an endpoint returns is a shape already, which mypy has checked; so the return type describes the answer in the
+OpenAPI document and is not validated again at run time. Unknown query parameters are refused: one that is passed over
+would widen what was asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
+from fastapi.routing import APIRoute
+
+from cronflow.domain.errors import InvalidInput, Problem
+
+PREFIX = "/api/v1"
+
+
+class OrjsonResponse(Response):
+    """JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: object) -> bytes:
+        """With orjson: words of enumerations by their value."""
+        return orjson.dumps(content)
+
+
+class Route(APIRoute):
+    """A route whose endpoint returns a shape. A `response` that the endpoint takes gives headers and the status."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Awaitable[object]], **options: Any) -> None:
+        super().__init__(path, _answering(endpoint, options.get("status_code") or 200), **options)
+
+
+def _answering(endpoint: Callable[..., Awaitable[object]], status: int) -> Callable[..., Awaitable[Response]]:
+    @functools.wraps(endpoint)
+    async def answer(**values: Any) -> Response:
+        content = await endpoint(**values)
+        given = next((value for value in values.values() if isinstance(value, Response)), None)
+        if content is None:
+            return Response(status_code=status)
+        if given is None:
+            return OrjsonResponse(content, status)
+        return OrjsonResponse(content, given.status_code or status, dict(given.headers))
+
+    return answer
+
+
+async def _only_known(request: Request) -> None:
+    params = get_flat_params(request.scope["route"].dependant)
+    known = [field.alias for field in params if isinstance(field.field_info, Query)]
+    remedy = f"known are {', '.join(known)}" if known else "there are none here"
+    unknown = [Problem(name, "unknown parameter", remedy) for name in request.query_params if name not in known]
+    if unknown:
+        raise InvalidInput(unknown)
+
+
+def new_router(tag: str) -> APIRouter:
+    """A group of routes."""
+    return APIRouter(prefix=PREFIX, tags=[tag], route_class=Route, dependencies=[Depends(_only_known)])
+
+
+def may(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors that a route may answer with, beside those that every route may."""
+    return {status: {} for status in statuses}

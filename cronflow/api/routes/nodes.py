@@ -1,0 +1,56 @@
+"""Nodes: who is up, and taking one out of the work."""
+
+from __future__ import annotations
+
+from cronflow.api.access import Operator, Viewer
+from cronflow.api.bodies import Deployed, NodeName, Uses
+from cronflow.api.responses import may, new_router
+from cronflow.schemas.base import Schema
+from cronflow.schemas.cluster import (
+    DrainSchema,
+    NodeDetailSchema,
+    NodeSchema,
+    UndrainSchema,
+    drain_schema,
+    node_detail_schema,
+    node_schema,
+    undrain_schema,
+)
+
+router = new_router("nodes")
+
+
+class NodePage(Schema):
+    """The nodes that are up, by name."""
+
+    items: list[NodeSchema]
+    """All of them."""
+    next_cursor: None
+    """There is one page."""
+
+
+@router.get("/nodes")
+async def list_nodes(service: Uses, _: Viewer, deployed: Deployed) -> NodePage:
+    """The nodes that are up, by name, with their load."""
+    status = await service.status()
+    nodes = [node_schema(member, status.leader, deployed.heartbeat) for member in status.members]
+    return {"items": nodes, "next_cursor": None}
+
+
+@router.get("/nodes/{name}", responses=may(404))
+async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName) -> NodeDetailSchema:
+    """A node that is up: its load, its labels, and what it runs."""
+    member, holds = await service.node(name)
+    return node_detail_schema(member, holds, (await service.status()).leader, deployed.heartbeat)
+
+
+@router.post("/nodes/{name}/drain", responses=may(404))
+async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainSchema:
+    """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
+    return drain_schema(name, await service.drain(name, by=by.name))
+
+
+@router.post("/nodes/{name}/undrain")
+async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainSchema:
+    """Let a node take work again, also one that is not up now."""
+    return undrain_schema(name, await service.undrain(name, by=by.name))

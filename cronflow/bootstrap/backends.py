@@ -1,0 +1,117 @@
+"""Every port on Redis and MongoDB, and in which order the connections are opened and closed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cronflow.backends.mongo.access import (
+    MongoAuditStore,
+    MongoKeyStore,
+    MongoSecretStore,
+    MongoSessionStore,
+    MongoUserStore,
+)
+from cronflow.backends.mongo.admin import MongoStoreAdmin
+from cronflow.backends.mongo.alerts import MongoAlertConditions, MongoAlertStore, MongoOutbox
+from cronflow.backends.mongo.archive import MongoArchive
+from cronflow.backends.mongo.control import MongoControl, MongoServerClock
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.events import MongoEventStore
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
+from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
+from cronflow.backends.mongo.logs import MongoLogStore
+from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
+from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
+from cronflow.backends.redis.admin import RedisCoordinationAdmin
+from cronflow.backends.redis.bus import RedisBus
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.election import RedisElection, RedisServerClock
+from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
+from cronflow.backends.redis.membership import RedisMembership
+from cronflow.backends.redis.queue import RedisQueue
+from cronflow.circuit_breaker import Circuit
+from cronflow.node.node import Connected
+from cronflow.ports import UNMETERED, Backends, Meter
+
+
+def connect(
+    redis_url: str,
+    mongo_url: str,
+    namespace: str,
+    *,
+    lock_s: float = 35.0,
+    circuit: Circuit | None = None,
+    meter: Meter = UNMETERED,
+) -> Connected:
+    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop.
+
+    `circuit` is MongoDB's where one process connects more than once.
+    """
+    redis = RedisConnection(redis_url, namespace, meter=meter)
+    mongo = MongoDatabase(mongo_url, namespace, circuit=circuit, meter=meter)
+    return Connected(adapters(redis, mongo, lock_s=lock_s), _both(redis, mongo))
+
+
+def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35.0) -> Backends:
+    """All ports on these connections, which are the caller's to open."""
+    return Backends(
+        jobs=MongoJobStore(mongo),
+        plans=MongoPlanStore(mongo),
+        runs=MongoRunStore(mongo),
+        versions=MongoVersionStore(mongo),
+        late=MongoLateStore(mongo),
+        results=MongoResultStore(mongo),
+        dead_letters=MongoDeadLetters(mongo),
+        logs=MongoLogStore(mongo),
+        control=MongoControl(mongo),
+        archive=MongoArchive(mongo),
+        store_admin=MongoStoreAdmin(mongo),
+        events=MongoEventStore(mongo),
+        rollups=MongoRollupStore(mongo),
+        totals=MongoTotals(mongo),
+        election=RedisElection(redis),
+        membership=RedisMembership(redis),
+        queue=RedisQueue(redis, lock_s=lock_s),
+        bus=RedisBus(redis),
+        coordination_admin=RedisCoordinationAdmin(redis),
+        users=MongoUserStore(mongo),
+        sessions=MongoSessionStore(mongo),
+        keys=MongoKeyStore(mongo),
+        secrets=MongoSecretStore(mongo),
+        audit=MongoAuditStore(mongo),
+        alerts=MongoAlertStore(mongo),
+        outbox=MongoOutbox(mongo),
+        alert_conditions=MongoAlertConditions(mongo),
+        limiter=RedisRateLimiter(redis),
+        tickets=RedisTicketStore(redis),
+        feed=RedisFeed(redis),
+        live_tail=RedisLiveTail(redis),
+        server_clocks={"Redis": RedisServerClock(redis), "MongoDB": MongoServerClock(mongo)},
+    )
+
+
+@asynccontextmanager
+async def _both(redis: RedisConnection, mongo: MongoDatabase) -> AsyncIterator[None]:
+    async with redis, mongo:
+        yield
+
+
+@asynccontextmanager
+async def open_backends(
+    redis_url: str,
+    mongo_url: str,
+    namespace: str,
+    *,
+    lock_s: float = 35.0,
+    circuit: Circuit | None = None,
+    meter: Meter = UNMETERED,
+) -> AsyncIterator[Backends]:
+    """Connect to both servers and check that they serve.
+
+    Raises BackendUnavailable within ten seconds when one does not.
+    """
+    connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s, circuit=circuit, meter=meter)
+    async with connected.lifetime:
+        yield connected.backends

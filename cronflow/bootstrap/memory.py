@@ -1,0 +1,82 @@
+"""A whole cluster in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+
+from cronflow.app import App
+from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.api import api_server, serve_beside
+from cronflow.bootstrap.commands import service_on, told
+from cronflow.bootstrap.node import executors
+from cronflow.bootstrap.parts import VERSION, about, meter_of, metrics_served, timings, webhook_sender
+from cronflow.config import Settings
+from cronflow.domain.metrics import MetricSource
+from cronflow.domain.system_jobs import system_jobs
+from cronflow.executors.breakers import Breakers
+from cronflow.live.hub import Hub
+from cronflow.node.event_log import EventLog
+from cronflow.node.node import Node
+from cronflow.testing.memory import memory_backends
+from cronflow.usecases.service import Service
+
+
+@asynccontextmanager
+async def memory_cluster(
+    settings: Settings, *, nodes: int, apps: Sequence[App], host: str = "127.0.0.1", port: int
+) -> AsyncIterator[Service]:
+    """Nodes and the API in this one process, on the memory backend."""
+    limits, clock = timings(settings), SystemClock()
+    backends = memory_backends(clock, lock_s=limits.job_lock)
+    meter = meter_of(settings, (MetricSource.API,), "api")
+    event_log = EventLog(backends, clock, "api", meter=meter)
+    service = service_on(settings, backends, clock, event_log.emit)
+    hub = Hub(backends, clock, about(settings), meter)
+    server = await api_server(settings, service, backends, clock, hub, host, port, meter)
+    # The signals are the caller's; uvicorn would take them.
+    server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    breakers = Breakers(emit=event_log.emit)
+    by_target = executors(
+        settings,
+        apps,
+        threads=settings.slots,
+        backends=backends,
+        clock=clock,
+        breakers=breakers,
+        emit=event_log.emit,
+    )
+    async with (
+        metrics_served(settings, meter),
+        by_target as executor,
+        told(event_log, clock),
+        asyncio.TaskGroup() as group,
+    ):
+        members = [
+            Node(
+                backends,
+                executor,
+                clock,
+                limits,
+                name=f"node-{k}",
+                slots=settings.slots,
+                version=VERSION,
+                system_jobs=system_jobs(settings.sweep_at, settings.cleanup_at),
+                log_retention=settings.log_retention,
+                breakers=breakers.states,
+                lines_per_run=settings.log_lines_per_run,
+                namespace=settings.namespace,
+                webhook_sender=webhook_sender(settings, backends, clock),
+            )
+            for k in range(1, nodes + 1)
+        ]
+        for member in members:
+            group.create_task(member.run(), name=member.id)
+        group.create_task(serve_beside(server, hub), name="api")
+        try:
+            yield service
+        finally:
+            server.should_exit = True
+            for member in members:
+                member.stop()

@@ -1,0 +1,161 @@
+"""Job files for the command line: YAML or JSON files become jobs, or one list of everything that is wrong in them.
+
+The rule it protects: an error says where it is, `jobs.yaml:12: jobs[0].schedule.cron: …`, and all are told. What a job
+may contain is the business of `documents`, how a file is read that of `yamlfiles`; this knows names that occur twice,
+and whether a Python target can be imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+from cronflow.documents import joined, nearest, parse_job
+from cronflow.documents.values import got
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import SYSTEM_PREFIX, Job, PythonTarget, Retry
+from cronflow.files.yaml_source import YamlDocument, text_of, yaml_documents
+
+_PLAIN_RETRY = Retry()
+_KEYS_OF_A_JOB = {"name", "schedule", "run"}
+
+
+def read_job_files(paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY) -> list[Job]:
+    """The jobs of all files, in order.
+
+    A file has a list under `jobs`, or is itself one job; several YAML documents in a file are allowed. `retry` stands
+    in for what a job leaves out (see `parse_job`). With `check_python` the module of each Python target is imported,
+    with the working directory and the folder of the file on the path. Raises InvalidInput with every problem of every
+    file.
+    """
+    jobs: list[Job] = []
+    problems: list[Problem] = []
+    seen: dict[str, _Entry] = {}
+    targets = _Targets()
+    for path in map(Path, paths):
+        try:
+            for document in yaml_documents(path, text_of(path), "jobs"):
+                problems += document.problems
+                for entry in _entries(document, problems):
+                    found = [*_name_problems(entry, seen), *(targets.problems(entry) if check_python else ())]
+                    try:
+                        jobs.append(parse_job(entry.job, entry.place, retry=retry))
+                    except InvalidInput as error:
+                        found += error.problems
+                    found.sort(key=lambda problem: document.line(problem.place))
+                    problems += map(document.located, found)
+        except InvalidInput as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInput(problems)
+    return jobs
+
+
+# ------------------------------------------------------------------------------------------------------------- jobs
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One job of a document, as it was written."""
+
+    document: YamlDocument
+    place: str
+    job: object
+
+    def part(self, *keys: str) -> object:
+        value = self.job
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+
+def _entries(document: YamlDocument, problems: list[Problem]) -> list[_Entry]:
+    def refuse(place: str, what: str, remedy: str = "") -> list[_Entry]:
+        problems.append(document.located(Problem(place, what, remedy)))
+        return []
+
+    value = document.value
+    if not isinstance(value, Mapping):
+        return refuse("", f"expected a mapping with jobs, got {got(value)}", "write jobs: and indent the list below it")
+    if "jobs" not in value:
+        if value.keys() & _KEYS_OF_A_JOB:
+            return [_Entry(document, "", value)]
+        return refuse("", "has neither jobs nor the keys of a job", "write jobs: and a list of jobs below it")
+    for key in value:
+        if key != "jobs":
+            refuse(str(key), "unknown key beside jobs", "move it into the jobs, or remove it")
+    jobs = value["jobs"]
+    if not isinstance(jobs, list):
+        return refuse("jobs", f"expected a list of jobs, got {got(jobs)}", "begin each job with a dash")
+    return [_Entry(document, f"jobs[{n}]", job) for n, job in enumerate(jobs)]
+
+
+def _name_problems(entry: _Entry, seen: dict[str, _Entry]) -> Iterator[Problem]:
+    name, place = entry.part("name"), joined(entry.place, "name")
+    if not isinstance(name, str):
+        return
+    if name.startswith(SYSTEM_PREFIX):
+        yield Problem(place, f"names that begin with {SYSTEM_PREFIX} are the system's own", "choose another name")
+    first = seen.setdefault(name, entry)
+    if first is not entry:
+        there = first.document.located(Problem(joined(first.place, "name"), "")).place
+        yield Problem(place, f"the name {name!r} is taken by {there}", "a name occurs once in all files; rename one")
+
+
+class _Targets:
+    """Imports Python targets, each once, and says what is wrong with them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Path, str], tuple[str, str] | None] = {}
+
+    def problems(self, entry: _Entry) -> Iterator[Problem]:
+        ref = entry.part("run", "python")
+        try:
+            PythonTarget(ref if isinstance(ref, str) else "")
+        except InvalidInput:
+            return  # reading the job tells it
+        assert isinstance(ref, str)
+        folder = entry.document.path.resolve().parent
+        if (folder, ref) not in self._known:
+            with _importing_from(Path.cwd(), folder):
+                self._known[folder, ref] = _why_not_callable(ref, folder)
+        wrong = self._known[folder, ref]
+        if wrong:
+            yield Problem(joined(entry.place, "run.python"), *wrong)
+
+
+@contextmanager
+def _importing_from(*folders: Path) -> Iterator[None]:
+    """The folders in front of the path; what a module prints while it is imported is no output of the command."""
+    added = [str(folder) for folder in folders]
+    sys.path[:0] = added
+    importlib.invalidate_caches()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        for folder in added:
+            if folder in sys.path:
+                sys.path.remove(folder)
+
+
+def _why_not_callable(ref: str, folder: Path) -> tuple[str, str] | None:
+    """What is wrong with a Python target and what to do about it, or None. It runs the code of the module."""
+    name, _, path = ref.partition(":")
+    try:
+        found: object = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        what = f"{name} does not import: ModuleNotFoundError: {error}"
+        return what, f"looked in {Path.cwd()}, {folder} and the installed packages"
+    except (Exception, SystemExit) as error:  # whatever the user's module does at import
+        return f"{name} does not import: {type(error).__name__}: {error}", f'try python -c "import {name}"'
+    for part in path.split("."):
+        if not hasattr(found, part):
+            near = nearest(part, dir(found))
+            return f"{name} has no {path}", f"did you mean {near}?" if near else "name a function of the module"
+        found = getattr(found, part)
+    return None if callable(found) else (f"{ref} is not a function but {got(found)}", "name a function of the module")

@@ -1,0 +1,232 @@
+"""The alarms: whoever leads finds what alerts are to tell of, and puts notices into the outbox; of nobody leading, each
+node tells.
+
+The rules it protects: nothing that dies is missed, because the write that ends a run so leaves a mark, and the mark is
+taken away after the notices are in the outbox; nothing is told twice, because a notice has the id of what it tells, so
+that doing all of this again, or twice at once, changes nothing. No run costs a write here. Without alerts it costs the
+leader one read each three seconds; a follower that sees a leader reads nothing.
+
+How lateness is found: fires are judged once, when they are as old as the alert allows, by a position that is kept with
+the alert; a little before it is looked at again, for runs that were inserted late. A job whose cursor still stands at
+such a fire has no run yet, and is late too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from cronflow.documents.messages import death_text, instant_text, late_text, leaderless_text, message, recovery_text
+from cronflow.domain.alerts import (
+    DEAD_LETTER_KINDS,
+    SHORTEST_LEADERLESS,
+    AlertKind,
+    AlertRecord,
+    Failing,
+    Notification,
+    is_late,
+    notification_id,
+)
+from cronflow.domain.cluster import node_name
+from cronflow.domain.run import Run, RunState, run_id
+from cronflow.leader.elector import Elector
+from cronflow.node.role_loop import Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import Backends, Clock, RunQuery
+
+LOOK_S = 3.0
+UNSEEN_S = 10.0
+"""Followers look at the leader's key every five seconds: after twice that they ask MongoDB."""
+BATCH = 200
+SUCCESSES = 20
+AGAIN = timedelta(seconds=15)
+DEFERRED = timedelta(seconds=5)
+"""The planner puts off what it cannot place by this at most."""
+KEEP_POSITION_EVERY = timedelta(minutes=1)
+MOST_REMEMBERED = 10_000
+
+
+class AlertEvaluator:
+    """The alarms role. `posted` is called when there may be notices to send."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        elector: Elector,
+        clock: Clock,
+        timings: Timings,
+        *,
+        namespace: str,
+        posted: Callable[[], None],
+    ) -> None:
+        self._backends = backends
+        self._elector = elector
+        self._clock = clock
+        self._timings = timings
+        self._namespace = namespace
+        self._posted = posted
+        self._judged: dict[str, datetime] = {}
+        self._behind: Failing | None = None
+        self._recent: dict[str, None] = {}
+        self.wake = Wake()
+
+    async def step(self) -> float:
+        """One round."""
+        if self._elector.tenure is not None:
+            await self._lead()
+        elif self._elector.unseen_s > UNSEEN_S:
+            await self._leaderless()
+        return LOOK_S
+
+    # -------------------------------------------------------------------------------------------- while somebody leads
+
+    async def _lead(self) -> None:
+        records = await self._backends.alerts.find()
+        if not records:
+            return
+        if any(record.alert.wants(*DEAD_LETTER_KINDS) for record in records):
+            await self._deaths(records)
+        await self._recoveries({record.name: record for record in records})
+        for record in records:
+            if record.alert.wants(AlertKind.LATE):
+                await self._late(record)
+        self._posted()
+
+    async def _deaths(self, records: Sequence[AlertRecord]) -> None:
+        while runs := await self._backends.alert_conditions.unreported(BATCH):
+            notifications: list[Notification] = []
+            failing: list[Failing] = []
+            for run in runs:
+                for record in records:
+                    kind = record.alert.death(run)
+                    if kind is None or run.ended_at is None or run.ended_at < record.since:
+                        continue
+                    notifications.append(self._about(record, kind, run, run.ended_at, death_text(run)))
+                    if AlertKind.RECOVERED in record.alert.on:
+                        failing.append(Failing(record.name, run.job, run.id, run.fire_at, run.ended_at))
+            await self._put(notifications)
+            await self._backends.alerts.fail(failing)
+            await self._backends.alert_conditions.mark_reported([run.id for run in runs])
+            if len(runs) < BATCH:
+                return
+
+    async def _recoveries(self, records: dict[str, AlertRecord]) -> None:
+        """A page of the failing jobs each time, so that many of them cost no more."""
+        if not any(record.alert.wants(AlertKind.RECOVERED) for record in records.values()):
+            return
+        page = await self._backends.alerts.failing(after=self._behind, limit=BATCH)
+        self._behind = page[-1] if len(page) == BATCH else None
+        for failing in page:
+            record = records.get(failing.alert)
+            if record is None or not record.alert.wants(AlertKind.RECOVERED) or not record.alert.concerns(failing.job):
+                await self._backends.alerts.recovered(failing)
+                continue
+            query = RunQuery(job=failing.job, states={RunState.SUCCEEDED}, since=failing.fire_at, limit=SUCCESSES)
+            run = failing.recovered_by(await self._backends.runs.find(query))
+            if run is not None:
+                assert run.ended_at is not None
+                # The failure is the subject: however its success is found, it is told once.
+                mark_reported = self._about(
+                    record, AlertKind.RECOVERED, run, run.ended_at, recovery_text(failing, run), subject=failing.run
+                )
+                await self._put([mark_reported])
+                await self._backends.alerts.recovered(failing)
+
+    async def _late(self, record: AlertRecord) -> None:
+        after, now = record.alert.late_after, self._clock.now()
+        until = now - after
+        judged = max(record.judged, record.since, self._judged.get(record.name, record.judged))
+        if until <= record.since:
+            return
+        notifications: list[Notification] = []
+        # The jobs before the runs: one that is planned in between has left the former for the latter.
+        for job in await self._backends.alert_conditions.behind(until, now + DEFERRED, BATCH):
+            assert job.next_fire is not None
+            if record.alert.concerns(job.name) and job.next_fire >= record.since:
+                subject = run_id(job.name, job.next_fire)
+                notifications.append(
+                    self._notice(record, AlertKind.LATE, subject, job.name, None, now, _late(subject, None, after))
+                )
+        place = (max(judged - AGAIN, record.since), "")
+        while runs := await self._backends.alert_conditions.late(place, until, after):
+            place = (runs[-1].fire_at, runs[-1].id)
+            notifications += [
+                self._about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
+                for run in runs
+                if record.alert.concerns(run.job) and is_late(run, after)
+            ]
+        await self._put(notifications)
+        self._judged[record.name] = until
+        if until - record.judged > KEEP_POSITION_EVERY:
+            await self._backends.alerts.judge(record.name, until)
+
+    # ---------------------------------------------------------------------------------------------- while nobody leads
+
+    async def _leaderless(self) -> None:
+        leader = await self._backends.control.leader()
+        if leader is None:
+            return
+        # By MongoDB's clock: this node may not lead because its own is wrong.
+        now = await self._backends.store_admin.time()
+        age = now - leader.renewed_at - timedelta(seconds=self._timings.leader_renew)
+        if age <= SHORTEST_LEADERLESS:
+            return
+        records = await self._backends.alerts.find()
+        # Every node that looks on sees the same last renewal, so an outage is one subject.
+        subject, since = f"term:{leader.term}@{instant_text(leader.renewed_at)}", leader.renewed_at
+        text = leaderless_text(since, node_name(leader.holder), leader.term)
+        await self._put(
+            [
+                self._notice(record, AlertKind.NO_LEADER, subject, None, None, since, text, found_at=now)
+                for record in records
+                if record.alert.wants(AlertKind.NO_LEADER) and age > record.alert.no_leader_after
+            ]
+        )
+        if records:
+            self._posted()
+
+    # ---------------------------------------------------------------------------------------------------------- notices
+
+    def _about(
+        self, record: AlertRecord, kind: AlertKind, run: Run, at: datetime, text: str, *, subject: str = ""
+    ) -> Notification:
+        return self._notice(record, kind, subject or run.id, run.job, run, at, text)
+
+    def _notice(
+        self,
+        record: AlertRecord,
+        kind: AlertKind,
+        subject: str,
+        job: str | None,
+        run: Run | None,
+        at: datetime,
+        text: str,
+        *,
+        found_at: datetime | None = None,
+    ) -> Notification:
+        name = notification_id(record.name, kind, subject)
+        return Notification(
+            id=name,
+            alert=record.name,
+            kind=kind,
+            subject=subject,
+            job=job,
+            body=message(name, record.name, kind, at, self._namespace, text, job, run),
+            created_at=found_at or self._clock.now(),
+        )
+
+    async def _put(self, notifications: Sequence[Notification]) -> None:
+        """Put those into the outbox that this node has not put there lately."""
+        fresh = [notification for notification in notifications if notification.id not in self._recent]
+        if not fresh:
+            return
+        await self._backends.outbox.put(fresh)
+        if len(self._recent) > MOST_REMEMBERED:
+            self._recent.clear()
+        self._recent |= dict.fromkeys(notification.id for notification in fresh)
+
+
+def _late(subject: str, run: Run | None, after: timedelta) -> str:
+    starts = [] if run is None else [one.started_at for one in run.attempts if one.started_at is not None]
+    first = starts[0] if starts else run.started_at if run is not None else None
+    return late_text(subject, first, after.total_seconds())

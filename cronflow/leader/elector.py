@@ -1,0 +1,327 @@
+"""Leadership: how a node comes to lead, how long it may believe so, and how it stops.
+
+How it works. The leader's key in Redis is taken with SET NX and a TTL, renewed at half of that TTL, and given back
+by compare-and-delete. The winner then asks MongoDB for a term and a range of fencing tokens, and announces the term
+in Redis. Only then does it lead. Followers look when the key's TTL says that it may be free, never later than the
+failover check; a resigning leader rings them.
+
+What protects what. The key elects: it keeps two nodes from leading most of the time. It protects nothing, because a
+process may sleep between any two instructions, and because Redis may forget. What protects is in MongoDB: a term
+counts up in one linearizable document, a job is moved only by a compare-and-set that no newer term has written, and
+a run is changed only under the fence that it has. Two leaders at once are therefore harmless, and this file is about
+not having them for long.
+
+How long the leader believes. Until `valid_until`: the monotonic time *before* the successful request, plus the TTL,
+less a margin. Counting from after the answer would add the request's own delay, which is exactly the time in which
+the key may already be gone (kubernetes #125761 and cilium #42920 are what happens otherwise). A renewal counts only
+when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
+every fifth of the interval until the belief ends.
+
+How it stops. At a lost key, a newer term, the end of the belief, a planning loop that does not turn, a clock that is
+off, a MongoDB that has been away for fifteen seconds, the wish of an operator, or the end of the process. After MongoDB
+was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
+had the time to take it and did not.
+Whatever ended it, the key is given back, as soon as Redis takes it, so that somebody leads within 50 ms and a round
+trip; only a process that ends while Redis is away leaves it to run out. A belief that ended by time gives it back too:
+renewals that MongoDB did not confirm have prolonged the key. So do a node whose campaign had no answer, and one that
+was killed and started again: as a live node keeps its name to itself, a key in the name of a node that does not believe
+to lead is nobody's.
+
+Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
+`tenure` may be read from any thread.
+
+What it does not do. It does not plan, settle or reconcile; those roles ask `tenure` before each round and stop when
+it is None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable
+
+import structlog
+
+from cronflow.domain import metrics
+from cronflow.domain.cluster import Fences, Renewal, Tenure, node_name
+from cronflow.domain.errors import BackendUnavailable, Deposed
+from cronflow.domain.events import LeaderElected, LeaderSteppedDown, RedisStateRestored
+from cronflow.node.role_loop import Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import UNMETERED, Clock, Control, Election, EventSink, Meter, discard_event
+
+FOLLOWER_LOOK_S = 5.0
+PTTL_JITTER_S = 0.25
+RING_JITTER_S = 0.05
+ABSTAIN_S = 3.0
+ABSTAIN_LOOK_S = 0.5
+OTHERS_FIRST_S = 0.5
+FITNESS_LOOK_S = 2.0
+
+log = structlog.get_logger("cronflow.node")
+
+
+class Elector:
+    """The elector role. `on_change` is called whenever this node begins or ceases to lead; `unfit` says why it must
+    not. One that is not `willing` gives the lead back and does not campaign.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        election: Election,
+        control: Control,
+        clock: Clock,
+        timings: Timings,
+        on_change: Callable[[], None] = lambda: None,
+        unfit: Callable[[], str | None] = lambda: None,
+        mongo_away_s: Callable[[], float] = lambda: 0.0,
+        emit: EventSink = discard_event,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        self._node = node
+        self._election = election
+        self._control = control
+        self._clock = clock
+        self._timings = timings
+        self._on_change = on_change
+        self._unfit = unfit
+        self._mongo_away_s = mongo_away_s
+        self._emit = emit
+        self._meter = meter
+        self._seen_holder: str | None = None
+        self.last_term = 0
+        self._tenure: Tenure | None = None
+        # From a campaign on, until Redis said otherwise; and a process of this name may have led until a moment ago.
+        self._key_may_stand = True
+        self._valid_until = 0.0
+        self._renew_at = 0.0
+        self._abstain_until = 0.0
+        self._mongo_unsure = False
+        self._others_first_until = 0.0
+        self._free_since: float | None = None
+        self._notified = False
+        self._stopped = False
+        self._seen_at = clock.monotonic()
+        self.willing = True
+        self._exclusive = asyncio.Lock()
+        self.wake = Wake()
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """The right to lead, or None. Ask again before every round of work."""
+        if self._tenure is not None and self._clock.monotonic() >= self._valid_until:
+            self._stand_down("not renewed in time")
+        return self._tenure
+
+    @property
+    def lease_left_s(self) -> float:
+        """How long this node still believes that it leads, in seconds."""
+        return max(0.0, self._valid_until - self._clock.monotonic()) if self._tenure is not None else 0.0
+
+    @property
+    def unseen_s(self) -> float:
+        """How long ago this node saw that anybody leads, in seconds; 0 while it leads itself."""
+        return 0.0 if self.tenure is not None else self._clock.monotonic() - self._seen_at
+
+    def notify(self) -> None:
+        """The doorbell: something happened at the leader's key."""
+        self._notified = True
+        self.wake.set()
+
+    async def step(self) -> float:
+        """Renew, or look whether the key is free. Returns the seconds until the next look."""
+        async with self._exclusive:
+            reason = self._unfit()
+            if self.tenure is not None and reason is not None:
+                self._stand_down(reason)
+            if self.tenure is not None:
+                return await self._renew_when_due()
+            await self._return_key()
+            return FITNESS_LOOK_S if reason is not None else await self._follow()
+
+    async def renew_now(self) -> Tenure | None:
+        """Renew out of turn, because Redis seems to have forgotten. Returns the tenure if it still holds."""
+        async with self._exclusive:
+            if self.tenure is not None:
+                await self._renew()
+            return self.tenure
+
+    async def resign(self) -> None:
+        """Stop leading and never begin again; the followers are rung."""
+        async with self._exclusive:
+            self._stopped = True
+            await self._give_back("shutting down")
+
+    def deposed(self, reason: str) -> None:
+        """A role found proof of a newer leader."""
+        if self._tenure is not None:
+            self._stand_down(reason)
+
+    # --------------------------------------------------------------------------------------------------- leading
+
+    async def _renew_when_due(self) -> float:
+        if not self.willing:
+            await self._give_back("its node is drained")
+            return RING_JITTER_S
+        now = self._clock.monotonic()
+        if now >= self._renew_at or self._notified:
+            self._notified = False
+            try:
+                await self._renew()
+            except BackendUnavailable as error:
+                self._mongo_unsure |= error.service == "MongoDB"
+                # Wait for the next try here rather than in the loop: the belief may end before its pause does.
+                self._renew_at = self._clock.monotonic() + self._timings.leader_renew / 5
+                if self.tenure is None:
+                    raise
+                if self._mongo_away_s() >= self._timings.mongo_away_limit:
+                    await self._leave_to_others()
+                    raise
+                log.warning("renewal failed", term=self._tenure.term if self._tenure else None)
+        if self._tenure is None:
+            return RING_JITTER_S
+        now = self._clock.monotonic()
+        return max(0.0, min(self._renew_at - now, self._valid_until - now, FITNESS_LOOK_S))
+
+    async def _renew(self) -> None:
+        tenure = self._tenure
+        assert tenure is not None
+        began = self._clock.monotonic()
+        answer = await self._election.renew(tenure.holder, self._timings.leader_ttl, tenure.term, tenure.redis_epoch)
+        if answer is Renewal.LOST:
+            self._stand_down("another node has the key")
+            return
+        if answer is Renewal.ASKED:
+            # Before: what follows may fail, and is then tried again before the next campaign.
+            self._abstain_until = self._clock.monotonic() + ABSTAIN_S
+            await self._give_back("asked to step down")
+            return
+        if answer is Renewal.AGAIN:
+            log.warning("redis had forgotten the leader", term=tenure.term)
+            self._emit(RedisStateRestored(tenure.term))
+        high = await self._control.extend(tenure.term, tenure.holder)
+        if high is None:
+            self._stand_down("a newer term exists")
+            return
+        tenure.fences.extend(high)
+        self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
+        self._renew_at = began + self._timings.leader_renew
+
+    def _stand_down(self, reason: str) -> None:
+        tenure, self._tenure = self._tenure, None
+        if tenure is None:
+            return
+        self._seen_at = self._clock.monotonic()
+        log.warning("leader stepped down", term=tenure.term, reason=reason)
+        self._emit(LeaderSteppedDown(node_name(self._node), tenure.term, reason))
+        self._on_change()
+        self.wake.set()
+
+    async def _give_back(self, reason: str) -> None:
+        self._stand_down(reason)
+        await self._return_key()
+
+    async def _return_key(self) -> None:
+        """A key in this node's name, in which nobody believes, would keep all from leading until it runs out."""
+        if self._key_may_stand:
+            present = await self._election.holder()
+            if present is not None and self._is_of_this_name(present[0]):
+                await self._election.resign(present[0])
+                if not present[0].startswith(f"{self._node}#"):
+                    # The process that led died of something: others, who were rung, first.
+                    self._abstain_until = self._clock.monotonic() + OTHERS_FIRST_S
+            self._key_may_stand = False
+
+    def _is_of_this_name(self, holder: str) -> bool:
+        return node_name(holder) == node_name(self._node)
+
+    async def _leave_to_others(self) -> None:
+        """MongoDB has been away for too long: perhaps only from here."""
+        self._others_first_until = self._clock.monotonic() + self._timings.abstain
+        self._free_since = None
+        try:
+            await self._return_key()
+        finally:
+            # Last, so that this role tells of the outage before others, which only stop asking, seem to tell its end.
+            self._stand_down("MongoDB is away")
+
+    # ------------------------------------------------------------------------------------------------- following
+
+    async def _follow(self) -> float:
+        if self._stopped or not self.willing:
+            return FOLLOWER_LOOK_S
+        left = self._abstain_until - self._clock.monotonic()
+        if left > 0:
+            return left
+        if self._mongo_unsure:
+            # Who cannot reach MongoDB is no candidate: it would only keep the key from those who can.
+            await self._control.ping()
+            self._mongo_unsure = False
+        if self._clock.monotonic() < self._others_first_until and await self._others_may_lead():
+            return ABSTAIN_LOOK_S
+        if self._notified:
+            # Everybody was rung at once: spread the campaigns over 50 ms.
+            self._notified = False
+            await self._clock.sleep(random.uniform(0, RING_JITTER_S))
+        if await self._campaign():
+            return 0.0
+        present = await self._election.holder()
+        self._key_may_stand = present is not None and self._is_of_this_name(present[0])
+        if present is None:
+            return random.uniform(0, RING_JITTER_S)
+        if self._key_may_stand:
+            return 0.0
+        self._saw(present[0])
+        pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
+        return min(pause, self._timings.failover_check)
+
+    def _saw(self, holder: str) -> None:
+        """Somebody leads. Each campaign has a holder of its own, so another one is another tenure."""
+        self._seen_at = self._clock.monotonic()
+        if self._seen_holder not in (None, holder):
+            self._meter.add(metrics.LEADER_CHANGES)
+        self._seen_holder = holder
+
+    async def _others_may_lead(self) -> bool:
+        """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
+        present = await self._election.holder()
+        if present is not None:
+            self._key_may_stand = self._is_of_this_name(present[0])
+            self._free_since = None
+            self._saw(present[0])
+            return True
+        now = self._clock.monotonic()
+        if self._free_since is None:
+            self._free_since = now
+        return now - self._free_since <= FOLLOWER_LOOK_S + PTTL_JITTER_S
+
+    async def _campaign(self) -> bool:
+        began = self._clock.monotonic()
+        holder = f"{self._node}#{secrets.token_hex(8)}"
+        self._key_may_stand = True
+        if not await self._election.acquire(holder, self._timings.leader_ttl):
+            return False
+        redis_epoch = secrets.token_hex(8)
+        try:
+            term = await self._control.begin_term(holder)
+            installed = await self._election.install(holder, term.number, redis_epoch)
+        except (BackendUnavailable, Deposed):
+            # Without a term there is no leader: somebody who reaches MongoDB should have the key.
+            self._mongo_unsure = True
+            await self._return_key()
+            raise
+        if not installed:
+            await self._return_key()
+            return False
+        self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
+        self._renew_at = began + self._timings.leader_renew
+        # Last: another thread may ask for it at any moment, and judges it by how long it is valid.
+        self._tenure = Tenure(term=term.number, holder=holder, redis_epoch=redis_epoch, fences=Fences(term))
+        self.last_term = term.number
+        self._saw(holder)
+        log.info("leader elected", term=term.number, node=self._node)
+        self._emit(LeaderElected(node_name(self._node), term.number))
+        self._on_change()
+        return True

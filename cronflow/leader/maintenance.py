@@ -1,0 +1,62 @@
+"""The caretaker: whoever leads defines the system's own jobs and the age of log lines, once a term.
+
+The rule it protects: one node's settings count, the leader's, and a change of them is an ordinary edit of a job. It
+runs nothing itself; the jobs are planned and placed like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import structlog
+
+from cronflow.domain.errors import Conflict
+from cronflow.domain.job import Job
+from cronflow.leader.elector import Elector
+from cronflow.node.role_loop import Wake
+from cronflow.ports import Backends, Clock
+from cronflow.usecases.edit import Editor
+
+IDLE_S = 60.0
+AGAIN_S = 5.0
+
+log = structlog.get_logger("cronflow.node")
+
+
+class Maintenance:
+    """The caretaker role. Without jobs it does nothing."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        elector: Elector,
+        clock: Clock,
+        jobs: Sequence[Job] = (),
+        log_retention: timedelta | None = None,
+    ) -> None:
+        self._backends = backends
+        self._elector = elector
+        self._editor = Editor(backends, clock)
+        self._jobs = jobs
+        self._log_retention = log_retention
+        self._done_in_term = 0
+        self.wake = Wake()
+
+    async def step(self) -> float:
+        """Define what is to be defined, if this node leads and has not done so in this term."""
+        tenure = self._elector.tenure
+        if tenure is None or tenure.term == self._done_in_term:
+            return IDLE_S
+        if self._log_retention is not None:
+            await self._backends.store_admin.keep_lines(self._log_retention)
+        for job in self._jobs:
+            try:
+                result = await self._editor.define(job)
+            except Conflict as error:
+                log.warning("system job not defined", job=job.name, reason=str(error))
+                return AGAIN_S
+            if result != "unchanged":
+                log.info("system job defined", job=job.name, result=result)
+        self._done_in_term = tenure.term
+        return IDLE_S

@@ -1,0 +1,209 @@
+"""The reconciler: looks at every open run whose `check_at` has passed, every second, and on a ring.
+
+It is the only way in which a retry, a run that was asked for by hand, or a run whose worker was lost comes to a node
+again. The rules are in `domain.recovery`; here they meet what Redis knows of the workers. A change that another one
+has overtaken does not apply, and nothing is pushed for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from cronflow.domain import transitions
+from cronflow.domain.cluster import Tenure
+from cronflow.domain.errors import Deposed
+from cronflow.domain.events import RunsReassigned
+from cronflow.domain.job import JobRecord, Overlap
+from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.recovery import (
+    Dispatch,
+    End,
+    Holder,
+    Postpone,
+    declined_by_all,
+    held_back,
+    reconcile,
+    refusals,
+)
+from cronflow.domain.run import Change, Outcome, Run, RunState
+from cronflow.leader.dispatcher import Dispatcher
+from cronflow.leader.elector import Elector
+from cronflow.leader.spool_grace import SpoolGrace
+from cronflow.node.dead_letter_events import DeadLetterEvents
+from cronflow.node.role_loop import Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import Assignment, Backends, Clock, EventSink, discard_event
+
+AT_ONCE = 1000
+PLACED_AGAIN = 10
+IDLE_S = 5.0
+NO_NODE_PAUSE = timedelta(seconds=2)
+
+log = structlog.get_logger("cronflow.node")
+
+Holdings = dict[str, tuple[bool, dict[str, int]]]
+
+
+class Reconciler:
+    """The reconciler role."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        elector: Elector,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        timings: Timings,
+        grace: SpoolGrace,
+        emit: EventSink = discard_event,
+        count: Callable[[Change], None] = lambda _: None,
+    ) -> None:
+        self._backends = backends
+        self._elector = elector
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._timings = timings
+        self._grace = grace
+        self._emit = emit
+        self._count = count
+        self.wake = Wake()
+
+    async def step(self) -> float:
+        """One round; at once again when there was more than one batch."""
+        tenure = self._elector.tenure
+        if tenure is None:
+            return IDLE_S
+        overdue = await self._backends.runs.overdue(AT_ONCE)
+        self._grace.answered(tenure.term)
+        if overdue:
+            try:
+                await self._reconcile(tenure, overdue)
+            except Deposed as error:
+                self._elector.deposed(str(error))
+                return IDLE_S
+        return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
+
+    async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
+        # The runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
+        backends = self._backends
+        nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
+        found, members, holdings = await asyncio.gather(
+            backends.jobs.get({run.job for run in overdue}),
+            backends.membership.members(),
+            backends.membership.holdings(nodes),
+        )
+        jobs = {record.name: record for record in found}
+        others = await self._others(overdue, jobs)
+        fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
+        names_up = {member.report.name for member in members}
+        now = self._clock.now()
+        wanted: list[Change] = []
+        placed: dict[str, tuple[str, Assignment]] = {}
+        for run in overdue:
+            ahead = [state for other, state in others.get(run.job, {}).items() if other != run.id]
+            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, names_up, now, ahead)
+            wanted.append(change)
+            if where is not None:
+                placed[run.id] = where
+                # The next run of this job in this batch comes after it.
+                others.get(run.job, {})[run.id] = RunState.DISPATCHED
+        applied = await backends.runs.apply(wanted)
+        for change in wanted:
+            if change.run in applied and change.row not in (12, 17):
+                log.info("run reconciled", run=change.run, row=change.row, state=change.target, term=tenure.term)
+        self._emit_events([change for change in wanted if change.run in applied])
+        await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
+
+    def _emit_events(self, applied: Sequence[Change]) -> None:
+        deaths = DeadLetterEvents()
+        for change in applied:
+            deaths.ended(change)
+            self._count(change)
+        deaths.emit(self._emit)
+        again = [change.run for change in applied if change.row == PLACED_AGAIN]
+        if again:
+            self._emit(RunsReassigned(len(again), again[-1]))
+
+    async def _others(self, overdue: list[Run], jobs: dict[str, JobRecord]) -> dict[str, dict[str, RunState]]:
+        """The open runs of those jobs whose runs exclude each other, by id."""
+        excluding = {
+            run.job
+            for run in overdue
+            if run.state is not RunState.RUNNING and run.job in jobs and jobs[run.job].job.overlap is not Overlap.ALLOW
+        }
+        found = await self._backends.runs.open_of(excluding) if excluding else {}
+        return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
+
+    def _visit(
+        self,
+        tenure: Tenure,
+        run: Run,
+        record: JobRecord | None,
+        holdings: Holdings,
+        fleet: Fleet,
+        names_up: Collection[str],
+        now: datetime,
+        others: Collection[RunState],
+    ) -> tuple[Change, tuple[str, Assignment] | None]:
+        finish_id = secrets.token_hex(12)
+        if record is None:
+            attempt_result = End(14, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
+            return transitions.end(run, attempt_result, finish_id, now), None
+        job = record.job
+        verdict = reconcile(run, _holder(run, holdings), job.delivery, job.timeout, now)
+        if not isinstance(verdict, Postpone) and (left := self._grace.left(run, verdict.row, names_up)):
+            verdict = Postpone(left, counts=False)
+        match verdict:
+            case Postpone():
+                return transitions.postpone(run, verdict), None
+            case End():
+                return transitions.end(run, verdict, finish_id, now), None
+            case Dispatch():
+                waits = held_back(run, job, now, others) if verdict.row != 10 else None
+                waits = waits or declined_by_all(run, fleet.able(job.require), now)
+                if isinstance(waits, Postpone):
+                    return transitions.postpone(run, waits), None
+                if waits is not None:
+                    return transitions.end(run, waits, finish_id, now), None
+                placed = fleet.place(job.require, refusals(run, now))
+                if isinstance(placed, NoNode):
+                    waiting = placed.waiting(run.fire_at, now).still(run.waiting)
+                    return transitions.postpone(run, Postpone(NO_NODE_PAUSE), waiting), None
+                fence = tenure.fences.next(now)
+                if fence <= run.fence:
+                    raise Deposed(f"run {run.id} carries a newer fence")
+                change = transitions.dispatch(
+                    run,
+                    verdict,
+                    fence=fence,
+                    term=tenure.term,
+                    node=placed.node,
+                    job_ver=record.ver,
+                    at=now,
+                    placement=placed,
+                )
+                attempt = change.sets.get("attempt", run.attempt)
+                assert isinstance(attempt, int)
+                assignment = Assignment(
+                    run=run.id,
+                    fence=fence,
+                    term=tenure.term,
+                    attempt=attempt,
+                    fire_at=run.fire_at,
+                    job=job,
+                    args=run.args or {},
+                )
+                return change, (placed.node, assignment)
+
+
+def _holder(run: Run, holdings: Holdings) -> Holder:
+    alive, claimed = holdings.get(run.node or "", (False, {}))
+    has_it = claimed.get(run.id) == run.fence
+    if alive:
+        return Holder.HAS_IT if has_it else Holder.WITHOUT_IT
+    return Holder.DEAD_WITH_IT if has_it else Holder.DEAD

@@ -1,0 +1,99 @@
+"""The courier: sends the notices of the outbox, on whichever node leads, or on any while nobody does.
+
+The rules it protects: a notice is claimed before it is sent, and the claim has an end, so whoever dies in between
+leaves it to another, who sends the same id again; what an attempt came to counts only under the claim that it was made
+with. A receiver that fails rests for a while, so that it keeps nobody else's notices waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from cronflow.domain import metrics
+from cronflow.domain.alerts import Notification, NotificationState, next_delay
+from cronflow.domain.events import AlertGaveUp
+from cronflow.node.role_loop import NodeRole, Wake
+from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, WebhookSender
+
+LEASE = timedelta(seconds=30)
+"""Longer than an attempt takes."""
+AT_ONCE = 16
+REST_S = 10.0
+IDLE_S = 60.0
+DISABLED = "the alert is disabled"
+
+log = structlog.get_logger("cronflow.node")
+
+
+class AlertSender:
+    """The courier; `role` is to be played. It looks into the outbox when it was asked to."""
+
+    def __init__(
+        self, backends: Backends, webhook_sender: WebhookSender, clock: Clock, emit: EventSink, meter: Meter = UNMETERED
+    ) -> None:
+        self._backends = backends
+        self._postman = webhook_sender
+        self._clock = clock
+        self._emit = emit
+        self._meter = meter
+        self._asked = False
+        self._resting: dict[str, float] = {}
+        self.role = NodeRole("courier", self.step, Wake())
+
+    def ask(self) -> None:
+        """There may be notices to send."""
+        self._asked = True
+        self.role.wake.set()
+
+    async def step(self) -> float:
+        """Send what is due, as many at once as it may."""
+        if not self._asked:
+            return IDLE_S
+        self._asked = False
+        while notifications := await self._claim():
+            # By MongoDB's clock: while nobody leads, that of this node may be the reason.
+            at = await self._backends.store_admin.time()
+            came_to = await asyncio.gather(
+                *(self._send(notification, at) for notification in notifications), return_exceptions=True
+            )
+            # After all of them have ended: none is cut off because MongoDB has failed another.
+            for error in came_to:
+                if isinstance(error, BaseException):
+                    raise error
+        return IDLE_S
+
+    async def _claim(self) -> list[Notification]:
+        now = self._clock.monotonic()
+        self._resting = {alert: until for alert, until in self._resting.items() if until > now}
+        resting: Collection[str] = self._resting.keys()
+        return await self._backends.outbox.claim(secrets.token_hex(8), LEASE, AT_ONCE, besides=resting)
+
+    async def _send(self, notification: Notification, at: datetime) -> None:
+        record = await self._backends.alerts.get(notification.alert)
+        if record is None:
+            await self._backends.outbox.forget(notification)
+            return
+        if not record.alert.enabled:
+            dropped = replace(notification, state=NotificationState.GAVE_UP, error=DISABLED, tried_at=at, ended_at=at)
+            await self._backends.outbox.tried(dropped, None)
+            return
+        answer = await self._postman.post(record.alert.webhook, notification.id, notification.body, at)
+        tried = replace(notification, status=answer.status, error=answer.error, tried_at=at)
+        if answer.taken:
+            self._meter.add(metrics.NOTICES, "delivered")
+            await self._backends.outbox.tried(replace(tried, state=NotificationState.DELIVERED, ended_at=at), None)
+            return
+        self._resting[notification.alert] = self._clock.monotonic() + REST_S
+        delay = next_delay(notification.attempts, notification.created_at, at)
+        self._meter.add(metrics.NOTICES, "gave_up" if delay is None else "failed")
+        log.warning("notice not taken", alert=notification.alert, notification=notification.id, reason=answer.error)
+        if delay is not None:
+            await self._backends.outbox.tried(tried, delay)
+        elif await self._backends.outbox.tried(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):
+            self._emit(AlertGaveUp(notification.alert, notification.subject, notification.attempts, answer.error or ""))

@@ -1,0 +1,83 @@
+"""The timekeeper: samples the servers' clocks, and is the clock of every other role of this node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+
+import structlog
+
+from cronflow.domain.cluster_time import ClusterTime
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.events import ClockInSync, ClockOutOfSync
+from cronflow.node.role_loop import Wake
+from cronflow.ports import Clock, EventSink, ServerClock, discard_event
+
+log = structlog.get_logger("cronflow.node")
+
+
+class ClusterClock:
+    """The timekeeper role, and the Clock port on cluster time. `local` is the node's own clock."""
+
+    def __init__(
+        self,
+        local: Clock,
+        server_clocks: Mapping[str, ServerClock],
+        every_s: float,
+        *,
+        name: str = "",
+        emit: EventSink = discard_event,
+    ) -> None:
+        self._local = local
+        self._timepieces = server_clocks
+        self._every_s = every_s
+        self._time = ClusterTime()
+        self._complaint: str | None = None
+        self._name = name
+        self._emit = emit
+        self.wake = Wake()
+
+    def now(self) -> datetime:
+        """The cluster's time."""
+        return self._time.now(self._local.now(), self._local.monotonic())
+
+    def monotonic(self) -> float:
+        """This node's."""
+        return self._local.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """On this node's monotonic clock."""
+        await self._local.sleep(seconds)
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """On this node's monotonic clock."""
+        return await self._local.wait(event, seconds)
+
+    @property
+    def complaint(self) -> str | None:
+        """Why this node must not lead, or None."""
+        return self._time.complaint(self._local.now(), self._local.monotonic())
+
+    async def step(self) -> float:
+        """Sample each server once. One that does not answer keeps its last sample; others report its outage."""
+        for source, timepiece in self._timepieces.items():
+            asked = self._local.monotonic()
+            try:
+                theirs = await timepiece.now()
+            except BackendUnavailable:
+                continue
+            self._time.observe(source, theirs, asked, self._local.monotonic())
+        self.now()
+        complaint = self.complaint
+        if complaint != self._complaint:
+            self._complaint = complaint
+            if complaint is None:
+                log.info("clocks agree again")
+                self._emit(ClockInSync(self._name))
+            else:
+                log.error(
+                    "clocks disagree", reason=complaint, remedy="keep the machines' clocks in step, by NTP or the like"
+                )
+                self._emit(ClockOutOfSync(self._name, complaint))
+        return self._every_s

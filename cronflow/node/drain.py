@@ -1,0 +1,83 @@
+"""Draining on request: what a node does between `nodes drain` and `nodes undrain`.
+
+It ends what runs, gives back what it has not started, takes nothing, and leaves the lead to others. The rule it
+protects: a node that is alone leads on, because a cluster without a leader would record nothing; and so does one whose
+place nobody takes. It does not end the process: draining is a state that a node comes back to when it starts again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+
+from cronflow.domain.cluster import node_name
+from cronflow.domain.events import NodeDrained, NodeDraining, NodeUndrained
+from cronflow.leader.elector import Elector
+from cronflow.node.heartbeat import Heartbeat
+from cronflow.node.role_loop import Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import Backends, Clock, EventSink, discard_event
+from cronflow.worker.worker import Worker
+
+IDLE_S = 5.0
+LOOK_S = 1.0
+
+log = structlog.get_logger("cronflow.node")
+
+
+class Draining:
+    """The role that carries out what the heartbeat was told."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        heartbeat: Heartbeat,
+        elector: Elector,
+        worker: Worker,
+        clock: Clock,
+        timings: Timings,
+        *,
+        node: str,
+        emit: EventSink = discard_event,
+    ) -> None:
+        self._backends = backends
+        self._heartbeat = heartbeat
+        self._elector = elector
+        self._worker = worker
+        self._clock = clock
+        self._timings = timings
+        self._node = node
+        self._leaderless_since: float | None = None
+        self._emit = emit
+        self._reported_empty = False
+        self.wake = Wake()
+
+    async def step(self) -> float:
+        """While it is drained: look every second whether somebody else can lead."""
+        asked = self._heartbeat.asked
+        if asked != self._worker.paused:
+            log.info("node drained on request" if asked else "node takes work again", node=self._node)
+            self._worker.pause(asked)
+            self._reported_empty = False
+            self._emit((NodeDraining if asked else NodeUndrained)(node_name(self._node)))
+        if asked and not self._reported_empty and not self._worker.in_flight:
+            self._reported_empty = True
+            self._emit(NodeDrained(node_name(self._node)))
+        willing = not asked or not await self._somebody_else_leads_or_can()
+        if willing != self._elector.willing:
+            self._elector.willing = willing
+            self._elector.wake.set()
+        return LOOK_S if asked else IDLE_S
+
+    async def _somebody_else_leads_or_can(self) -> bool:
+        stale_after = timedelta(seconds=self._timings.stale_after)
+        members = await self._backends.membership.members()
+        if all(member.id == self._node or member.draining or member.age > stale_after for member in members):
+            return False
+        now = self._clock.monotonic()
+        if await self._backends.election.holder() is not None:
+            self._leaderless_since = None
+        elif self._leaderless_since is None:
+            self._leaderless_since = now
+        return self._leaderless_since is None or now - self._leaderless_since < self._timings.failover_check

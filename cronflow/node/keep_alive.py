@@ -1,0 +1,174 @@
+"""The lifeline: a thread with an event loop and connections of its own, for what must not wait for the main loop.
+
+The heartbeat, the leader's key, the leases of runs and the job locks live here. A handler that blocks the main loop
+would otherwise lose all of them silently, and its runs would start a second time elsewhere. The other side of the
+rule: the lifeline must not keep alive what is dead. It therefore watches the pulse of the main loop: a node whose
+loop does not turn gets no more work, does not lead, and renews a run's lease only as long as the run's own timeout
+allows.
+
+On virtual time, in tests, the same roles run in the main loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from cronflow.domain import metrics
+from cronflow.node.role_loop import NodeRole, Outages, Wake, repeat
+from cronflow.ports import UNMETERED, Clock, Meter
+
+PULSE_EVERY_S = 0.5
+READY_WITHIN_S = 30.0
+
+Answer = TypeVar("Answer")
+
+
+class LoopMonitor:
+    """When the main loop last turned."""
+
+    def __init__(self, clock: Clock, meter: Meter = UNMETERED) -> None:
+        self._clock = clock
+        self._meter = meter
+        self._at: float | None = None
+        self._late_s = 0.0
+        self.role = NodeRole("pulse", self._beat, Wake())
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long the main loop has not turned, beyond its usual beat, in seconds."""
+        return self._behind(self._clock.monotonic())
+
+    @property
+    def lag_s(self) -> float:
+        """How late the main loop turns, in seconds: how late its last beat came, or the next one already is."""
+        return max(self._late_s, self.stalled_s)
+
+    def _behind(self, now: float) -> float:
+        return 0.0 if self._at is None else max(0.0, now - self._at - PULSE_EVERY_S)
+
+    async def _beat(self) -> float:
+        now = self._clock.monotonic()
+        self._late_s = self._behind(now)
+        if self._at is not None:
+            self._meter.observe(metrics.LOOP_LAG, self._late_s)
+        self._at = now
+        return PULSE_EVERY_S
+
+
+class KeepAliveThread:
+    """Runs roles in a thread of its own, or in the calling loop when `threaded` is false. An async context manager.
+
+    `lifetime` opens the connections that only these roles use, in the loop that uses them. Leaving stops the roles.
+    """
+
+    def __init__(
+        self,
+        roles: Sequence[NodeRole],
+        clock: Clock,
+        outages: Outages,
+        lifetime: AbstractAsyncContextManager[Any] | None = None,
+        *,
+        threaded: bool,
+    ) -> None:
+        self._roles = roles
+        self._clock = clock
+        self._outages = outages
+        self._lifetime = lifetime or nullcontext()
+        self._threaded = threaded
+        self._stop = Wake()
+        self._begin = Wake()
+        self._ready: asyncio.Future[asyncio.AbstractEventLoop] | None = None
+        self._done: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        """The connections are open and `call` works; the roles begin with `begin`."""
+        here = asyncio.get_running_loop()
+        self._ready, self._done = here.create_future(), here.create_future()
+        if self._threaded:
+            threading.Thread(target=self._thread, args=(here,), name="lifeline", daemon=True).start()
+        else:
+            self._task = asyncio.ensure_future(self._live(here))
+        outcomes: set[asyncio.Future[Any]] = {self._ready, self._done}
+        await asyncio.wait(outcomes, return_when=asyncio.FIRST_COMPLETED)
+        if self._done.done():
+            self._done.result()
+        self._loop = self._ready.result()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        assert self._done is not None
+        await asyncio.wait({self._done})
+        if error is None:
+            self._done.result()
+
+    def begin(self) -> None:
+        """Let the roles play."""
+        self._begin.set()
+
+    async def call(self, make: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Run a coroutine in the lifeline's loop."""
+        loop = self._loop
+        assert loop is not None
+        if loop is asyncio.get_running_loop():
+            return await make()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
+
+    async def ended(self) -> None:
+        """Wait until it ends; raises what ended it."""
+        assert self._done is not None
+        await asyncio.shield(self._done)
+
+    def _thread(self, here: asyncio.AbstractEventLoop) -> None:
+        asyncio.run(self._live(here))
+
+    async def _live(self, here: asyncio.AbstractEventLoop) -> None:
+        failure: BaseException | None = None
+        self._stop.bind()
+        self._begin.bind()
+        try:
+            async with self._lifetime:
+                _resolve(here, self._ready, asyncio.get_running_loop())
+                await self._play()
+        except BaseException as error:  # whatever it is ends the node, in the main loop
+            failure = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
+        _resolve(here, self._done, None, failure)
+
+    async def _play(self) -> None:
+        stopping = asyncio.ensure_future(self._stop.event.wait())
+        beginning = asyncio.ensure_future(self._begin.event.wait())
+        await asyncio.wait({stopping, beginning}, return_when=asyncio.FIRST_COMPLETED)
+        beginning.cancel()
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in self._roles
+            ]
+            await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+        stopping.cancel()
+
+
+def _resolve(
+    here: asyncio.AbstractEventLoop,
+    future: asyncio.Future[Any] | None,
+    value: object,
+    failure: BaseException | None = None,
+) -> None:
+    def settle() -> None:
+        if future is not None and not future.done():
+            if failure is None:
+                future.set_result(value)
+            else:
+                future.set_exception(failure)
+
+    if not here.is_closed():
+        here.call_soon_threadsafe(settle)

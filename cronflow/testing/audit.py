@@ -1,0 +1,105 @@
+"""The audit: does every instant that fell due have exactly one run?
+
+It compares what the schedules say, evaluated by the oracle and not by the code that planned, with the runs that
+exist. It judges records, not effects: how often a handler was started stands in the attempts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+
+from cronflow.domain.run import DEAD, SCHEDULED, Run
+from cronflow.domain.schedule.kinds import Schedule
+from cronflow.domain.version import Version, end_of
+from cronflow.testing.schedule_oracle import fires_between
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """From when on a schedule of a job counts, its cursor then, and until when: from the edit on, another one does."""
+
+    schedule: Schedule
+    since: datetime
+    until: datetime | None = None
+
+
+def expectations(versions: Sequence[Version]) -> list[Expectation]:
+    """The schedule of each version with the span in which it counts, oldest first."""
+    return [
+        Expectation(version.job.schedule, version.since, end_of(versions, place))
+        for place, version in enumerate(versions)
+        if version.job.schedule is not None and version.since is not None
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted. `dead_runs`
+    failed or are lost, which is for the reader to judge: a job may have every reason to fail.
+    """
+
+    fires_due: int
+    lost: Sequence[tuple[str, datetime]]
+    doubled: Sequence[tuple[str, datetime]]
+    open_runs: Sequence[Run]
+    dead_runs: Sequence[Run]
+    states: Mapping[str, int]
+    lateness: Sequence[timedelta]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every instant has exactly one run."""
+        return not self.lost and not self.doubled
+
+
+def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Iterable[Run], until: datetime) -> Audit:
+    """Check the instants before `until`. `runs` are all runs of the expected jobs from their `since` on, and perhaps
+    others. A job that was edited has an expectation for each version (see `expectations`).
+    """
+    found = list(runs)
+    ranges: dict[str, list[tuple[datetime, datetime]]] = {}
+    for run in found:
+        if run.kind in SCHEDULED:
+            span = (run.fire_at, run.fire_at) if run.covers is None else (run.covers.first, run.covers.last)
+            ranges.setdefault(run.job, []).append(span)
+    lost, doubled, due = [], [], 0
+    for job, versions in expected.items():
+        single = Counter(first for first, last in ranges.get(job, ()) if first == last)
+        wide = [(first, last) for first, last in ranges.get(job, ()) if first != last]
+        for fire in _fires(versions, until):
+            due += 1
+            covering = single[fire] + sum(first <= fire <= last for first, last in wide)
+            if covering == 0:
+                lost.append((job, fire))
+            elif covering > 1:
+                doubled.append((job, fire))
+    return Audit(
+        fires_due=due,
+        lost=lost,
+        doubled=doubled,
+        open_runs=[run for run in found if run.is_open],
+        dead_runs=[run for run in found if run.state in DEAD],
+        states=Counter(run.state.value for run in found),
+        lateness=sorted(late for late in map(_lateness, found) if late is not None),
+    )
+
+
+def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None:
+    """The nearest-rank percentile of sorted values; None when there are none."""
+    if not values:
+        return None
+    return values[max(0, ceil(fraction * len(values)) - 1)]
+
+
+def _fires(versions: Expectation | Sequence[Expectation], until: datetime) -> Iterable[datetime]:
+    for version in (versions,) if isinstance(versions, Expectation) else versions:
+        yield from fires_between(version.schedule, version.since, min(until, version.until or until))
+
+
+def _lateness(run: Run) -> timedelta | None:
+    # A run that stands for missed fires is late by definition, and one by hand has no instant to be late for.
+    return None if run.kind not in SCHEDULED or run.covers is not None else run.lateness

@@ -1,0 +1,135 @@
+"""A MongoDB for `cronflow dev` and the tests: a replica set of one, so that transactions and change streams work.
+
+The rule: a write acknowledged with majority and journal is there after any kill and at the next start, also when that
+start is on another port. The replica set's configuration names its member by host and port, and a member that does not
+find itself in it serves nobody; so the port is kept where possible, and where it is not the configuration is rewritten
+by force, which is safe in a set of one. (mongod asks the old port first whether that is itself; if somebody is there
+who accepts and says nothing, that takes 30 s.) It does not tune MongoDB; the flags below only make it small.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cronflow.testing.embedded.binaries import (
+    Binary,
+    CannotStart,
+    find_mongod,
+    missing_libraries,
+    not_found,
+    without_libraries,
+)
+from cronflow.testing.embedded.server import HOST, Server
+
+if TYPE_CHECKING:
+    from pymongo.database import Database
+
+REPLICA_SET = "rs0"
+ANSWER_WITHIN_MS = 5_000
+
+NOT_YET_INITIALIZED = 94
+INVALID_REPLICA_SET_CONFIG = 93
+"""What `replSetGetStatus` answers before the set exists, and when this member is not in it (the port has changed)."""
+
+
+class MongoServer(Server):
+    """A MongoDB on 127.0.0.1, a primary from the moment `start` returns; see `Server`."""
+
+    service: ClassVar[str] = "MongoDB"
+    name: ClassVar[str] = "mongod"
+
+    @property
+    def url(self) -> str:
+        """`mongodb://127.0.0.1:PORT/?replicaSet=rs0`; RuntimeError before the first start.
+
+        Not `directConnection=true`: a client that knows the set waits for the primary after a restart, as it does in
+        production; a direct one sends its write to whatever answers and is refused. Discovery leads back to the same
+        address, because `start` has made sure that the configuration names it.
+        """
+        return f"mongodb://{HOST}:{self.port}/?replicaSet={REPLICA_SET}"
+
+    def _find(self) -> Binary:
+        if found := find_mongod():
+            return found
+        raise not_found(self.service, "mongod", "CRONFLOW_MONGO_URL")
+
+    def _arguments(self, port: int, folder: Path) -> list[str]:
+        return [
+            "--quiet",
+            *("--replSet", REPLICA_SET),
+            *("--port", str(port)),
+            *("--bind_ip", HOST),
+            "--nounixsocket",
+            *("--dbpath", str(folder)),
+            *("--oplogSize", "64"),
+            *("--wiredTigerCacheSizeGB", "0.25"),
+            *("--setParameter", "diagnosticDataCollectionEnabled=false"),
+            # A document is due for removal within a second instead of a minute, so that expiry can be seen.
+            *("--setParameter", "ttlMonitorSleepSecs=1"),
+        ]
+
+    def _ready(self, port: int, pid: int) -> bool:
+        # A client whose first look fails waits half a second for the next; so it is made only when somebody listens.
+        if not _listens(port):
+            return False
+        from pymongo import MongoClient
+        from pymongo.errors import PyMongoError
+
+        client: MongoClient[dict[str, Any]] = MongoClient(
+            HOST,
+            port,
+            directConnection=True,
+            timeoutMS=ANSWER_WITHIN_MS,
+            # The first bounds every command but not `close`, which takes half a minute if the server has just died.
+            serverSelectionTimeoutMS=ANSWER_WITHIN_MS,
+            socketTimeoutMS=ANSWER_WITHIN_MS,
+        )
+        with client:
+            try:
+                return self._is_primary(client.admin, f"{HOST}:{port}", pid)
+            except PyMongoError as error:
+                self._obstacle = str(error)
+                return False
+
+    def _is_primary(self, admin: Database[dict[str, Any]], address: str, pid: int) -> bool:
+        from pymongo.errors import OperationFailure
+
+        # First of all: the steps below must not be done to a stranger.
+        if admin.command("serverStatus")["pid"] != pid:
+            self._obstacle = f"another process answers on {address}"
+            return False
+        self._obstacle = "it is not primary yet"
+        try:
+            admin.command("replSetGetStatus")
+        except OperationFailure as error:
+            if error.code == NOT_YET_INITIALIZED:
+                admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [{"_id": 0, "host": address}]})
+            elif error.code == INVALID_REPLICA_SET_CONFIG:
+                config = admin.command("replSetGetConfig")["config"]
+                config["members"] = [{**config["members"][0], "host": address}]
+                config["version"] += 1
+                admin.command("replSetReconfig", config, force=True)
+            else:
+                raise
+        return bool(admin.command("hello").get("isWritablePrimary"))
+
+    def _died(self, binary: Path, code: int, log: list[str]) -> CannotStart:
+        if libraries := missing_libraries(binary, log):
+            return without_libraries(self.service, binary, libraries)
+        return super()._died(binary, code, log)
+
+    def _telling(self, log: list[str]) -> str:
+        # mongod reports at length how it shuts down after an error; of what it writes, the error is worth reading.
+        errors = [line for line in log if re.search(r'"s":"[EF]"', line)]
+        return super()._telling(errors or log)
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection((HOST, port), ANSWER_WITHIN_MS / 1000):
+            return True
+    except OSError:
+        return False

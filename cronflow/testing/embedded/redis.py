@@ -1,0 +1,74 @@
+"""A Redis (or Valkey) for `cronflow dev` and the tests.
+
+The rule: it behaves as a production Redis should for CronFlow. It refuses writes when memory is full rather than evict
+a lock, and unless it is told otherwise it writes every command to its append-only file before it answers, so a kill of
+the process loses nothing. It speaks the few bytes of the protocol that readiness takes, and imports no client.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+from typing import ClassVar
+
+from cronflow.testing.embedded.binaries import Binary, find_redis, not_found
+from cronflow.testing.embedded.server import HOST, Server
+
+ANSWER_WITHIN_S = 1.0
+
+
+class RedisServer(Server):
+    """A Redis on 127.0.0.1; see `Server`. `durable=False` keeps nothing between starts, for tests that start many."""
+
+    service: ClassVar[str] = "Redis"
+    name: ClassVar[str] = "redis"
+
+    def __init__(
+        self, data_dir: Path, port: int | None = None, *, durable: bool = True, binary: Binary | None = None
+    ) -> None:
+        super().__init__(data_dir, port, binary=binary)
+        self.durable = durable
+
+    @property
+    def url(self) -> str:
+        """`redis://127.0.0.1:PORT/0`; RuntimeError before the first start."""
+        return f"redis://{HOST}:{self.port}/0"
+
+    def _find(self) -> Binary:
+        if found := find_redis():
+            return found
+        raise not_found(self.service, "redis-server or valkey-server", "CRONFLOW_REDIS_URL")
+
+    def _arguments(self, port: int, folder: Path) -> list[str]:
+        options = {
+            "port": str(port),
+            "bind": HOST,
+            "dir": str(folder),
+            "daemonize": "no",
+            "appendonly": "yes" if self.durable else "no",
+            # No snapshots: the append-only file has everything, and without it nothing is to be kept.
+            "save": "",
+            "maxmemory-policy": "noeviction",
+        }
+        return [argument for name, value in options.items() for argument in (f"--{name}", value)]
+
+    def _ready(self, port: int, pid: int) -> bool:
+        try:
+            with (
+                socket.create_connection((HOST, port), ANSWER_WITHIN_S) as connection,
+                connection.makefile("rb") as replies,
+            ):
+                connection.sendall(b"PING\r\nINFO server\r\n")
+                pong = replies.readline().strip()
+                size = replies.readline().strip()
+                report = replies.read(int(size[1:])) if size.startswith(b"$") else b""
+        except OSError as error:
+            self._obstacle = str(error)
+            return False
+        if pong != b"+PONG":
+            self._obstacle = pong.decode(errors="replace")
+            return False
+        owner = re.search(rb"^process_id:(\d+)", report, flags=re.MULTILINE)
+        self._obstacle = f"another process answers on port {port}"
+        return owner is not None and int(owner[1]) == pid

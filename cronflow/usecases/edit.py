@@ -1,0 +1,245 @@
+"""Editing a job: the one way in which a person transitions, pauses, resumes or deletes it.
+
+The steps, each a single-document write: read the job; keep its present version in the history; if its cursor will jump
+over instants that have already fallen due, write a plan note; make sure that the run of the present `pending_run`
+exists; compare `rev` and write the change, and
+with a jump a `pending_run` that is one skipped run over what is jumped; insert that run; remove the note; then cancel
+what is open under an older version and has not started, and keep what runs. Only then is the edit acknowledged: no
+attempt starts under an older version afterwards. If the editor dies in between, nothing was acknowledged and the
+settler finds the note.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from cronflow.domain import transitions
+from cronflow.domain.errors import Conflict, NotFound
+from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
+from cronflow.domain.planning import covers_until, first_fire, kind_of, run_of_pending
+from cronflow.domain.run import Change, Run, RunState, run_id
+from cronflow.domain.schedule.kinds import last_before
+from cronflow.domain.version import version_of
+from cronflow.ports import Backends, Clock
+
+TRIES = 5
+START_SHOWS_WITHIN_S = 0.5
+START_POLL_S = 0.05
+ABSENT = 0
+"""The version of a job that does not exist, for whoever expects that."""
+
+Result = Literal["created", "changed", "unchanged"]
+Edit = Callable[[JobRecord, datetime], JobRecord]
+
+
+class Editor:
+    """Applies edits through the ports."""
+
+    def __init__(self, backends: Backends, clock: Clock) -> None:
+        self._backends = backends
+        self._clock = clock
+
+    async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
+        """Create or change a job. Returns what was done; raises Conflict after losing several times, and when its
+        version is not the `expected` one.
+        """
+        now = self._clock.now()
+        found = await self._backends.jobs.get([job.name])
+        _expect(job.name, found[0] if found else None, expected)
+        if not found:
+            fire = first_fire(job, now)
+            record = JobRecord(
+                job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now, since=fire, edited_by=by
+            )
+            if await self._backends.jobs.create(record):
+                return "created"
+        elif found[0].deleted_at is None and found[0].job == job:
+            return "unchanged"
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            _expect(job.name, record, expected)
+            return _redefined(record, job, now)
+
+        reborn = bool(found) and found[0].deleted_at is not None
+        try:
+            await self._edit(job.name, change, "edited", by, keep_waiting=True)
+        except NotFound:
+            # The clean-up has taken its tombstone away meanwhile.
+            return await self.define(job, by=by, expected=expected)
+        return "created" if reborn else "changed"
+
+    async def amend(
+        self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
+    ) -> JobRecord:
+        """Make another job of the present one. `make` is called again when somebody else was quicker. Raises NotFound,
+        Conflict, and what `make` raises.
+        """
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            if record.deleted_at is not None:
+                raise NotFound("job", name)
+            _expect(name, record, expected)
+            job = make(record.job)
+            return record if job == record.job else _redefined(record, job, now)
+
+        return await self._edit(name, change, "edited", by, keep_waiting=True)
+
+    async def pause(self, name: str, *, by: str = "") -> JobRecord:
+        """Plan no more of its fires until it is resumed."""
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            return record if record.paused else replace(record, paused=True)
+
+        return await self._edit(name, change, "paused", by)
+
+    async def resume(self, name: str, *, by: str = "") -> JobRecord:
+        """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            if not record.paused:
+                return record
+            fire = first_fire(record.job, now, consumed(record, now))
+            return replace(record, paused=False, next_fire=fire, due_at=fire)
+
+        return await self._edit(name, change, "paused", by, keep_waiting=True)
+
+    async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
+        """Remove it; its history stays, and so does a tombstone."""
+
+        def change(record: JobRecord, now: datetime) -> JobRecord:
+            _expect(name, record, expected)
+            return replace(record, deleted_at=now, next_fire=None, due_at=None)
+
+        return await self._edit(name, change, "deleted", by)
+
+    async def _edit(self, name: str, edit: Edit, reason: str, by: str, *, keep_waiting: bool = False) -> JobRecord:
+        for _ in range(TRIES):
+            record = await self._read(name)
+            now = self._clock.now()
+            changed = edit(record, now)
+            if changed is record:
+                return record
+            changed = replace(
+                changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None
+            )
+            # Before the change, as a pend is ensured before it is replaced: no version can be overwritten unkept.
+            await self._backends.versions.keep([version_of(record)])
+            changed, skipped = self._jump(record, changed, reason, now)
+            note = None
+            if skipped is not None:
+                note = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=(name,))
+                await self._backends.plans.write(note)
+            await self._ensure_pend(record)
+            won = await self._backends.jobs.replace(changed, record.rev)
+            if won and skipped is not None:
+                await self._backends.runs.insert([run_of_pending(record, skipped, record.term, now)])
+            if note is not None:
+                await self._backends.plans.remove([note.id])
+            if won:
+                await self._retire(changed, reason, keep_waiting=keep_waiting)
+                return replace(changed, rev=record.rev + 1)
+        raise Conflict(f"job {name!r} was changed by others again and again; try once more")
+
+    async def _read(self, name: str) -> JobRecord:
+        found = await self._backends.jobs.get([name])
+        if not found:
+            raise NotFound("job", name)
+        return found[0]
+
+    def _jump(
+        self, record: JobRecord, changed: JobRecord, reason: str, now: datetime
+    ) -> tuple[JobRecord, PendingRun | None]:
+        """The skipped run over the instants that have fallen due and that the new cursor leaves behind."""
+        fire, schedule = record.next_fire, record.job.schedule
+        left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
+        if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
+            return changed, None
+        reason = version_of(record).held or reason
+        skipped = PendingRun(
+            fire=fire,
+            state=RunState.SKIPPED,
+            fence=record.pending_run.fence if record.pending_run is not None else 0,
+            job_ver=changed.ver,
+            at=now,
+            covers=covers_until(schedule, fire, now),
+            reason=reason,
+            kind=kind_of(schedule),
+        )
+        return replace(changed, pending_run=skipped), skipped
+
+    async def _ensure_pend(self, record: JobRecord) -> None:
+        if record.pending_run is None:
+            return
+        if not await self._backends.runs.existing([run_id(record.name, record.pending_run.fire)]):
+            now = self._clock.now()
+            await self._backends.runs.insert(
+                [run_of_pending(record, record.pending_run, record.term, now, check_at=now)]
+            )
+
+    async def _retire(self, record: JobRecord, reason: str, *, keep_waiting: bool) -> None:
+        """Run by run, until none is open under an older version.
+
+        What runs may end. What has not started is given back, to start under the new version, or is cancelled where
+        nothing may start any more. A run that was dispatched a moment ago may have started without its record
+        (`start_guard: redis`): it is given the time to show it, so that an edit does not start it twice.
+        """
+        patience = self._clock.monotonic() + START_SHOWS_WITHIN_S
+        for _ in range(1000):
+            open_runs = (await self._backends.runs.open_of([record.name])).get(record.name, [])
+            found = await self._backends.runs.get([run.id for run in open_runs])
+            old = [run for run in found if run.is_open and run.job_ver < record.ver]
+            if not old:
+                return
+            unsure = [run for run in old if run.state is RunState.DISPATCHED]
+            if unsure and self._clock.monotonic() < patience:
+                old = [run for run in old if run not in unsure]
+                await self._clock.sleep(START_POLL_S)
+            now = self._clock.now()
+            await self._backends.runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
+        raise Conflict(f"runs of job {record.name!r} keep changing; the edit stands, but older runs may still start")
+
+
+def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
+    if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
+        return replace(record, job=job)
+    fire = first_fire(job, now, consumed(record, now))
+    # Who paused it wants it to stay so until it is resumed; who deleted it has no such wish any more.
+    paused = record.paused and record.deleted_at is None
+    return replace(record, job=job, deleted_at=None, paused=paused, next_fire=fire, due_at=fire)
+
+
+def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:
+    present = ABSENT if record is None or record.deleted_at is not None else record.ver
+    if expected is None or expected == present:
+        return
+    if expected == ABSENT:
+        raise Conflict(f"job {name!r} exists already")
+    if present == ABSENT:
+        raise Conflict(f"job {name!r} does not exist any more; version {expected} of it was expected")
+    raise Conflict(f"job {name!r} is at version {present}, not {expected}: somebody has changed it meanwhile")
+
+
+def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime) -> Change:
+    if run.state is RunState.RUNNING or (keep_waiting and run.state is RunState.RETRYING):
+        return transitions.keep(run, ver)
+    finish_id = secrets.token_hex(12)
+    if keep_waiting:
+        return transitions.requeue(run, ver, finish_id)
+    return transitions.cancel_old(run, ver, reason, finish_id, now)
+
+
+def consumed(record: JobRecord, now: datetime) -> datetime | None:
+    """The last instant that is covered: by the present `pending_run`, or by the skipped run that a jump to now
+    leaves.
+    """
+    last = None
+    if record.pending_run is not None:
+        last = record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last
+    fire, schedule = record.next_fire, record.job.schedule
+    if fire is not None and schedule is not None and fire <= now and record.deleted_at is None:
+        return last_before(schedule, now, not_before=fire) or fire
+    return last

@@ -1,0 +1,155 @@
+"""Logging in with a password, staying logged in, and logging out.
+
+A login begins a session: a family of refresh tokens, of which only the latest is good. Each refresh puts a new one in
+its place by a compare-and-set, so of two replicas that are shown the same token one wins; whoever comes with one that
+is not the latest, a thief or the one that was robbed, ends the session for both. An access token is good while it is
+not expired *and* its session stands *and* its user is enabled and unchanged: that is read at every request, so that
+logging out, disabling and changing a user take effect at once.
+
+Attempts are counted by address and by account, before the password is looked at. The admin of the settings is a user
+that no store has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv6Address, ip_address, ip_network
+
+import structlog
+
+from cronflow.auth.passwords import Passwords
+from cronflow.auth.texts import hashed, random_text, refresh_parts, refresh_text
+from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
+from cronflow.domain.access import Principal, Role, Session, User
+from cronflow.domain.errors import TooSoon
+from cronflow.ports import Backends, Clock
+from cronflow.usecases.audit import Auditor, Changed
+
+SESSION_LASTS = timedelta(days=7)
+TICKET_S = 30.0
+FREE_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 5, 60.0, 900.0
+
+log = structlog.get_logger("cronflow.auth")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a login or a refresh gives; `expires_in` are the seconds of the access token."""
+
+    access_token: str
+    refresh_token: str
+    expires_in: int = ACCESS_S
+
+
+def settings_admin(name: str, password_hash: str, jwt_secret: str, credential: str) -> User:
+    """The admin of the settings. The same `credential`, a password or its hash, gives the same stamp on every replica,
+    and another one ends the sessions; without JWT_SECRET a stamp tells nothing about it.
+    """
+    stamp = hmac.digest(jwt_secret.encode(), f"admin {credential}".encode(), hashlib.sha256).hex()
+    began = datetime(1970, 1, 1, tzinfo=UTC)
+    return User(name=name, role=Role.ADMIN, password_hash=password_hash, stamp=stamp, created_at=began)
+
+
+class Logins:
+    """The sessions of one cluster, for any number of replicas."""
+
+    def __init__(
+        self, backends: Backends, clock: Clock, tokens: AccessTokens, admin: User, passwords: Passwords
+    ) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._tokens = tokens
+        self._admin = admin
+        self._passwords = passwords
+        self._auditor = Auditor(backends.audit, clock)
+
+    async def login(self, name: str, password: str, address: str) -> Tokens | None:
+        """Begin a session; None for a wrong name or password, without a hint which. Raises TooSoon."""
+        place, account = f"login:{_network(address)}", f"login:user:{hashed(name)[:32]}"
+        for key in (place, account):
+            wait_s = await self._backends.limiter.attempt(key, FREE_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S)
+            if wait_s:
+                raise TooSoon(wait_s)
+        user = await self._user(name)
+        right = await self._passwords.matches(password, None if user is None else user.password_hash)
+        if user is None or not right or not user.enabled:
+            log.warning("login refused", user=name[:100], address=address)
+            return None
+        # Of the address only this attempt: else one's own account would pay for guesses at others.
+        await self._backends.limiter.take_back(place)
+        await self._backends.limiter.forgive(account)
+        session, random = secrets.token_hex(16), random_text()
+        until = self._clock.now() + SESSION_LASTS
+        await self._backends.sessions.create(
+            Session(id=session, user=user.name, stamp=user.stamp, token_hash=hashed(random), expires_at=until)
+        )
+        log.info("login", user=user.name, address=address)
+        return self._given(user.name, session, random)
+
+    async def refresh(self, refresh_token: str) -> Tokens | None:
+        """New tokens for the latest refresh token; None for any other, which also ends its session."""
+        session, random = await self._session_of(refresh_token)
+        if session is None or await self._user_in(session) is None:
+            return None
+        following = random_text()
+        if not await self._backends.sessions.rotate(session.id, hashed(random), hashed(following)):
+            await self._backends.sessions.end(session.id)
+            log.warning("refresh token used twice, session ended", user=session.user)
+            await self._auditor.record(session.user, Changed("session.revoke", f"user:{session.user}"))
+            return None
+        return self._given(session.user, session.id, following)
+
+    async def logout(self, refresh_token: str) -> None:
+        """End the session; one that has ended is fine."""
+        session, _ = await self._session_of(refresh_token)
+        if session is not None:
+            await self._backends.sessions.end(session.id)
+
+    async def principal(self, access_token: str) -> Principal | None:
+        """Who presents the token; None when it is not good, or not any more."""
+        claims = self._tokens.read(access_token)
+        session = None if claims is None else await self._backends.sessions.get(claims.session)
+        if claims is None or session is None or session.user != claims.user:
+            return None
+        user = await self._user_in(session)
+        return None if user is None else Principal(user.name, user.role)
+
+    async def ticket(self, principal: Principal) -> str:
+        """A ticket for one entrance within TICKET_S."""
+        ticket = random_text()
+        await self._backends.tickets.put(hashed(ticket), principal, TICKET_S)
+        return ticket
+
+    async def redeem(self, ticket: str) -> Principal | None:
+        """Who enters with the ticket; None for the second time."""
+        return await self._backends.tickets.take(hashed(ticket))
+
+    def _given(self, user: str, session: str, random: str) -> Tokens:
+        return Tokens(self._tokens.make(Claims(user, session)), refresh_text(session, random))
+
+    async def _session_of(self, refresh_token: str) -> tuple[Session | None, str]:
+        parts = refresh_parts(refresh_token)
+        return (None, "") if parts is None else (await self._backends.sessions.get(parts[0]), parts[1])
+
+    async def _user_in(self, session: Session) -> User | None:
+        """The user of the session, if both are still good."""
+        if session.expires_at <= self._clock.now():
+            return None
+        user = await self._user(session.user)
+        return user if user is not None and user.enabled and user.stamp == session.stamp else None
+
+    async def _user(self, name: str) -> User | None:
+        return self._admin if name == self._admin.name else await self._backends.users.get(name)
+
+
+def _network(address: str) -> str:
+    """What attempts are counted by: the address, or of IPv6 the network of 64 bits that one customer has."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return "unknown"
+    return str(ip_network((found, 64), strict=False).network_address) if isinstance(found, IPv6Address) else address

@@ -1,0 +1,438 @@
+"""The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
+
+The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
+most once, or gives it back, and never both; a run whose fence is lost or whose cancellation was asked for is stopped; a
+slot is free only after the outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting,
+and what it cannot run it declines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+from structlog.contextvars import bind_contextvars
+
+from cronflow.domain import metrics, transitions
+from cronflow.domain.cluster import node_name
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.job import Overlap, StartGuard
+from cronflow.domain.placement import MEMORY_LIMIT
+from cronflow.domain.run import AttemptResult, Outcome, cancelled_text, fire_of
+from cronflow.domain.transitions import ClaimedRun
+from cronflow.node.heartbeat import Heartbeat
+from cronflow.node.role_loop import Wake
+from cronflow.node.timings import Timings
+from cronflow.ports import (
+    UNMETERED,
+    Assignment,
+    Backends,
+    Clock,
+    Executor,
+    JobLock,
+    LateResult,
+    LogLine,
+    Meter,
+    SelectiveExecutor,
+    Signal,
+)
+from cronflow.worker.leases import STOP_TAKES_S, Lease
+from cronflow.worker.recorder import Finish, Recorder
+
+PUT_BACK_POLL_S = 0.1
+CANCEL_POLL_S = 2.0
+REMEMBERED_TAKES = 100_000
+LINES_PER_RUN = 10_000
+
+log = structlog.get_logger("cronflow.node")
+
+
+@dataclass(slots=True, eq=False)
+class Active:
+    """A run on this node."""
+
+    assignment: Assignment
+    claimed: ClaimedRun
+    job_lock: JobLock
+    start_id: str
+    until: float
+    started_at: datetime | None = None
+    marked: bool = False
+    superseded: bool = False
+    stop: AttemptResult | None = None
+    handler: asyncio.Future[AttemptResult] | None = None
+    lines: int = 0
+    dropped: int = 0
+    last_line: asyncio.Future[None] | None = field(default=None, repr=False)
+
+    def stop_result(self) -> AttemptResult | None:
+        """What it is to end with, once it was told to stop."""
+        return self.stop
+
+
+class Worker:
+    """The worker role. `executor` runs an attempt, whatever its target."""
+
+    def __init__(
+        self,
+        backends: Backends,
+        recorder: Recorder,
+        heartbeat: Heartbeat,
+        executor: Executor,
+        clock: Clock,
+        timings: Timings,
+        *,
+        node: str,
+        slots: int,
+        group: asyncio.TaskGroup,
+        lines_per_run: int = LINES_PER_RUN,
+        meter: Meter = UNMETERED,
+    ) -> None:
+        self._backends = backends
+        self._recorder = recorder
+        self._heartbeat = heartbeat
+        self._executor = executor
+        self._clock = clock
+        self._timings = timings
+        self._node = node
+        self._slots = slots
+        self._group = group
+        self._lines_per_run = lines_per_run
+        self._meter = meter
+        self._active: dict[tuple[str, int], Active] = {}
+        self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._stopping = False
+        self.paused = False
+        self._taking = asyncio.Lock()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._loop = asyncio.get_running_loop()
+        self.ended = 0
+        self.wake = Wake()
+        self.cancellations = Wake()
+        self._obeyed_at = clock.monotonic()
+
+    @property
+    def in_flight(self) -> int:
+        """How many runs are on this node."""
+        return len(self._active)
+
+    async def step(self) -> float:
+        """Take what the free slots allow; one that takes no more gives back what lies in its list."""
+        async with self._taking:
+            return await self._take()
+
+    async def _take(self) -> float:
+        if not self._takes_work():
+            await self.give_back()
+            return self._timings.take_poll
+        free = self._slots - len(self._active)
+        if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
+            return self._timings.take_poll
+        taken = await self._backends.queue.take(self._node, free)
+        if taken.dropped:
+            log.info("items dropped", count=taken.dropped)
+        if taken.put_back:
+            self._meter.add(metrics.REJECTIONS, "take", by=taken.put_back)
+        # Their leader is no more. The next one would look at them when they should have been taken, seconds from now.
+        await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
+        if not self._takes_work():
+            # It was told so while the answer was on its way.
+            await self._hand_back(taken.assignments)
+            for assignment in taken.assignments:
+                await self._recorder.release(_job_lock(assignment))
+            return 0.0
+        newest: dict[str, int] = {}
+        for assignment in taken.assignments:
+            newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
+        for assignment in taken.assignments:
+            # Given back by an edit and placed here again while the first item still lay in the list: that one is void.
+            if assignment.fence == newest[assignment.run]:
+                self._accept(assignment)
+        if len(taken.assignments) == free:
+            return 0.0
+        return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
+
+    def leases(self) -> list[Lease]:
+        """What is held now. May be called from any thread."""
+        return [
+            Lease(active.claimed, active.job_lock, active.marked and not active.superseded, active.until)
+            for active in list(self._active.values())
+        ]
+
+    def _takes_work(self) -> bool:
+        return not (self._stopping or self.paused)
+
+    def lost(self, lease: Lease) -> None:
+        """The fence of a run is somebody else's: stop it. May be called from any thread."""
+        self._loop.call_soon_threadsafe(self._stop_if_held, lease)
+
+    async def look_for_cancellations(self) -> float:
+        """A mark in Redis is a hint, and may be lost: as often as leases are renewed the documents are asked too."""
+        runs = {active.claimed.run for active in self._active.values() if active.stop is None}
+        now = self._clock.monotonic()
+        if now - self._obeyed_at >= self._timings.run_lease / 3:
+            self._obeyed_at = now
+            await self._obey(runs)
+        elif runs:
+            await self._obey(await self._backends.queue.cancelled(runs))
+        return CANCEL_POLL_S
+
+    async def _obey(self, runs: Collection[str]) -> None:
+        """Stop those that their documents say are to be cancelled, or have been."""
+        for run in await self._backends.runs.get(runs) if runs else ():
+            for active in [active for active in self._active.values() if active.claimed.run == run.id]:
+                if not run.is_open:
+                    self._supersede(active)
+                elif run.cancel_requested and run.fence == active.claimed.fence:
+                    text = cancelled_text(run.cancel_reason, run.cancel_by)
+                    self._tell_to_stop(active, AttemptResult(Outcome.CANCELLED, error=text))
+
+    async def give_back(self) -> None:
+        """What lies in the list was never started: the leader places it elsewhere, at once."""
+        await self._hand_back(await self._backends.queue.give_back(self._node))
+
+    async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
+        # A doubled item of what runs here, or of what has been given back already, is nothing to give back.
+        assignments = [assignment for assignment in assignments if self._is_new(assignment)]
+        if not assignments:
+            return
+        attempt_result = AttemptResult(Outcome.DRAINED, error=why)
+        now = self._clock.now()
+        finishes = []
+        for assignment in assignments:
+            claimed, finish_id = self._claimed(assignment), secrets.token_hex(12)
+            late = LateResult(
+                run=claimed.run,
+                fence=claimed.fence,
+                node=claimed.node,
+                at=now,
+                attempt_result=attempt_result,
+                finish_id=finish_id,
+            )
+            finishes.append(Finish(transitions.give_back(claimed, finish_id, attempt_result, now), late))
+        log.info("given back", count=len(finishes))
+        await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
+        await self._ring_leader()
+
+    async def _ring_leader(self) -> None:
+        try:
+            await self._backends.bus.notify(Signal.JOBS)
+        except BackendUnavailable:
+            # A lost ring costs one poll of the leader.
+            return
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing until further notice, and give back what waits; what runs goes on."""
+        self.paused = paused
+        self.wake.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing more; wait for what runs, then stop it and hand it on."""
+        self._stopping = True
+        self.wake.set()
+        async with self._taking:
+            # An answer that was on its way has been given back by now.
+            pass
+        if not await self._clock.wait(self._idle, seconds):
+            log.warning("drain timeout", still_running=len(self._active))
+            for active in list(self._active.values()):
+                self._tell_to_stop(active, AttemptResult(Outcome.DRAINED, error="its node was shut down"))
+            await self._idle.wait()
+
+    # ------------------------------------------------------------------------------------------------ one attempt
+
+    def _is_new(self, assignment: Assignment) -> bool:
+        """Whether this (run, fence) comes here for the first time."""
+        key = _key(assignment)
+        if key in self._taken:
+            return False
+        self._taken[key] = None
+        if len(self._taken) > REMEMBERED_TAKES:
+            self._taken.popitem(last=False)
+        return True
+
+    def _accept(self, assignment: Assignment) -> None:
+        key = _key(assignment)
+        if not self._is_new(assignment):
+            return
+        active = Active(
+            assignment=assignment,
+            claimed=self._claimed(assignment),
+            job_lock=_job_lock(assignment),
+            start_id=secrets.token_hex(12),
+            until=self._clock.monotonic() + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
+        )
+        self._active[key] = active
+        self._idle.clear()
+        self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
+
+    async def _attempt(self, active: Active) -> None:
+        # The task is the attempt's own, and so is what its lines are about.
+        assignment = active.assignment
+        bind_contextvars(run=assignment.run, job=assignment.job.name, attempt=assignment.attempt)
+        try:
+            refusal = await self._refusal(active.assignment)
+            if refusal is not None:
+                await self._record(active, refusal)
+                await self._ring_leader()
+            elif active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
+                await self._run_and_record(active)
+            else:
+                self._meter.add(metrics.REJECTIONS, "start")
+                log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
+            await self._recorder.release(active.job_lock)
+        finally:
+            self._active.pop(_key(active.assignment), None)
+            self.ended += 1
+            if not self._active:
+                self._idle.set()
+            self.wake.set()
+
+    async def _refusal(self, assignment: Assignment) -> AttemptResult | None:
+        """Why it is not begun here: not now, or not on this node at all. Neither uses up an attempt."""
+        if self._heartbeat.memory >= MEMORY_LIMIT:
+            return AttemptResult(Outcome.DEFERRED, error=f"memory at {self._heartbeat.memory:.0%}")
+        if isinstance(self._executor, SelectiveExecutor):
+            reason = await self._executor.declines(assignment, self._node)
+            if reason is not None:
+                return AttemptResult(Outcome.DECLINED, error=reason)
+        return None
+
+    async def _run_and_record(self, active: Active) -> None:
+        active.started_at = active.started_at or self._clock.now()
+        fire = fire_of(active.claimed.run)
+        if active.assignment.attempt == 1 and fire is not None:
+            late = (active.started_at - fire).total_seconds()
+            self._meter.observe(metrics.START_LATENESS, max(0.0, late))
+        mark = None
+        if not active.marked:
+            mark = self._group.create_task(self._mark_later(active), name=f"mark {active.claimed.run}")
+        attempt_result = await self._execute(active)
+        if mark is not None and not active.marked:
+            mark.cancel()
+        if active.superseded:
+            log.warning(
+                "run superseded", run=active.claimed.run, fence=active.claimed.fence, outcome=attempt_result.outcome
+            )
+        await self._record(active, attempt_result)
+
+    async def _execute(self, active: Active) -> AttemptResult:
+        """Run the attempt to its ending; a cancellation of ours becomes one too."""
+
+        def sink(level: str, text: str) -> None:
+            self._log_line(active, level, text)
+
+        if (stop := active.stop_result()) is not None:
+            return stop
+        active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, sink))
+        try:
+            await asyncio.wait({active.handler})
+        except asyncio.CancelledError:
+            # The process ends: what runs must not outlive it.
+            active.handler.cancel()
+            await asyncio.wait({active.handler})
+            raise
+        stop = active.stop_result()
+        if active.handler.cancelled():
+            return stop or AttemptResult(Outcome.INTERRUPTED, error="the handler was cancelled")
+        attempt_result = active.handler.result()
+        # What ended well before it learnt of its cancellation has; what failed meanwhile is not tried again.
+        failed = attempt_result.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
+        return stop if stop is not None and failed and stop.outcome is Outcome.CANCELLED else attempt_result
+
+    def _tell_to_stop(self, active: Active, attempt_result: AttemptResult) -> None:
+        """Stop the handler, and it alone: what is being recorded is recorded to its end. The first reason counts."""
+        if active.stop is not None:
+            return
+        active.stop = attempt_result
+        if active.handler is not None:
+            active.handler.cancel()
+
+    async def _mark_later(self, active: Active) -> None:
+        await self._clock.sleep(self._timings.start_mark)
+        if _key(active.assignment) in self._active and not await self._mark_start(active):
+            self._meter.add(metrics.REJECTIONS, "start")
+            self._supersede(active)
+
+    async def _mark_start(self, active: Active) -> bool:
+        started_at = active.started_at or self._clock.now()
+        lease = timedelta(seconds=self._timings.run_lease)
+        won = await self._recorder.start(transitions.start(active.claimed, active.start_id, started_at, lease))
+        active.marked, active.started_at = won, started_at
+        return won
+
+    async def _record(self, active: Active, attempt_result: AttemptResult) -> None:
+        finish = Finish.of(active.claimed, attempt_result, secrets.token_hex(12), active.started_at, self._clock.now())
+        if active.dropped:
+            text = f"{active.dropped:,} lines were dropped: LOG_LINES_PER_RUN is {self._lines_per_run:,}"
+            self._keep_line(active, "warn", text)
+        self._recorder.hurry_lines()
+        if active.superseded:
+            # Perhaps by a start under this very fence, when its item was doubled: then the fence alone would let it end
+            # a run that is another one's.
+            await self._recorder.keep_late(finish)
+            return
+        await self._recorder.finish(finish, active.last_line)
+
+    def _stop_if_held(self, lease: Lease) -> None:
+        active = self._active.get((lease.claimed.run, lease.claimed.fence))
+        # One that ended while the answer was on its way is not lost.
+        if active is not None and not active.superseded:
+            self._supersede(active)
+
+    def _supersede(self, active: Active) -> None:
+        active.superseded = True
+        self._tell_to_stop(active, AttemptResult(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
+
+    def _claimed(self, assignment: Assignment) -> ClaimedRun:
+        return ClaimedRun(
+            run=assignment.run,
+            fence=assignment.fence,
+            node=self._node,
+            attempt=assignment.attempt,
+            retry=assignment.job.retry,
+            delivery=assignment.job.delivery,
+        )
+
+    def _log_line(self, active: Active, level: str, text: str) -> None:
+        if active.lines >= self._lines_per_run:
+            active.dropped += 1
+            return
+        self._keep_line(active, level, text)
+
+    def _keep_line(self, active: Active, level: str, text: str) -> None:
+        assignment = active.assignment
+        future = self._recorder.line(
+            LogLine(
+                run=assignment.run,
+                job=assignment.job.name,
+                fence=assignment.fence,
+                attempt=assignment.attempt,
+                n=active.lines,
+                at=self._clock.now(),
+                level=level,
+                text=text,
+                node=node_name(self._node),
+            )
+        )
+        active.lines += 1
+        active.last_line = future or active.last_line
+
+
+def _job_lock(assignment: Assignment) -> JobLock:
+    return JobLock(
+        job=assignment.job.name,
+        slot=assignment.run if assignment.job.overlap is Overlap.ALLOW else "",
+        run=assignment.run,
+        fence=assignment.fence,
+    )
+
+
+def _key(assignment: Assignment) -> tuple[str, int]:
+    return assignment.run, assignment.fence

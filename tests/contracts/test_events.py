@@ -1,0 +1,193 @@
+"""The contracts of what people are told: events, roll-ups, totals, the live stream and the live lines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.rollups import JOBS_BY_STATE
+from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
+from cronflow.domain.rollup import BucketSize, Tally
+from cronflow.domain.run import RunState
+from cronflow.ports import LogLine
+from tests.contracts.builders import T0, a_record, a_run
+from tests.contracts.conftest import History, Motion
+from tests.waiting import eventually
+
+
+def happened(second: int, event: LeaderElected | NodeLost | JobPaused) -> RecordedEvent:
+    at = T0 + timedelta(seconds=second)
+    return RecordedEvent(event_id(at, "x"), at, "n1", event)
+
+
+async def test_events_are_kept_once_and_read_in_both_directions(history: History) -> None:
+    first, second, third = (
+        happened(1, LeaderElected("n1", 7)),
+        happened(2, NodeLost("n2", 3)),
+        happened(3, JobPaused("report", "eva")),
+    )
+    await history.events.append([third, first])
+    await history.events.append([second, first])
+    assert await history.events.find() == [third, second, first]
+    assert await history.events.find(limit=1, before=third.id) == [second]
+    assert await history.events.find(after=first.id) == [second, third]
+    assert await history.events.find(after=first.id, kinds={"job_paused"}) == [third]
+    assert await history.events.find(kinds={"leader_elected", "node_lost"}) == [second, first]
+    assert await history.events.find(since=second.at) == [third, second]
+
+
+async def test_an_event_of_a_kind_that_this_version_does_not_know_is_left_out(mongo_url: str, namespace: str) -> None:
+    from cronflow.backends.mongo.events import MongoEventStore
+
+    async with MongoDatabase(mongo_url, namespace) as database:
+        events = MongoEventStore(database)
+        await events.append([happened(1, NodeLost("n2", 3))])
+        await database["events"].insert_one({"_id": "x", "at": T0, "source": "", "kind": "new", "fields": {}})
+        assert [found.event for found in await events.find()] == [NodeLost("n2", 3)]
+
+
+async def test_counts_add_up_in_minutes_hours_and_days(history: History) -> None:
+    one = Tally(Counter(succeeded=2, failed=1), Counter(ok=2, error=1), Counter({4: 3}), Counter({20: 3}))
+    other = Tally(Counter(succeeded=5), Counter(ok=5), Counter({4: 1, 60: 4}), Counter({20: 5}))
+    later = T0 + timedelta(minutes=59)
+    await history.rollups.add({T0: one, later: other})
+    await history.rollups.add({T0: one})
+    until = T0 + timedelta(days=1)
+    minutes = await history.rollups.read(BucketSize.MINUTE, T0, until)
+    assert [(bucket.at, bucket.tally.ended) for bucket in minutes] == [(T0, 6), (later, 5)]
+    assert minutes[0].tally.states == Counter(succeeded=4, failed=2)
+    assert minutes[1].tally.lateness == Counter({4: 1, 60: 4})
+    (hour,) = await history.rollups.read(BucketSize.HOUR, T0, until)
+    assert hour.tally.duration == Counter({20: 11})
+    (day,) = await history.rollups.read(BucketSize.DAY, BucketSize.DAY.begin(T0), until)
+    assert day.tally.outcomes == Counter(ok=9, error=2)
+    assert await history.rollups.read(BucketSize.MINUTE, T0 - timedelta(days=1), T0) == []
+
+
+async def test_every_bucket_says_when_it_is_to_go(mongo_url: str, namespace: str) -> None:
+    from cronflow.backends.mongo.rollups import MongoRollupStore
+
+    async with MongoDatabase(mongo_url, namespace) as database:
+        await MongoRollupStore(database).add({T0: Tally(Counter(succeeded=1))})
+        documents = await database["rollups"].find({}).to_list(None)
+        kept = {document["_id"].partition("|")[0]: document["expire_at"] - document["at"] for document in documents}
+        days = {"minute": 2, "hour": 14, "day": 400}
+        assert {name: length.days for name, length in kept.items()} == {**days, "day": 401}
+        assert (await database["rollups"].index_information())["expiry"]["expireAfterSeconds"] == 0
+
+
+async def test_jobs_are_counted_by_their_state(history: History) -> None:
+    records = [
+        a_record("one"),
+        a_record("two"),
+        replace(a_record("three"), paused=True),
+        replace(a_record("four"), next_fire=None),
+        replace(a_record("five"), deleted_at=T0, next_fire=None, paused=True),
+        a_record("_sys:sweep"),
+    ]
+    for record in records:
+        await history.jobs.create(record)
+    found = await history.totals.jobs()
+    # The system's own is no job of anybody's; it is told by its name alone.
+    assert (found.active, found.paused, found.idle) == (2, 1, 1)
+
+
+async def test_open_runs_are_counted_up_to_a_limit(history: History) -> None:
+    fires = [T0 + timedelta(minutes=n) for n in range(5)]
+    await history.runs.insert([a_run(fire=fire) for fire in fires])
+    await history.runs.insert([a_run("other", state=RunState.SUCCEEDED, check_at=None, ended_at=T0)])
+    assert await history.totals.open_runs(100) == 5
+    assert await history.totals.open_runs(3) == 3
+
+
+async def test_counting_jobs_looks_at_no_document(mongo_url: str, namespace: str) -> None:
+    async with MongoDatabase(mongo_url, namespace) as database:
+        await database["jobs"].insert_many(
+            [{"_id": f"j{n}", "active": True, "paused": False, "deleted_at": None} for n in range(50)]
+        )
+        command = {"aggregate": "jobs", "pipeline": JOBS_BY_STATE, "hint": "standing", "cursor": {}}
+        mark_reported = await database["jobs"].database.command("explain", command, verbosity="executionStats")
+        assert "'totalDocsExamined': 0" in str(mark_reported)
+
+
+# ------------------------------------------------------------------------------------------------------------- Redis
+
+
+async def test_one_at_a_time_builds_ticks_and_a_tick_of_another_is_refused(motion: Motion) -> None:
+    assert await motion.feed.claim("a", 30.0)
+    assert await motion.feed.claim("a", 30.0)
+    assert not await motion.feed.claim("b", 30.0)
+    first = await motion.feed.tick("a", b"1")
+    assert first is not None
+    assert await motion.feed.tick("b", b"x") is None
+    await motion.feed.release("b")
+    assert not await motion.feed.claim("b", 30.0)
+    await motion.feed.release("a")
+    assert await motion.feed.claim("b", 0.05)
+    assert await eventually(lambda: motion.feed.claim("a", 30.0), what="the right has expired")
+
+
+async def test_ticks_and_events_are_read_in_one_order_from_any_place_that_is_still_there(motion: Motion) -> None:
+    assert await motion.feed.read("") == []
+    await motion.feed.claim("a", 30.0)
+    first = await motion.feed.tick("a", b"1")
+    await motion.feed.event(b"[2]")
+    last = await motion.feed.tick("a", b"3")
+    assert first is not None
+    assert last is not None
+    entries = await motion.feed.read("")
+    assert entries is not None
+    assert [(entry.kind, entry.text) for entry in entries] == [("tick", b"1"), ("event", b"[2]"), ("tick", b"3")]
+    assert await motion.feed.read(first) == entries[1:]
+    assert await motion.feed.read(first, 1) == entries[1:2]
+    assert await motion.feed.read(last) == []
+    assert await motion.feed.read("1-1") is None
+
+
+async def test_the_stream_is_capped(motion: Motion) -> None:
+    for n in range(1500):
+        await motion.feed.event(b"%d" % n)
+    entries = await motion.feed.read("", 10_000)
+    assert entries is not None
+    assert 1200 <= len(entries) <= 1400
+    assert entries[-1].text == b"1499"
+
+
+def a_line(n: int, text: str = "hello") -> LogLine:
+    return LogLine(run="r@1", job="r", fence=7, attempt=1, n=n, at=T0, level="info", text=text)
+
+
+async def test_lines_are_published_only_while_somebody_looks_on(motion: Motion) -> None:
+    assert not await motion.live_tail.publish([a_line(0)])
+    await motion.live_tail.want(30.0)
+    assert await motion.live_tail.wanted()
+    place = await motion.live_tail.newest()
+    assert await motion.live_tail.publish([a_line(1), a_line(2)])
+    assert await motion.live_tail.publish([a_line(3)])
+    batches = await motion.live_tail.read(place)
+    assert batches is not None
+    assert [line for batch in batches for line in batch.lines] == [a_line(1), a_line(2), a_line(3)]
+    assert await motion.live_tail.read(await motion.live_tail.newest()) == []
+    assert await motion.live_tail.read("1-1") is None
+    await motion.live_tail.want(0.01)
+    await eventually(lambda: _nobody(motion), what="nobody looks on any more")
+    assert not await motion.live_tail.publish([a_line(4)])
+
+
+async def _nobody(motion: Motion) -> bool:
+    return not await motion.live_tail.wanted()
+
+
+@pytest.mark.parametrize("motion", ["redis"], indirect=True)
+async def test_what_would_be_a_large_message_is_left_to_the_store(motion: Motion) -> None:
+    await motion.live_tail.want(30.0)
+    await motion.live_tail.publish([a_line(n, "x" * 8000) for n in range(20)])
+    found = await motion.live_tail.read("")
+    assert found is not None
+    (batch,) = found
+    assert len(batch.lines) + batch.omitted == 20
+    assert 5 <= len(batch.lines) <= 8
