@@ -429,7 +429,9 @@ class Nodes:
 
     def undrain(self, name: str) -> UndrainSchema:
         """Let it take work again."""
-        answer: UndrainSchema = self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
+        answer: UndrainSchema = self._client.send(
+            Call("POST", path_of("nodes", name, "undrain"), repeatable=True)
+        )
         return answer
 
 

@@ -69,7 +69,7 @@ async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene
         assert heard == [JobPaused("nightly-report", "the-admin")]
         await client.post("/cluster/stepdown", status=202, who="operator")
         await client.post("/nodes/node-a/drain", who="operator")
-        assert [event.kind for event in heard] == ["job_paused", "stepdown_asked"]
+        assert [event.kind for event in heard] == ["job_paused", "stepdown_requested"]
         assert [(entry.action, entry.by) for entry in await service.audit(AuditQuery(limit=3))] == [
             ("node.drain", "the-operator"),
             ("cluster.stepdown", "the-operator"),

@@ -6,7 +6,7 @@ state whether "all instants have ended" can still be reached.  It prints the sho
 
 What is modelled.  ONE job with F instants 0..F-1, two nodes that can lead, one or two workers, one editor (the API), MongoDB and Redis.
 * MongoDB is a set of documents; one read or one compare-and-set on one document is one step (assumption A1).
-    Job   cursor (= next_fire), version (= ver), pend, term.  `pending_run` names the run that the last move of the cursor created.
+    Job   cursor (= next_fire), version (= ver), pend, term.  `pend` names the run that the last move of the cursor created.
     Plan  a write-ahead note "a process is about to move this job"; it exists from before that move until after the run's insert.
     Run   one document per consumed range of instants [fire..to], identified by its first instant.
           States: D dispatched, R running, T retrying | S succeeded (or failed), K skipped, C cancelled, X lost (at_most_once).
@@ -33,7 +33,7 @@ from collections import namedtuple
 
 # ------------------------------------------------------------------------------------------------------------------------- the documents
 Job = namedtuple("Job", "cursor version pend term")
-PendingRun = namedtuple("Pend", "fire to fence state version")
+Pend = namedtuple("Pend", "fire to fence state version")
 Plan = namedtuple("Plan", "id term")  # term 0: written by an editor
 Run = namedtuple(
     "Run", "fire state fence version to start_id cancel", defaults=(0,)
@@ -120,17 +120,17 @@ def put_run(runs, run):
     return tuple(sorted([other for other in runs if other.fire != run.fire] + [run]))
 
 
-def run_of(pending_run):
-    return Run(pending_run.fire, pending_run.state, pending_run.fence, pending_run.version, pending_run.to, 0)
+def run_of(pend):
+    return Run(pend.fire, pend.state, pend.fence, pend.version, pend.to, 0)
 
 
-def is_settled(state, pending_run):
-    return pending_run is None or run_at(state, pending_run.fire) is not None
+def is_settled(state, pend):
+    return pend is None or run_at(state, pend.fire) is not None
 
 
-def insert_run(state, pending_run):
-    """Insert the run that `pending_run` describes; an existing one is success and stays as it is."""
-    return state if is_settled(state, pending_run) else state._replace(runs=put_run(state.runs, run_of(pending_run)))
+def insert_run(state, pend):
+    """Insert the run that `pend` describes; an existing one is success and stays as it is."""
+    return state if is_settled(state, pend) else state._replace(runs=put_run(state.runs, run_of(pend)))
 
 
 def with_leader(state, node, leader):
@@ -165,16 +165,16 @@ def snapshot_holds(state, cfg, snap):
     return snap is not STALE
 
 
-def move_job(state, cfg, snap, term, pending_run):
+def move_job(state, cfg, snap, term, pend):
     """A leader's compare-and-set of the job document.  Returns (state after, violation) or None when the filter does not match."""
     if not snapshot_holds(state, cfg, snap) or (state.job.term > term and cfg.mutant != "no_term_guard"):
         return None
-    old, bad = state.job.pending_run, None
+    old, bad = state.job.pend, None
     if not is_settled(state, old):
         bad = "pend overwritten before its run existed"
-    elif old and old.fence >= pending_run.fence:
+    elif old and old.fence >= pend.fence:
         bad = "the job's fence went backwards"
-    return write_job(state, cfg, cursor=pending_run.to + 1, pending_run=pending_run, term=term), bad
+    return write_job(state, cfg, cursor=pend.to + 1, pend=pend, term=term), bad
 
 
 def spend(state, name):
@@ -210,10 +210,10 @@ def leader_steps(state, cfg, node):
 
     elif me.step == "plan":  # the write-ahead note, before the compare-and-set
         if mutant == "plan_before_read":  # (written when the job was looked at first; read it only now)
-            if job.cursor != me.pending_run.fire:
+            if job.cursor != me.pend.fire:
                 yield f"{name} finds the cursor moved", go(Leader("unplan", me.term, me.seq, plan=me.plan)), None
                 return
-            me = me._replace(snap=job, old=job.pending_run, pending_run=me.pending_run._replace(version=job.version))
+            me = me._replace(snap=job, old=job.pend, pend=me.pend._replace(version=job.version))
         step = "cas" if is_settled(state, me.old) or mutant == "pend_overwritten_blindly" else "ensure"
         noted = (
             state
@@ -234,45 +234,39 @@ def leader_steps(state, cfg, node):
         )
 
     elif me.step == "cas":
-        moved = move_job(state, cfg, me.snap, me.term, me.pending_run)
+        moved = move_job(state, cfg, me.snap, me.term, me.pend)
         if moved is None:
             yield f"{name} cursor CAS fails", go(Leader("unplan", me.term, me.seq, plan=me.plan)), None
         else:
             after, bad = moved
             step = "unplan" if mutant == "plan_deleted_before_insert" else "insert"
             yield (
-                f"{name} moves the cursor {me.pending_run.fire}->{me.pending_run.to + 1} ({me.pending_run.state} f{me.pending_run.fence})",
-                go(Leader(step, me.term, me.seq, None, me.pending_run, me.plan), after),
+                f"{name} moves the cursor {me.pend.fire}->{me.pend.to + 1} ({me.pend.state} f{me.pend.fence})",
+                go(Leader(step, me.term, me.seq, None, me.pend, me.plan), after),
                 bad,
             )
         if state.budget.delay:
-            waiting = spend(state, "delay")._replace(
-                delayed=state.delayed + (Delayed(me.snap, me.term, me.pending_run),)
-            )
+            waiting = spend(state, "delay")._replace(delayed=state.delayed + (Delayed(me.snap, me.term, me.pend),))
             yield f"{name} gives up waiting for its CAS", go(home, waiting), None
 
     elif me.step == "insert":
-        fresh = run_at(state, me.pending_run.fire) is None
-        push = me.pending_run if fresh and me.pending_run.state == "D" else None
+        fresh = run_at(state, me.pend.fire) is None
+        push = me.pend if fresh and me.pend.state == "D" else None
         if mutant == "plan_deleted_before_insert":
-            after = Leader("push", me.term, me.seq, run=(me.pending_run.fire, me.pending_run.fence)) if push else home
+            after = Leader("push", me.term, me.seq, run=(me.pend.fire, me.pend.fence)) if push else home
         else:
             after = Leader("unplan", me.term, me.seq, None, push, me.plan)
         yield (
-            f"{name} inserts run {me.pending_run.fire}" + ("" if fresh else ": exists"),
-            go(after, insert_run(state, me.pending_run)),
+            f"{name} inserts run {me.pend.fire}" + ("" if fresh else ": exists"),
+            go(after, insert_run(state, me.pend)),
             None,
         )
 
     elif me.step == "unplan":
-        if mutant == "plan_deleted_before_insert" and me.pending_run:
+        if mutant == "plan_deleted_before_insert" and me.pend:
             after = me._replace(step="insert")
         else:
-            after = (
-                Leader("push", me.term, me.seq, run=(me.pending_run.fire, me.pending_run.fence))
-                if me.pending_run
-                else home
-            )
+            after = Leader("push", me.term, me.seq, run=(me.pend.fire, me.pend.fence)) if me.pend else home
         yield f"{name} deletes plan {me.plan}", go(after, without_plan(state, me.plan)), None
 
     elif me.step == "push":
@@ -285,8 +279,8 @@ def leader_steps(state, cfg, node):
 
     elif me.step == "settle_insert":
         yield (
-            f"{name} settles: inserts run {me.pending_run.fire}",
-            go(Leader("settle_unplan", me.term, me.seq, plan=me.plan), insert_run(state, me.pending_run)),
+            f"{name} settles: inserts run {me.pend.fire}",
+            go(Leader("settle_unplan", me.term, me.seq, plan=me.plan), insert_run(state, me.pend)),
             None,
         )
 
@@ -305,15 +299,13 @@ def planner_starts(state, cfg, node):
     fence = me.term * 100 + me.seq + 1
     for to in range(job.cursor, cfg.fires if cfg.coalesce else job.cursor + 1):
         for kind in "DK" if cfg.skip else "D":
-            pending_run = PendingRun(job.cursor, to, fence, kind, job.version)
+            pend = Pend(job.cursor, to, fence, kind, job.version)
             early = state
             if cfg.mutant == "plan_before_read":
                 early = state._replace(plans=tuple(sorted(state.plans + (Plan(fence, me.term),))))
             yield (
                 f"L{me.term} reads the job: {kind} {job.cursor}..{to}",
-                with_leader(
-                    early, node, Leader("plan", me.term, me.seq + 1, job, pending_run, fence, None, job.pending_run)
-                ),
+                with_leader(early, node, Leader("plan", me.term, me.seq + 1, job, pend, fence, None, job.pend)),
                 None,
             )
 
@@ -327,13 +319,13 @@ def settler_starts(state, cfg, node):
         if job.term > me.term:
             continue  # filter term <= mine: I am deposed
         fenced = state if cfg.mutant == "settle_without_writing_the_job" else write_job(state, cfg, term=me.term)
-        step = "settle_unplan" if is_settled(state, job.pending_run) else "settle_insert"
+        step = "settle_unplan" if is_settled(state, job.pend) else "settle_insert"
         yield (
             f"L{me.term} settles plan {plan.id}: fences its author",
             with_leader(
                 fenced,
                 node,
-                Leader(step, me.term, me.seq, None, job.pending_run if step == "settle_insert" else None, plan.id),
+                Leader(step, me.term, me.seq, None, job.pend if step == "settle_insert" else None, plan.id),
             ),
             None,
         )
@@ -504,24 +496,12 @@ def editor_steps(state, cfg):
     if me.step == "none":
         if me.count < cfg.edits and me.tries < 2:  # tried twice, then given up: the caller is told to try again
             for cursor in range(job.cursor, cfg.fires + 1):
-                fence = job.pending_run.fence if job.pending_run else 0
-                pending_run = (
-                    PendingRun(job.cursor, cursor - 1, fence, "K", job.version) if cursor > job.cursor else None
-                )
-                plan = -10 * (me.count + 1) - me.tries if pending_run else None  # a plan's id is never used again
+                fence = job.pend.fence if job.pend else 0
+                pend = Pend(job.cursor, cursor - 1, fence, "K", job.version) if cursor > job.cursor else None
+                plan = -10 * (me.count + 1) - me.tries if pend else None  # a plan's id is never used again
                 yield (
                     f"edit reads the job, cursor {job.cursor}->{cursor}",
-                    go(
-                        Edit(
-                            "plan" if pending_run else "ensure",
-                            me.count + 1,
-                            me.tries,
-                            job,
-                            pending_run,
-                            plan,
-                            job.pending_run,
-                        )
-                    ),
+                    go(Edit("plan" if pend else "ensure", me.count + 1, me.tries, job, pend, plan, job.pend)),
                     None,
                 )
 
@@ -540,17 +520,17 @@ def editor_steps(state, cfg):
     elif me.step == "cas":
         if not snapshot_holds(state, cfg, me.snap):
             yield "edit CAS fails, to be tried again", go(Edit("undo", me.count, me.tries, plan=me.plan)), None
-        elif me.pending_run:
-            bad = None if is_settled(state, job.pending_run) else "pend overwritten before its run existed"
+        elif me.pend:
+            bad = None if is_settled(state, job.pend) else "pend overwritten before its run existed"
             moved = write_job(
                 state,
                 cfg,
                 version=job.version + 1,
-                cursor=me.pending_run.to + 1,
-                pending_run=None if mutant == "edit_skips_silently" else me.pending_run,
+                cursor=me.pend.to + 1,
+                pend=None if mutant == "edit_skips_silently" else me.pend,
             )
             yield (
-                f"edit CAS, version {job.version + 1}, skips {me.pending_run.fire}..{me.pending_run.to}",
+                f"edit CAS, version {job.version + 1}, skips {me.pend.fire}..{me.pend.to}",
                 go(me._replace(step="insert", snap=None), moved),
                 bad,
             )
@@ -564,7 +544,7 @@ def editor_steps(state, cfg):
     elif me.step == "insert":
         yield (
             "edit inserts the skipped range",
-            go(Edit("unplan", me.count, plan=me.plan), insert_run(state, me.pending_run)),
+            go(Edit("unplan", me.count, plan=me.plan), insert_run(state, me.pend)),
             None,
         )
 
@@ -604,7 +584,7 @@ def fault_steps(state, cfg):
             )
     for k, late in enumerate(state.delayed):
         rest = state._replace(delayed=state.delayed[:k] + state.delayed[k + 1 :])
-        moved = move_job(rest, cfg, late.snap, late.term, late.pending_run)
+        moved = move_job(rest, cfg, late.snap, late.term, late.pend)
         if moved is None:
             yield "a delayed CAS arrives and fails", rest, None
         else:
@@ -629,10 +609,10 @@ def cancel_steps(state, cfg):
 
 def purge_steps(state, cfg):
     """The clean-up deletes an ended run (A3: nobody sleeps longer than the retention, so nobody still holds a reference to it)."""
-    notes = [note for process in state.leaders + (state.edit,) for note in (process.pending_run, process.old) if note]
+    notes = [note for process in state.leaders + (state.edit,) for note in (process.pend, process.old) if note]
     held = {note.fire for note in notes}
     for run in state.runs:
-        is_pend = state.job.pending_run is not None and state.job.pending_run.fire == run.fire
+        is_pend = state.job.pend is not None and state.job.pend.fire == run.fire
         if run.state in OPEN or run.fire in held or (is_pend and cfg.mutant != "clean_up_ignores_pend"):
             continue
         gone = spend(state, "purge")._replace(
@@ -658,11 +638,11 @@ def violation(state, cfg):
     """What must hold in every state."""
     job = state.job
     ranges = [(run.fire, run.to) for run in state.runs] + list(state.purged)
-    if not is_settled(state, job.pending_run):
-        if not state.plans and not any(fire == job.pending_run.fire for fire, _ in state.purged):
+    if not is_settled(state, job.pend):
+        if not state.plans and not any(fire == job.pend.fire for fire, _ in state.purged):
             return "pend has no run and no plan: nobody would find it"
-        if (job.pending_run.fire, job.pending_run.to) not in ranges:
-            ranges.append((job.pending_run.fire, job.pending_run.to))
+        if (job.pend.fire, job.pend.to) not in ranges:
+            ranges.append((job.pend.fire, job.pend.to))
     covered = [sum(first <= k <= last for first, last in ranges) for k in range(cfg.fires)]
     for k in range(cfg.fires):
         if k < job.cursor and not covered[k]:
@@ -679,14 +659,14 @@ def is_finished(state, cfg):
         state.job.cursor == cfg.fires
         and not state.plans
         and state.edit.step == "none"
-        and is_settled(state, state.job.pending_run)
+        and is_settled(state, state.job.pend)
         and all(run.state not in OPEN for run in state.runs)
     )
 
 
 def may_be_stuck(state, cfg):
     """Only states with budget left count: a new leader can still be elected, it can plan what is left, and re-dispatch each open run."""
-    waiting = sum(run.state in OPEN for run in state.runs) + (not is_settled(state, state.job.pending_run))
+    waiting = sum(run.state in OPEN for run in state.runs) + (not is_settled(state, state.job.pend))
     left = cfg.ops * (cfg.terms - state.last_term)
     return state.budget.redispatch >= waiting and left > 0 and left >= waiting + cfg.fires - state.job.cursor
 

@@ -327,8 +327,8 @@ MEMORY: tuple[Mutant, ...] = (
     *_of(
         "testing/memory/alerts.py",
         (
-            " for notification in notifications if notification.id not in self.notices}",
-            " for notification in notifications}",
+            " if notification.id not in self.notifications\n",
+            "\n",
         ),
         (" if at <= now]", "]"),
         ("if self.notifications[name].alert not in besides]", "]"),

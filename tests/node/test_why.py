@@ -247,7 +247,7 @@ async def test_an_instant_to_come_says_when_and_whether_it_will_be_planned() -> 
         why = await cluster.service.why("tick")
         assert (why.instant, kinds(why)) == (later, ["Due", "Upcoming"])
         await edited(cluster, cluster.service.pause("tick"))
-        assert kinds(await cluster.service.why("tick")) == ["Due", "Held", "Upcoming"]
+        assert kinds(await cluster.service.why("tick")) == ["Due", "KeptByEdit", "Upcoming"]
 
 
 async def test_a_run_that_waits_for_its_retry_says_when_it_is_tried_again() -> None:
