@@ -26,7 +26,8 @@ from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
 from cronflow.domain.job import Retry
-from cronflow.domain.run import OPEN, TRANSITIONS, RunState
+from cronflow.domain.run import OPEN, RunState
+from cronflow.domain.transitions import TRANSITIONS, Transition
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -256,13 +257,13 @@ def test_every_thread_of_the_protocol_has_its_lesson_and_every_such_test_stands_
 
 def test_the_protocol_shows_the_table_of_transitions_as_it_is() -> None:
     text = (CONCEPTS / "protocol.md").read_text("utf-8")
-    rows = re.findall(r"^\| (\d+) \| ([^|]+) -> ([^|]+) \|", text, re.MULTILINE)
-    assert sorted(int(number) for number, _, _ in rows) == sorted(TRANSITIONS)
-    for number, before, after in rows:
-        rule = TRANSITIONS[int(number)]
+    rows = re.findall(r"^\| `([a-z_]+)` \| ([^|]+) -> ([^|]+) \|", text, re.MULTILINE)
+    assert sorted(name for name, _, _ in rows) == sorted(TRANSITIONS)
+    for name, before, after in rows:
+        rule = TRANSITIONS[Transition(name)]
         words = set(re.findall(r"\w+", f"{before} {after}")) - {"none", "the", "same"}
         states = {state.value for state in rule.sources | rule.targets}
-        assert {state for word in words for state in (OPEN if word == "open" else [RunState(word)])} == states, number
+        assert {state for word in words for state in (OPEN if word == "open" else [RunState(word)])} == states, name
 
 
 def test_every_fault_of_the_protocol_names_its_tests() -> None:

@@ -11,13 +11,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from cronflow.domain.run import DEAD, ENDED, OPEN, TRANSITIONS, RunState, Transition
+from cronflow.domain.run import DEAD, ENDED, OPEN, RunState
+from cronflow.domain.transitions import TRANSITIONS, Transition, TransitionRule
 
 HEAD = """# The life of a run
 
-Made from the table `TRANSITIONS` in [`cronflow/domain/run.py`](../../cronflow/domain/run.py) by `make docs`; do not
-edit it. The table is all that may ever happen to a run: the stores refuse what it does not list, and the tests check
-every history against it.
+Made from the table `TRANSITIONS` in [`cronflow/domain/transitions.py`](../../cronflow/domain/transitions.py) by
+`make docs`; do not edit it. The table is all that may ever happen to a run: the stores refuse what it does not list,
+and the tests check every history against it.
 
 ![The states of a run and the transitions between them](../images/life-of-a-run.svg)
 
@@ -42,18 +43,18 @@ font-size="13" role="img" aria-label="The states of a run">
 <path d="M0 0 8 4 0 8z" fill="#555"/></marker></defs>"""
 
 Point = tuple[float, float]
-Arrows = Mapping[tuple[RunState | None, RunState], Sequence[int]]
+Arrows = Mapping[tuple[RunState | None, RunState], Sequence[Transition]]
 
 
-def _stays(rule: Transition) -> bool:
+def _stays(rule: TransitionRule) -> bool:
     """Whether it leaves a run in its state: it leads from each of its states to the same ones."""
     return rule.sources == rule.targets
 
 
 def arrows() -> Arrows:
     """The rows of each arrow, by its two ends. A run that is inserted comes from None."""
-    found: defaultdict[tuple[RunState | None, RunState], list[int]] = defaultdict(list)
-    for number, rule in sorted(TRANSITIONS.items()):
+    found: defaultdict[tuple[RunState | None, RunState], list[Transition]] = defaultdict(list)
+    for number, rule in TRANSITIONS.items():
         for source in rule.sources or {None}:
             for target in rule.targets:
                 if source is not target and not _stays(rule):
@@ -61,17 +62,17 @@ def arrows() -> Arrows:
     return found
 
 
-def staying(state: RunState) -> list[int]:
+def staying(state: RunState) -> list[Transition]:
     """The rows that leave a run in this state."""
-    return [n for n, rule in sorted(TRANSITIONS.items()) if state in rule.sources & rule.targets]
+    return [n for n, rule in TRANSITIONS.items() if state in rule.sources & rule.targets]
 
 
 def page() -> str:
     """The page."""
-    return "\n".join([HEAD, *map(_line, sorted(TRANSITIONS)), TAIL])
+    return "\n".join([HEAD, *map(_line, TRANSITIONS), TAIL])
 
 
-def _line(number: int) -> str:
+def _line(number: Transition) -> str:
     rule = TRANSITIONS[number]
     compared = [word for word, holds in (("fence", rule.fenced), ("due", rule.only_when_due)) if holds]
     cells = (
@@ -124,7 +125,7 @@ def _box(state: RunState, place: Point) -> str:
     name_y = y + BOX_H / 2 + (-3 if stays else 5)
     told = (
         f'<text x="{middle}" y="{name_y + 18:.0f}" text-anchor="middle" fill="#555" font-size="11">'
-        f"stays: {_rows(stays)}</text>"
+        f"{_rows(stays)}</text>"
     )
     return (
         f'<rect x="{x}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="6" fill="{fill}" stroke="#555"/>'
@@ -150,7 +151,7 @@ def _lines(drawn: Arrows, places: Mapping[RunState, Point]) -> Iterator[str]:
             yield from _begin(places[target], drawn[None, target], target in ENDED)
 
 
-def _between(source: Point, target: Point, rows: Sequence[int], steps: int) -> Iterator[str]:
+def _between(source: Point, target: Point, rows: Sequence[Transition], steps: int) -> Iterator[str]:
     """An arrow within the column of open states: straight to a neighbour, in an arc past one that is between."""
     (x, y), (_, to_y), down = source, target, steps < 0
     if abs(steps) == 1:
@@ -167,7 +168,7 @@ def _between(source: Point, target: Point, rows: Sequence[int], steps: int) -> I
     yield _label((x - reach * 0.75 + (-4 if down else 4), (y + to_y + BOX_H) / 2 + 4), rows, "end" if down else "start")
 
 
-def _begin(target: Point, rows: Sequence[int], ended: bool) -> Iterator[str]:
+def _begin(target: Point, rows: Sequence[Transition], ended: bool) -> Iterator[str]:
     """From where runs come from: under the open states to an ended one, else to the upper or lower left corner."""
     (x, y), (new_x, new_y) = target, NEW
     if ended:
@@ -193,14 +194,14 @@ def _path(way: str) -> str:
     return f'<path d="{way}" fill="none" stroke="#555" marker-end="url(#end)"/>'
 
 
-def _label(at: Point, rows: Sequence[int], anchor: str) -> str:
+def _label(at: Point, rows: Sequence[Transition], anchor: str) -> str:
     return (
         f'<text x="{at[0]:.0f}" y="{at[1]:.0f}" text-anchor="{anchor}" fill="#1d4ed8" font-size="11" stroke="#fff" '
         f'stroke-width="4" paint-order="stroke">{_rows(rows)}</text>'
     )
 
 
-def _rows(rows: Sequence[int]) -> str:
+def _rows(rows: Sequence[Transition]) -> str:
     return ", ".join(map(str, rows))
 
 

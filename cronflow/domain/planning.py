@@ -192,7 +192,7 @@ def run_of_pending(
 def run_on_request(
     record: JobRecord, run: str, kind: Kind, fire_at: datetime, args: Mapping[str, object] | None, now: datetime
 ) -> Run:
-    """Row 3: a run that no cursor makes. It waits, to be dispatched at once, under the job as it is now."""
+    """`request`: a run that no cursor makes. It waits, to be dispatched at once, under the job as it is now."""
     return Run(
         id=run,
         job=record.name,

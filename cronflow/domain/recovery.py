@@ -15,6 +15,7 @@ from enum import Enum
 from cronflow.domain.job import Delivery, Job, MisfirePolicy, Overlap
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.domain.run import POISON_LIMIT, SCHEDULED, Attempt, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.transitions import Transition
 
 VETO_LIMIT = 6
 VETO_WHILE_RUNNING = timedelta(seconds=30)
@@ -36,7 +37,7 @@ class Holder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """Leave it with its worker for a while (row 17). `counts`: against the number of times that its worker is given."""
+    """Leave it with its worker for a while. `counts`: whether this uses up one of the worker's chances."""
 
     check_in: timedelta
     counts: bool = True
@@ -44,17 +45,17 @@ class Postpone:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Place it again (row 9, 10 or 12). `lost` is the attempt that its worker took with it."""
+    """Place it again. `lost` is the attempt that ended with its worker."""
 
-    row: int
+    transition: Transition
     lost: Attempt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """It ends here (row 11, 13, 14 or 19)."""
+    """End it."""
 
-    row: int
+    transition: Transition
     target: RunState
     outcome: Outcome | None
     error: str | None = None
@@ -74,12 +75,12 @@ def reconcile(run: Run, holder: Holder, delivery: Delivery, timeout: timedelta, 
         return _cancelled(run)
     match run.state:
         case RunState.RETRYING:
-            return Dispatch(12)
+            return Dispatch(Transition.DISPATCH_RETRY)
         case RunState.DISPATCHED:
             if holder is Holder.HAS_IT and run.vetoes < VETO_LIMIT:
                 return Postpone(ACK_WITHIN)
             lost = _lost(run, now) if holder is Holder.DEAD_WITH_IT else None
-            return _poisoned(run, lost) or Dispatch(9, lost)
+            return _poisoned(run, lost) or Dispatch(Transition.REDISPATCH_UNTAKEN, lost)
         case _:
             return _reconcile_running(run, holder, delivery, timeout, now)
 
@@ -90,13 +91,19 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
         return _cancelled(run, _lost(run, now))
     # A worker that is gone ends nothing: what it had is lost, however long ago that was.
     if beyond and holder is Holder.HAS_IT:
-        return End(14, RunState.FAILED, Outcome.TIMEOUT, "its worker did not end it at its timeout", _lost(run, now))
+        return End(
+            Transition.FAIL,
+            RunState.FAILED,
+            Outcome.TIMEOUT,
+            "its worker did not end it at its timeout",
+            _lost(run, now),
+        )
     if holder is Holder.HAS_IT and run.vetoes < 1:
         return Postpone(VETO_WHILE_RUNNING)
     lost = _lost(run, now)
     if delivery is Delivery.AT_MOST_ONCE:
-        return End(11, RunState.LOST, Outcome.LOST, f"node {run.node} was lost while it ran", lost)
-    return _poisoned(run, lost) or Dispatch(10, lost)
+        return End(Transition.MARK_LOST, RunState.LOST, Outcome.LOST, f"node {run.node} was lost while it ran", lost)
+    return _poisoned(run, lost) or Dispatch(Transition.REDISPATCH_LOST, lost)
 
 
 def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -> Postpone | End | None:
@@ -107,7 +114,7 @@ def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -
     each other.
     """
     if _missed(run, job, now):
-        return End(13, RunState.SKIPPED, None, reason="misfire")
+        return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="misfire")
     if job.overlap is not Overlap.ALLOW:
         ahead = {RunState.RUNNING}
         if run.state is RunState.RETRYING:
@@ -157,12 +164,12 @@ def declined_by_all(run: Run, able: Iterable[str], now: datetime) -> End | None:
     if len(reasons) < DECLINE_LIMIT and (not nodes or nodes - reasons.keys()):
         return None
     told = "; ".join(f"{node}: {reason}" for node, reason in sorted(reasons.items()))
-    return End(14, RunState.FAILED, Outcome.PERMANENT, f"no node can run it: {told}")
+    return End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, f"no node can run it: {told}")
 
 
 def _cancelled(run: Run, lost: Attempt | None = None) -> End:
     reason = cancelled_text(run.cancel_reason, run.cancel_by)
-    return End(19, RunState.CANCELLED, Outcome.CANCELLED, lost=lost, reason=reason)
+    return End(Transition.CONFIRM_CANCEL, RunState.CANCELLED, Outcome.CANCELLED, lost=lost, reason=reason)
 
 
 def _lost(run: Run, now: datetime) -> Attempt:
@@ -181,4 +188,4 @@ def _poisoned(run: Run, lost: Attempt | None) -> End | None:
     count = sum(attempt.outcome is Outcome.LOST for attempt in run.attempts) + (lost is not None)
     if count < POISON_LIMIT:
         return None
-    return End(14, RunState.FAILED, Outcome.POISON, f"{count} attempts took their node with them", lost)
+    return End(Transition.FAIL, RunState.FAILED, Outcome.POISON, f"{count} attempts took their node with them", lost)

@@ -1,14 +1,12 @@
-"""A run: one fire of a job, its states, and the table of all changes that it may ever undergo.
+"""A run: one execution of a job at one instant, and its states.
 
-`TRANSITIONS` is the single source: the stores refuse what it does not list, the tests check histories against it and
-the documents draw it. Each change of a run is a `Change`, a compare-and-set that names its row. Ended states absorb:
-no row leads out of them.
+`domain.transitions` lists every change a run may undergo. Ended states absorb: no transition leads out of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -66,93 +64,6 @@ class Outcome(StrEnum):
     DEFERRED = "deferred"
     DECLINED = "declined"
     DRAINED = "drained"
-
-
-class Actor(StrEnum):
-    """Who may make a change."""
-
-    LEADER = "leader"
-    WORKER = "worker"
-    EDITOR = "editor"
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One row of the table. No `sources` means: the run is inserted. `fenced`: the fence must be the one that the actor
-    holds.
-    """
-
-    row: int
-    sources: frozenset[RunState]
-    targets: frozenset[RunState]
-    actors: frozenset[Actor]
-    meaning: str
-    fenced: bool = True
-    only_when_due: bool = False
-
-
-def _row(
-    row: int, sources: str, targets: str, actors: str, meaning: str, *, fenced: bool = True, only_when_due: bool = False
-) -> Transition:
-    def states(text: str) -> frozenset[RunState]:
-        return frozenset(RunState(word) for word in text.split())
-
-    return Transition(
-        row,
-        states(sources),
-        states(targets),
-        frozenset(Actor(word) for word in actors.split()),
-        meaning,
-        fenced,
-        only_when_due,
-    )
-
-
-TRANSITIONS: Mapping[int, Transition] = {
-    transition.row: transition
-    for transition in (
-        _row(1, "", "dispatched", "leader", "a fire was planned and placed", fenced=False),
-        _row(2, "", "skipped", "leader editor", "a fire was not run, for a reason that is recorded", fenced=False),
-        _row(3, "", "retrying", "editor leader", "a run without a cursor was asked for", fenced=False),
-        _row(4, "dispatched", "running", "worker", "the start was recorded"),
-        _row(5, "running", "running", "worker", "the lease was renewed"),
-        _row(6, "dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt ended"),
-        _row(7, "dispatched running", "retrying", "worker", "an attempt ended and another one follows"),
-        _row(8, "dispatched running", "retrying", "worker", "given back before its handler started"),
-        _row(9, "dispatched", "dispatched", "leader", "not taken in time: placed again", only_when_due=True),
-        _row(10, "running", "dispatched", "leader", "its worker was lost: placed again", only_when_due=True),
-        _row(11, "running", "lost", "leader worker", "its worker was lost and it must not start twice"),
-        _row(12, "retrying", "dispatched", "leader", "its time to try again had come", only_when_due=True),
-        _row(13, "dispatched retrying", "skipped", "leader", "it may no longer run, for a reason that is recorded"),
-        _row(14, "dispatched retrying running", "failed", "leader", "poison, or far beyond its timeout"),
-        _row(15, "dispatched retrying", "cancelled", "editor leader", "cancelled before it started", fenced=False),
-        _row(
-            16,
-            "running retrying",
-            "running retrying",
-            "editor leader",
-            "cancellation asked for, or kept under an edited job",
-            fenced=False,
-        ),
-        _row(18, "dispatched", "retrying", "editor", "given back under an edited job", fenced=False),
-        _row(
-            17,
-            "dispatched running retrying",
-            "dispatched running retrying",
-            "leader",
-            "looked at, and left as it is for a while",
-            only_when_due=True,
-        ),
-        _row(
-            19,
-            "dispatched running retrying",
-            "cancelled",
-            "leader",
-            "its cancellation was asked for, and nobody runs it any more",
-            only_when_due=True,
-        ),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,39 +217,6 @@ def cancelled_text(reason: str | None, by: str | None) -> str:
     if not by:
         return reason or "cancelled"
     return f"cancelled by {by}: {reason}" if reason else f"cancelled by {by}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A compare-and-set of one run.
-
-    It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
-    `job_ver` (or is below `below_ver`), its `check_at` has passed, and nobody has asked for its cancellation. It then
-    sets `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
-    target removes it). `proof` is the field and value that only this change writes: reading it back tells who won when
-    a batch matched fewer than it had, or when its answer was lost.
-    """
-
-    run: str
-    row: int
-    sources: frozenset[RunState]
-    target: RunState
-    fence: int | None = None
-    job_ver: int | None = None
-    below_ver: int | None = None
-    only_when_due: bool = False
-    unless_cancelled: bool = False
-    check_in: timedelta | None = None
-    sets: Mapping[str, object] = field(default_factory=dict)
-    attempt: Attempt | None = None
-    proof: tuple[str, object] | None
-
-    def __post_init__(self) -> None:
-        rule = TRANSITIONS[self.row]
-        if not self.sources <= rule.sources or self.target not in rule.targets:
-            raise ValueError(f"row {self.row} does not lead from {sorted(self.sources)} to {self.target}")
-        if rule.fenced and self.fence is None:
-            raise ValueError(f"row {self.row} must compare the fence")
 
 
 @dataclass(frozen=True, slots=True)

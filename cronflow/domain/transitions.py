@@ -1,20 +1,180 @@
-"""The changes of a run: each function writes one row of `TRANSITIONS` as a `Change`.
+"""Every change a run may undergo: the table of transitions, and the functions that make each of them.
 
-Worker: start, renew, finish, give back. Leader: dispatch again, postpone, end. Whoever cancels or edits: cancel, keep.
-All are functions of values; whether a change takes effect is decided by the compare-and-set in the store.
+`TRANSITIONS` is the single source. The stores refuse what it does not list, the tests check every history against it,
+and the documentation draws it. A `Change` is a compare-and-set that names its transition; whether it takes effect is
+decided in the store. Everything here is a function of values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
-from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import TRANSITIONS, Attempt, AttemptResult, Change, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState, cancelled_text
+
+if TYPE_CHECKING:
+    from cronflow.domain.recovery import Dispatch, End, Postpone
+
+
+class Actor(StrEnum):
+    """Who may make a change."""
+
+    LEADER = "leader"
+    WORKER = "worker"
+    EDITOR = "editor"
+
+
+class Transition(StrEnum):
+    """The name of each transition. The first three insert a run."""
+
+    PLAN = "plan"
+    SKIP_FIRE = "skip_fire"
+    REQUEST = "request"
+    START = "start"
+    RENEW_LEASE = "renew_lease"
+    FINISH = "finish"
+    RETRY = "retry"
+    GIVE_BACK = "give_back"
+    REDISPATCH_UNTAKEN = "redispatch_untaken"
+    REDISPATCH_LOST = "redispatch_lost"
+    MARK_LOST = "mark_lost"
+    DISPATCH_RETRY = "dispatch_retry"
+    SKIP_WAITING = "skip_waiting"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    REQUEST_CANCEL = "request_cancel"
+    ADOPT_EDIT = "adopt_edit"
+    POSTPONE = "postpone"
+    REQUEUE = "requeue"
+    CONFIRM_CANCEL = "confirm_cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionRule:
+    """Between which states a transition leads, and who may make it. Without `sources` the run is inserted. `fenced`:
+    the change must compare the fence that the actor holds. `only_when_due`: `check_at` must have passed.
+    """
+
+    sources: frozenset[RunState]
+    targets: frozenset[RunState]
+    actors: frozenset[Actor]
+    meaning: str
+    fenced: bool = True
+    only_when_due: bool = False
+
+
+def _rule(
+    sources: str, targets: str, actors: str, meaning: str, *, fenced: bool = True, only_when_due: bool = False
+) -> TransitionRule:
+    def states(text: str) -> frozenset[RunState]:
+        return frozenset(RunState(word) for word in text.split())
+
+    return TransitionRule(
+        states(sources),
+        states(targets),
+        frozenset(Actor(word) for word in actors.split()),
+        meaning,
+        fenced,
+        only_when_due,
+    )
+
+
+TRANSITIONS: Mapping[Transition, TransitionRule] = {
+    Transition.PLAN: _rule("", "dispatched", "leader", "a fire is planned and placed on a node", fenced=False),
+    Transition.SKIP_FIRE: _rule(
+        "", "skipped", "leader editor", "a fire is not run; the reason is recorded", fenced=False
+    ),
+    Transition.REQUEST: _rule("", "retrying", "editor leader", "a run is requested outside the schedule", fenced=False),
+    Transition.START: _rule("dispatched", "running", "worker", "the start is recorded"),
+    Transition.RENEW_LEASE: _rule("running", "running", "worker", "the lease is renewed"),
+    Transition.FINISH: _rule(
+        "dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt has ended"
+    ),
+    Transition.RETRY: _rule("dispatched running", "retrying", "worker", "an attempt has ended and another one follows"),
+    Transition.GIVE_BACK: _rule(
+        "dispatched running", "retrying", "worker", "the worker gives the run back before its handler has started"
+    ),
+    Transition.REDISPATCH_UNTAKEN: _rule(
+        "dispatched", "dispatched", "leader", "not taken in time: placed again", only_when_due=True
+    ),
+    Transition.REDISPATCH_LOST: _rule(
+        "running", "dispatched", "leader", "its worker is lost: placed again", only_when_due=True
+    ),
+    Transition.MARK_LOST: _rule(
+        "running", "lost", "leader worker", "its worker is lost, and an at_most_once run must not start twice"
+    ),
+    Transition.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", only_when_due=True),
+    Transition.SKIP_WAITING: _rule(
+        "dispatched retrying", "skipped", "leader", "it may no longer run; the reason is recorded"
+    ),
+    Transition.FAIL: _rule(
+        "dispatched retrying running", "failed", "leader", "poisoned, impossible to place, or far beyond its timeout"
+    ),
+    Transition.CANCEL: _rule(
+        "dispatched retrying", "cancelled", "editor leader", "cancelled before it started", fenced=False
+    ),
+    Transition.REQUEST_CANCEL: _rule(
+        "running", "running", "editor leader", "the worker is asked to cancel the run", fenced=False
+    ),
+    Transition.ADOPT_EDIT: _rule(
+        "running retrying", "running retrying", "editor leader", "the run continues under the edited job", fenced=False
+    ),
+    Transition.POSTPONE: _rule(
+        "dispatched running retrying",
+        "dispatched running retrying",
+        "leader",
+        "nothing to do yet: checked again later",
+        only_when_due=True,
+    ),
+    Transition.REQUEUE: _rule("dispatched", "retrying", "editor", "queued again under the edited job", fenced=False),
+    Transition.CONFIRM_CANCEL: _rule(
+        "dispatched running retrying",
+        "cancelled",
+        "leader",
+        "cancellation was requested and no worker runs it any more",
+        only_when_due=True,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A compare-and-set of one run.
+
+    It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
+    `job_ver` (or is below `below_ver`), its `check_at` has passed, and nobody has asked for its cancellation. It then
+    sets `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
+    target removes it). `proof` is the field and value that only this change writes: reading it back tells who won when
+    a batch matched fewer than it had, or when its answer was lost.
+    """
+
+    run: str
+    transition: Transition
+    sources: frozenset[RunState]
+    target: RunState
+    fence: int | None = None
+    job_ver: int | None = None
+    below_ver: int | None = None
+    only_when_due: bool = False
+    unless_cancelled: bool = False
+    check_in: timedelta | None = None
+    sets: Mapping[str, object] = field(default_factory=dict)
+    attempt: Attempt | None = None
+    proof: tuple[str, object] | None
+
+    def __post_init__(self) -> None:
+        rule = TRANSITIONS[self.transition]
+        if not self.sources <= rule.sources or self.target not in rule.targets:
+            raise ValueError(f"{self.transition} does not lead from {sorted(self.sources)} to {self.target}")
+        if rule.fenced and self.fence is None:
+            raise ValueError(f"{self.transition} must compare the fence")
+
 
 NOW = timedelta(0)
 
@@ -32,11 +192,10 @@ class ClaimedRun:
 
 
 def start(claimed: ClaimedRun, start_id: str, at: datetime, lease: timedelta) -> Change:
-    """Row 4."""
     return Change(
         run=claimed.run,
-        row=4,
-        sources=TRANSITIONS[4].sources,
+        transition=Transition.START,
+        sources=TRANSITIONS[Transition.START].sources,
         target=RunState.RUNNING,
         fence=claimed.fence,
         check_in=lease,
@@ -46,11 +205,11 @@ def start(claimed: ClaimedRun, start_id: str, at: datetime, lease: timedelta) ->
 
 
 def renew(claimed: ClaimedRun, lease: timedelta) -> Change:
-    """Row 5. Needs no proof of its own: a run that is running under this fence is mine, whoever renewed it."""
+    """Renew the lease. Needs no proof: a run that is running under this fence belongs to this worker."""
     return Change(
         run=claimed.run,
-        row=5,
-        sources=TRANSITIONS[5].sources,
+        transition=Transition.RENEW_LEASE,
+        sources=TRANSITIONS[Transition.RENEW_LEASE].sources,
         target=RunState.RUNNING,
         fence=claimed.fence,
         check_in=lease,
@@ -61,7 +220,7 @@ def renew(claimed: ClaimedRun, lease: timedelta) -> Change:
 def finish(
     claimed: ClaimedRun, attempt_result: AttemptResult, finish_id: str, started_at: datetime | None, at: datetime
 ) -> Change:
-    """Row 6, 7, 8 or 11: what follows from the end of an attempt.
+    """What follows from the end of an attempt: FINISH, RETRY, GIVE_BACK or MARK_LOST.
 
     Retries are counted from the run's own attempts; deferred, declined and drained ones do not count.
     """
@@ -80,11 +239,11 @@ def finish(
     if attempt_result.result_size is not None:
         ended["result_size"] = attempt_result.result_size
 
-    def end(target: RunState, row: int = 6) -> Change:
-        sources = TRANSITIONS[row].sources
+    def end(target: RunState, transition: Transition = Transition.FINISH) -> Change:
+        sources = TRANSITIONS[transition].sources
         return Change(
             run=claimed.run,
-            row=row,
+            transition=transition,
             sources=sources,
             target=target,
             fence=claimed.fence,
@@ -97,8 +256,8 @@ def finish(
         next_attempt = claimed.attempt if counts else claimed.attempt - 1
         return Change(
             run=claimed.run,
-            row=7,
-            sources=TRANSITIONS[7].sources,
+            transition=Transition.RETRY,
+            sources=TRANSITIONS[Transition.RETRY].sources,
             target=RunState.RETRYING,
             fence=claimed.fence,
             check_in=delay,
@@ -121,7 +280,7 @@ def finish(
             return again(NOW, counts=False)
         case Outcome.DRAINED | Outcome.INTERRUPTED if claimed.delivery is Delivery.AT_MOST_ONCE:
             ended["outcome"] = Outcome.INTERRUPTED
-            return end(RunState.LOST, row=11)
+            return end(RunState.LOST, transition=Transition.MARK_LOST)
         case Outcome.ERROR | Outcome.TIMEOUT if (
             claimed.delivery is Delivery.AT_LEAST_ONCE and claimed.attempt <= claimed.retry.max
         ):
@@ -136,7 +295,7 @@ def finish(
 
 
 def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult, ended_at: datetime) -> Change:
-    """Row 8: its handler never started, so no attempt was used. The start may have been marked all the same: the guard
+    """Its handler never started, so no attempt was used. The start may have been marked all the same: the guard
     marks it before the executor is asked. What a node declined or put off is kept beside the attempts, so that the
     leader knows whom not to ask again.
     """
@@ -147,8 +306,8 @@ def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult
         )
     return Change(
         run=claimed.run,
-        row=8,
-        sources=TRANSITIONS[8].sources,
+        transition=Transition.GIVE_BACK,
+        sources=TRANSITIONS[Transition.GIVE_BACK].sources,
         target=RunState.RETRYING,
         fence=claimed.fence,
         check_in=attempt_result.delay or NOW,
@@ -175,7 +334,7 @@ def dispatch(
     at: datetime,
     placement: Placement | None = None,
 ) -> Change:
-    """Row 9, 10 or 12: a new fence on a new node, compared with the run as it was read."""
+    """A new fence on a new node, compared with the run as it was read."""
     sets: dict[str, object] = {
         "fence": fence,
         "term": term,
@@ -184,36 +343,36 @@ def dispatch(
         "waiting": None,
         "job_ver": job_ver,
         "dispatched_at": at,
-        "redispatches": run.redispatches + (verdict.row != 12),
+        "redispatches": run.redispatches + (verdict.transition is not Transition.DISPATCH_RETRY),
         "vetoes": 0,
         "start_id": None,
     }
-    if verdict.row == 12:
+    if verdict.transition is Transition.DISPATCH_RETRY:
         sets["attempt"] = run.attempt + 1
-    change = _seen(run, verdict.row, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
+    change = _seen(run, verdict.transition, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
     # A cancellation that was asked for since the run was read leaves the state and the fence as they were.
     return replace(change, unless_cancelled=True)
 
 
 def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Change:
-    """Row 17. `waiting` says why, when it is not its worker that has it."""
+    """Check again later. `waiting` is the reason unless its worker still has it."""
     sets: Mapping[str, object] = {"vetoes": run.vetoes + verdict.counts, "waiting": waiting}
-    return _seen(run, 17, run.state, sets, None, None, verdict.check_in)
+    return _seen(run, Transition.POSTPONE, run.state, sets, None, None, verdict.check_in)
 
 
 def end(run: Run, verdict: End, finish_id: str, at: datetime) -> Change:
-    """Row 11, 13, 14 or 19. A run that is skipped or cancelled keeps the error of its last attempt."""
+    """A run that is skipped or cancelled keeps the error of its last attempt."""
     sets: dict[str, object] = {"ended_at": at, "outcome": verdict.outcome, "finish_id": finish_id}
     if verdict.error is not None:
         sets["error"] = verdict.error
     if verdict.reason is not None:
         sets["reason"] = verdict.reason
-    return _seen(run, verdict.row, verdict.target, sets, verdict.lost, ("finish_id", finish_id), None)
+    return _seen(run, verdict.transition, verdict.target, sets, verdict.lost, ("finish_id", finish_id), None)
 
 
 def _seen(
     run: Run,
-    row: int,
+    transition: Transition,
     target: RunState,
     sets: Mapping[str, object],
     attempt: Attempt | None,
@@ -222,7 +381,7 @@ def _seen(
 ) -> Change:
     return Change(
         run=run.id,
-        row=row,
+        transition=transition,
         sources=frozenset({run.state}),
         target=target,
         fence=run.fence,
@@ -236,14 +395,14 @@ def _seen(
 
 
 def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Change:
-    """Row 15 for a run that has not started, row 16 for one that runs: its worker then stops it.
+    """CANCEL for a run that has not started, REQUEST_CANCEL for one that runs: its worker then stops it.
 
     Compares the state alone: whoever holds it, under whatever fence, it is to end.
     """
     if run.state is RunState.RUNNING:
         return Change(
             run=run.id,
-            row=16,
+            transition=Transition.REQUEST_CANCEL,
             sources=frozenset({RunState.RUNNING}),
             target=RunState.RUNNING,
             sets={"cancel_requested": True, "cancel_reason": reason, "cancel_by": by},
@@ -251,8 +410,8 @@ def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Chan
         )
     return Change(
         run=run.id,
-        row=15,
-        sources=TRANSITIONS[15].sources,
+        transition=Transition.CANCEL,
+        sources=TRANSITIONS[Transition.CANCEL].sources,
         target=RunState.CANCELLED,
         sets={
             "ended_at": at,
@@ -268,11 +427,11 @@ def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Chan
 
 
 def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) -> Change:
-    """Row 15 after an edit, pause or delete: it has not started, and its job has moved on."""
+    """CANCEL after an edit, pause or delete: it has not started, and its job has moved on."""
     return Change(
         run=run.id,
-        row=15,
-        sources=TRANSITIONS[15].sources,
+        transition=Transition.CANCEL,
+        sources=TRANSITIONS[Transition.CANCEL].sources,
         target=RunState.CANCELLED,
         below_ver=ver,
         sets={"ended_at": at, "outcome": Outcome.CANCELLED, "reason": reason, "finish_id": finish_id},
@@ -281,11 +440,11 @@ def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) ->
 
 
 def requeue(run: Run, ver: int, finish_id: str) -> Change:
-    """Row 18 after an edit: it has not started, so it is dispatched again under the new version; no attempt used."""
+    """After an edit: it has not started, so it is dispatched again under the new version; no attempt used."""
     return Change(
         run=run.id,
-        row=18,
-        sources=TRANSITIONS[18].sources,
+        transition=Transition.REQUEUE,
+        sources=TRANSITIONS[Transition.REQUEUE].sources,
         target=RunState.RETRYING,
         below_ver=ver,
         check_in=NOW,
@@ -295,10 +454,10 @@ def requeue(run: Run, ver: int, finish_id: str) -> Change:
 
 
 def keep(run: Run, ver: int) -> Change:
-    """Row 16 after an edit: what runs may end, and what waits for a retry is tried under the new version."""
+    """After an edit: what runs may end, and what waits for a retry is tried under the new version."""
     return Change(
         run=run.id,
-        row=16,
+        transition=Transition.ADOPT_EDIT,
         sources=frozenset({run.state}),
         target=run.state,
         below_ver=ver,

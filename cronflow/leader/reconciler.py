@@ -30,7 +30,8 @@ from cronflow.domain.recovery import (
     reconcile,
     refusals,
 )
-from cronflow.domain.run import Change, Outcome, Run, RunState
+from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.spool_grace import SpoolGrace
@@ -40,7 +41,8 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Backends, Clock, EventSink, discard_event
 
 AT_ONCE = 1000
-PLACED_AGAIN = 10
+QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
+"""Too frequent to log."""
 IDLE_S = 5.0
 NO_NODE_PAUSE = timedelta(seconds=2)
 
@@ -114,8 +116,14 @@ class Reconciler:
                 others.get(run.job, {})[run.id] = RunState.DISPATCHED
         applied = await backends.runs.apply(wanted)
         for change in wanted:
-            if change.run in applied and change.row not in (12, 17):
-                log.info("run reconciled", run=change.run, row=change.row, state=change.target, term=tenure.term)
+            if change.run in applied and change.transition not in QUIET:
+                log.info(
+                    "run reconciled",
+                    run=change.run,
+                    transition=change.transition,
+                    state=change.target,
+                    term=tenure.term,
+                )
         self._emit_events([change for change in wanted if change.run in applied])
         await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
 
@@ -125,7 +133,7 @@ class Reconciler:
             deaths.ended(change)
             self._count(change)
         deaths.emit(self._emit)
-        again = [change.run for change in applied if change.row == PLACED_AGAIN]
+        again = [change.run for change in applied if change.transition is Transition.REDISPATCH_LOST]
         if again:
             self._emit(RunsReassigned(len(again), again[-1]))
 
@@ -152,11 +160,11 @@ class Reconciler:
     ) -> tuple[Change, tuple[str, Assignment] | None]:
         finish_id = secrets.token_hex(12)
         if record is None:
-            attempt_result = End(14, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
+            attempt_result = End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
             return transitions.end(run, attempt_result, finish_id, now), None
         job = record.job
         verdict = reconcile(run, _holder(run, holdings), job.delivery, job.timeout, now)
-        if not isinstance(verdict, Postpone) and (left := self._grace.left(run, verdict.row, names_up)):
+        if not isinstance(verdict, Postpone) and (left := self._grace.left(run, verdict.transition, names_up)):
             verdict = Postpone(left, counts=False)
         match verdict:
             case Postpone():
@@ -164,7 +172,9 @@ class Reconciler:
             case End():
                 return transitions.end(run, verdict, finish_id, now), None
             case Dispatch():
-                waits = held_back(run, job, now, others) if verdict.row != 10 else None
+                waits = (
+                    held_back(run, job, now, others) if verdict.transition is not Transition.REDISPATCH_LOST else None
+                )
                 waits = waits or declined_by_all(run, fleet.able(job.require), now)
                 if isinstance(waits, Postpone):
                     return transitions.postpone(run, waits), None

@@ -13,12 +13,12 @@ from datetime import timedelta
 
 from cronflow.domain.cluster import node_name
 from cronflow.domain.run import Run
+from cronflow.domain.transitions import Transition
 from cronflow.node.role_loop import Outage, Outages
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock
 
-PLACED_AGAIN_UNSTARTED = 9
-BEYOND_ITS_WORKER = frozenset({10, 11})
+GIVEN_UP_ON_WORKER = frozenset({Transition.REDISPATCH_LOST, Transition.MARK_LOST})
 OWN_SPOOL_GRACES = 4
 OWN_SPOOL_LOOK_S = 5.0
 
@@ -52,18 +52,18 @@ class SpoolGrace:
         elif self._spooled_since is None:
             self._spooled_since = now
 
-    def left(self, run: Run, row: int, names_up: Collection[str]) -> timedelta | None:
-        """For how long not to change the run along this row; None when nothing speaks against it. The own spool may be
-        empty at any moment, and most runs are not in it, so it is looked at again soon.
+    def left(self, run: Run, transition: Transition, names_up: Collection[str]) -> timedelta | None:
+        """For how long not to change the run along this transition; None when nothing speaks against it. The own
+        spool may be empty at any moment, and most runs are not in it, so it is looked at again soon.
         """
-        if row != PLACED_AGAIN_UNSTARTED and row not in BEYOND_ITS_WORKER:
+        if transition is not Transition.REDISPATCH_UNTAKEN and transition not in GIVEN_UP_ON_WORKER:
             return None
         if run.node is None or node_name(run.node) not in names_up:
             return None
         # A start is marked within a fraction of a second, so a run without a mark has ended unheard only if MongoDB
         # was away. A takeover alone does not hold up the many that were merely not pushed.
         until = self._after_outage()
-        if row in BEYOND_ITS_WORKER:
+        if transition in GIVEN_UP_ON_WORKER:
             until = max(until, self._leads_since + self._timings.spool_grace)
         now = self._clock.monotonic()
         left = max(until - now, min(self._own_spool() - now, OWN_SPOOL_LOOK_S))

@@ -3,8 +3,8 @@
 It walks through all runs and jobs page by page, then looks at plan notes, indexes and Redis. The rules are in
 `domain.sweep`; what is a matter of time, or of two records, is a suspect first, and a finding only when it is still
 there on a second look. It protects one rule above all: work under way is never a finding. What it repairs, it repairs
-by the compare-and-sets of the roles: row 17 for a run, `rev` for a job, the settler's steps for a note, an insert by
-`_id` for a run that is missing.
+by the compare-and-sets of the roles: `postpone` for a run, `rev` for a job, the settler's steps for a note, an insert
+by `_id` for a run that is missing.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cronflow.domain.events import RunsFailed, RunsLost
-from cronflow.domain.run import Change, RunState, job_of
+from cronflow.domain.run import RunState, job_of
+from cronflow.domain.transitions import Change
 from cronflow.ports import EventSink
 
 

@@ -16,7 +16,8 @@ import structlog
 from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import BucketSize, Tally, step_of
-from cronflow.domain.run import ENDED, Attempt, Change, Outcome, Run, fire_of
+from cronflow.domain.run import ENDED, Attempt, Outcome, Run, fire_of
+from cronflow.domain.transitions import Change
 from cronflow.node.role_loop import NodeRole, Wake
 from cronflow.ports import UNMETERED, Meter, RollupStore
 

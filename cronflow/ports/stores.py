@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 from cronflow.domain.cluster import LeaderRecord, Term
 from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
 from cronflow.domain.placement import Waiting
-from cronflow.domain.run import AttemptResult, Change, Kind, Resolution, Run, RunState
+from cronflow.domain.run import AttemptResult, Kind, Resolution, Run, RunState
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
+from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
 
 

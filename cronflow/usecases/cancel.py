@@ -1,8 +1,8 @@
 """Cancelling runs: what has not started ends at once, what runs is asked to end.
 
-The rule it protects: the document in MongoDB says that a run is cancelled (row 15), or is to be (row 16); the mark in
-Redis and its ring only bring that to the worker sooner. So the document is written first, and a mark that is lost
-costs a lease renewal. It does not wait for the end of what runs.
+The rule it protects: the document in MongoDB says that a run is cancelled (`cancel`), or is to be (`request_cancel`);
+the mark in Redis and its ring only bring that to the worker sooner. So the document is written first, and a mark that
+is lost costs a lease renewal. It does not wait for the end of what runs.
 """
 
 from __future__ import annotations

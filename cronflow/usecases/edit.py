@@ -21,8 +21,9 @@ from cronflow.domain import transitions
 from cronflow.domain.errors import Conflict, NotFound
 from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, first_fire, kind_of, run_of_pending
-from cronflow.domain.run import Change, Run, RunState, run_id
+from cronflow.domain.run import Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
+from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
 from cronflow.ports import Backends, Clock
 

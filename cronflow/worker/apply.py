@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cronflow.domain.run import Change
+from cronflow.domain.transitions import Change
 from cronflow.ports import RunStore
 
 

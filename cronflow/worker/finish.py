@@ -15,13 +15,18 @@ from typing import Any
 import orjson
 
 from cronflow.domain import transitions
-from cronflow.domain.run import Attempt, AttemptResult, Change, Outcome, RunState
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.run import Attempt, AttemptResult, Outcome, RunState
+from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import LargeResult, LateResult
 
-VERSION = 2
-READABLE = frozenset({1, VERSION})
-"""Version 1 knew no results that are kept apart."""
+VERSION = 3
+OLD_ROWS: Mapping[int, Transition] = {
+    6: Transition.FINISH,
+    7: Transition.RETRY,
+    8: Transition.GIVE_BACK,
+    11: Transition.MARK_LOST,
+}
+"""The worker's transitions by their numbers in versions 1 and 2. Version 1 had no results stored apart."""
 INLINE_BYTES = 8 * 1024
 """Up to this size of its JSON a result stands in the run's document, which is read again and again."""
 
@@ -74,7 +79,7 @@ def to_text(finish: Finish) -> bytes:
         {
             "v": VERSION,
             "run": change.run,
-            "row": change.row,
+            "transition": change.transition,
             "sources": sorted(change.sources),
             "target": change.target,
             "fence": change.fence,
@@ -105,12 +110,12 @@ def to_text(finish: Finish) -> bytes:
 def from_text(text: bytes) -> Finish:
     """What `to_text` wrote. Raises ValueError, KeyError or TypeError when it is something else."""
     found = orjson.loads(text)
-    if found["v"] not in READABLE:
+    if found["v"] not in (1, 2, VERSION):
         raise ValueError(f"version {found['v']} is not known")
     late, large = found["late"], found.get("result")
     change = Change(
         run=found["run"],
-        row=found["row"],
+        transition=Transition(found["transition"]) if found["v"] == VERSION else OLD_ROWS[found["row"]],
         sources=frozenset(RunState(state) for state in found["sources"]),
         target=RunState(found["target"]),
         fence=found["fence"],

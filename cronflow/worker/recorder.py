@@ -21,7 +21,7 @@ from cronflow.domain import metrics
 from cronflow.domain.cluster import Backlog, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import FenceRejected, SpoolDrained, SpoolStarted
-from cronflow.domain.run import Change
+from cronflow.domain.transitions import Change
 from cronflow.node.dead_letter_events import DeadLetterEvents
 from cronflow.node.role_loop import NodeRole, Outages, Wake
 from cronflow.node.timings import Timings

@@ -16,7 +16,7 @@ from cronflow.bootstrap.backends import adapters
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, NotificationState, Webhook
 from cronflow.domain.recovery import End
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
-from cronflow.domain.transitions import end
+from cronflow.domain.transitions import Transition, end
 from cronflow.ports import Backends
 from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0, a_record, a_run
@@ -233,7 +233,9 @@ async def test_the_notices_of_an_alert_are_listed_the_newest_first(stores: Backe
 
 async def ended(stores: Backends, run: Run, state: RunState) -> None:
     """End a run that is there, as the leader would."""
-    attempt_result = End(11 if state is RunState.LOST else 14, state, Outcome.LOST, "gone")
+    attempt_result = End(
+        Transition.MARK_LOST if state is RunState.LOST else Transition.FAIL, state, Outcome.LOST, "gone"
+    )
     assert await stores.runs.apply([end(run, attempt_result, f"finish of {run.id}", T0 + MINUTE)]) == {run.id}
 
 
@@ -254,8 +256,12 @@ async def test_a_run_that_failed_or_was_lost_is_untold_until_it_is_told(stores: 
 async def test_a_run_that_was_skipped_or_cancelled_is_no_sign(stores: Backends) -> None:
     runs = [a_run("skipped", fence=1), a_run("cancelled", fence=1)]
     await stores.runs.insert(runs)
-    for run, (row, state) in zip(runs, [(13, RunState.SKIPPED), (19, RunState.CANCELLED)], strict=True):
-        change = end(run, End(row, state, None, reason="r"), f"finish of {run.id}", T0)
+    for run, (transition, state) in zip(
+        runs,
+        [(Transition.SKIP_WAITING, RunState.SKIPPED), (Transition.CONFIRM_CANCEL, RunState.CANCELLED)],
+        strict=True,
+    ):
+        change = end(run, End(transition, state, None, reason="r"), f"finish of {run.id}", T0)
         assert await stores.runs.apply([replace(change, only_when_due=False)]) == {run.id}
     assert await stores.alert_conditions.unreported(9) == []
 

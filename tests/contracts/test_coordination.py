@@ -18,7 +18,7 @@ from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import Delivery, Overlap, Retry
 from cronflow.domain.recovery import Dispatch
 from cronflow.domain.run import AttemptResult, Outcome, RunState
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.transitions import ClaimedRun, Transition
 from cronflow.ports import JobLock, Signal
 from tests.contracts.builders import T0, a_job, a_report, a_run, an_assignment
 from tests.contracts.conftest import History, Motion
@@ -410,7 +410,9 @@ async def test_kleppmann_what_a_paused_holder_of_a_lock_writes_too_late_is_refus
     assert (await motion.queue.take(N1, 1)).assignments
     paused = ClaimedRun(run=run.id, fence=100, node=N1, attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
     # It sleeps. Nobody hears of it, the leader gives its run to another one, which takes the lock.
-    again = transitions.dispatch(run, Dispatch(9), fence=200, term=1, node=N2, job_ver=1, at=T0)
+    again = transitions.dispatch(
+        run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=1, node=N2, job_ver=1, at=T0
+    )
     assert await history.runs.apply([again]) == {run.id}
     await motion.queue.dispatch(1, "redis_epoch", {N2: [an_assignment(run.id, 200, job=job)]})
     assert (await motion.queue.take(N2, 1)).assignments

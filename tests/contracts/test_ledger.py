@@ -10,7 +10,7 @@ from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import AttemptResult, Kind, Outcome, Resolution, Run, RunState, Settled
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.transitions import ClaimedRun, Transition
 from cronflow.domain.version import Version
 from cronflow.ports import LateResult, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
@@ -74,7 +74,7 @@ async def test_a_run_remembers_why_it_waits_until_it_is_dispatched(history: Hist
     waiting = await only_run(history)
     assert waiting.waiting == WAITING
     again = transitions.dispatch(
-        waiting, Dispatch(12), fence=200, term=2, node="n1#a", job_ver=1, at=T0, placement=PLACED
+        waiting, Dispatch(Transition.DISPATCH_RETRY), fence=200, term=2, node="n1#a", job_ver=1, at=T0, placement=PLACED
     )
     assert await history.runs.apply([again])
     placed = await only_run(history)
@@ -107,7 +107,7 @@ async def test_a_run_that_fails_or_is_lost_is_a_dead_letter_and_no_other(history
     )
     ended = [
         transitions.finish(claimed, AttemptResult(Outcome.PERMANENT, error="no"), "f1", None, T0),
-        transitions.end(runs[1], End(14, RunState.FAILED, Outcome.POISON, "poison"), "f2", T0),
+        transitions.end(runs[1], End(Transition.FAIL, RunState.FAILED, Outcome.POISON, "poison"), "f2", T0),
     ]
     assert len(await history.runs.apply(ended)) == 2
     dead = [run.id for run in await history.runs.find(RunQuery(dead=True))]
@@ -120,7 +120,7 @@ async def test_a_run_that_fails_or_is_lost_is_a_dead_letter_and_no_other(history
 async def test_a_lost_run_is_a_dead_letter_too(history: History) -> None:
     run = a_run(state=RunState.RUNNING, check_at=T0 - MINUTE)
     await history.runs.insert([run])
-    lost = transitions.end(run, End(11, RunState.LOST, Outcome.LOST, "its node was lost"), "f1", T0)
+    lost = transitions.end(run, End(Transition.MARK_LOST, RunState.LOST, Outcome.LOST, "its node was lost"), "f1", T0)
     assert await history.runs.apply([lost]) == {run.id}
     assert await history.dead_letters.count() == 1
     assert (await only_run(history)).is_dead

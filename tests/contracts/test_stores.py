@@ -13,8 +13,8 @@ from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, JobRecord, PlanIntent, Retry
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import OPEN, AttemptResult, Change, Covers, Outcome, Run, RunState
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.run import OPEN, AttemptResult, Covers, Outcome, Run, RunState
+from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
 from tests.contracts.conftest import History
@@ -300,8 +300,10 @@ def a_change(word: str, run: Run) -> Change:
         case "is postponed":
             return transitions.postpone(run, Postpone(MINUTE))
         case "is dispatched again":
-            return transitions.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
-    return transitions.end(run, End(11, RunState.LOST, Outcome.LOST), "f1", T0)
+            return transitions.dispatch(
+                run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=2, node="n2#b", job_ver=1, at=T0
+            )
+    return transitions.end(run, End(Transition.MARK_LOST, RunState.LOST, Outcome.LOST), "f1", T0)
 
 
 @pytest.mark.parametrize(
@@ -373,10 +375,14 @@ async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(history:
     """asynq #717: two recoverers took up the same task, and it was put back twice."""
     run = a_run(fire=T0 - timedelta(days=1))
     await history.runs.insert([run])
-    again = transitions.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
+    again = transitions.dispatch(
+        run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=2, node="n2#b", job_ver=1, at=T0
+    )
     assert await history.runs.apply([again]) == {run.id}
     assert await history.runs.apply([again]) == {run.id}  # its own repetition
-    late = transitions.dispatch(run, Dispatch(9), fence=300, term=3, node="n3#c", job_ver=1, at=T0)
+    late = transitions.dispatch(
+        run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=300, term=3, node="n3#c", job_ver=1, at=T0
+    )
     assert await history.runs.apply([late]) == set()
     moved = await only_run(history, run.id)
     assert (moved.fence, moved.node, moved.redispatches, moved.term) == (200, "n2#b", 1, 2)
@@ -387,7 +393,9 @@ async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(history:
 async def test_a_run_that_is_not_yet_overdue_is_not_reassigned(history: History) -> None:
     run = a_run(check_at=datetime.now(UTC) + timedelta(hours=1))
     await history.runs.insert([run])
-    again = transitions.dispatch(run, Dispatch(9), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
+    again = transitions.dispatch(
+        run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=2, node="n2#b", job_ver=1, at=T0
+    )
     assert await history.runs.apply([again]) == set()
 
 
@@ -413,7 +421,9 @@ async def test_only_the_newest_attempts_are_kept(history: History) -> None:
         claimed = replace(HELD, attempt=n, retry=Retry(max=50, initial="0s"))
         if n > 1:
             (run,) = await history.runs.overdue(1)
-            dispatch = transitions.dispatch(run, Dispatch(12), fence=100, term=1, node="n1#a", job_ver=1, at=T0)
+            dispatch = transitions.dispatch(
+                run, Dispatch(Transition.DISPATCH_RETRY), fence=100, term=1, node="n1#a", job_ver=1, at=T0
+            )
             assert await history.runs.apply([dispatch])
         assert await history.runs.apply([transitions.finish(claimed, AttemptResult(Outcome.ERROR), f"f{n}", T0, T0)])
     attempts = (await only_run(history)).attempts
@@ -466,9 +476,11 @@ async def test_a_run_whose_cancellation_was_asked_for_since_it_was_read_is_not_d
     run = a_run(state=RunState.RUNNING, fire=T0 - timedelta(days=1))
     await history.runs.insert([run])
     await history.runs.apply([transitions.cancel(run, "", "", "c1", T0)])
-    again = transitions.dispatch(run, Dispatch(10), fence=200, term=2, node="n2#b", job_ver=1, at=T0)
+    again = transitions.dispatch(
+        run, Dispatch(Transition.REDISPATCH_LOST), fence=200, term=2, node="n2#b", job_ver=1, at=T0
+    )
     assert await history.runs.apply([again]) == set()
-    verdict = End(19, RunState.CANCELLED, Outcome.CANCELLED, reason="by hand")
+    verdict = End(Transition.CONFIRM_CANCEL, RunState.CANCELLED, Outcome.CANCELLED, reason="by hand")
     assert await history.runs.apply([transitions.end(run, verdict, "f1", T0)]) == {run.id}
     ended = await only_run(history, run.id)
     assert (ended.state, ended.outcome, ended.reason) == (RunState.CANCELLED, Outcome.CANCELLED, "by hand")

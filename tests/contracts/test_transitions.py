@@ -18,8 +18,8 @@ from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, Job, JobRecord, PythonTarget, Retry
 from cronflow.domain.planning import run_of_pending, run_on_request
 from cronflow.domain.recovery import Dispatch, End, Postpone
-from cronflow.domain.run import OPEN, TRANSITIONS, Actor, Attempt, AttemptResult, Change, Kind, Outcome, Run, RunState
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.run import OPEN, Attempt, AttemptResult, Kind, Outcome, Run, RunState
+from cronflow.domain.transitions import TRANSITIONS, Actor, Change, ClaimedRun, Transition
 from tests.contracts.builders import T0, a_pend, a_record, a_run
 from tests.contracts.conftest import History
 
@@ -46,7 +46,7 @@ EDITED = frozenset({"state", "older ver"})
 class Way:
     """One way of writing a row. `read` are the states in which its actor may have read the run."""
 
-    row: int
+    transition: Transition
     actor: Actor
     compares: frozenset[str]
     change: Callable[[Run], Change]
@@ -55,7 +55,7 @@ class Way:
     @property
     def states(self) -> frozenset[RunState]:
         """Where `read` is empty: all sources of the row."""
-        return frozenset(map(RunState, self.read.split())) or TRANSITIONS[self.row].sources
+        return frozenset(map(RunState, self.read.split())) or TRANSITIONS[self.transition].sources
 
 
 def claimed(run: Run, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> ClaimedRun:
@@ -67,53 +67,74 @@ def finishes(outcome: Outcome, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> C
     return lambda run: transitions.finish(claimed(run, delivery), attempt_result, "finish", NOW, NOW)
 
 
-def dispatches(row: int, lost: Attempt | None = None) -> Callable[[Run], Change]:
+def dispatches(transition: Transition, lost: Attempt | None = None) -> Callable[[Run], Change]:
     def change(run: Run) -> Change:
-        verdict = Dispatch(row, lost)
+        verdict = Dispatch(transition, lost)
         return transitions.dispatch(run, verdict, fence=NEW_FENCE, term=2, node="n2#b", job_ver=NEW_VER, at=NOW)
 
     return change
 
 
-def ends(row: int, target: RunState, outcome: Outcome | None) -> Callable[[Run], Change]:
-    return lambda run: transitions.end(run, End(row, target, outcome, "why", LOST, "because"), "finish", NOW)
+def ends(transition: Transition, target: RunState, outcome: Outcome | None) -> Callable[[Run], Change]:
+    return lambda run: transitions.end(run, End(transition, target, outcome, "why", LOST, "because"), "finish", NOW)
 
 
 LEADER, WORKER, EDITOR = Actor.LEADER, Actor.WORKER, Actor.EDITOR
 ONCE = Delivery.AT_MOST_ONCE
 
 WAYS: Mapping[str, Way] = {
-    "4": Way(4, WORKER, HELD, lambda run: transitions.start(claimed(run), "start", NOW, LEASE)),
-    "5": Way(5, WORKER, HELD, lambda run: transitions.renew(claimed(run), LEASE)),
-    "6 succeeded": Way(6, WORKER, HELD, finishes(Outcome.OK)),
-    "6 failed": Way(6, WORKER, HELD, finishes(Outcome.PERMANENT)),
-    "6 cancelled": Way(6, WORKER, HELD, finishes(Outcome.CANCELLED)),
-    "6 skipped": Way(6, WORKER, HELD, finishes(Outcome.SKIPPED)),
-    "7 failed attempt": Way(7, WORKER, HELD, finishes(Outcome.ERROR)),
-    "7 drained": Way(7, WORKER, HELD, finishes(Outcome.DRAINED)),
-    "8 deferred": Way(8, WORKER, HELD, finishes(Outcome.DEFERRED)),
-    "8 declined": Way(8, WORKER, HELD, finishes(Outcome.DECLINED)),
-    "8 not started": Way(
-        8,
+    "start": Way(Transition.START, WORKER, HELD, lambda run: transitions.start(claimed(run), "start", NOW, LEASE)),
+    "renew lease": Way(Transition.RENEW_LEASE, WORKER, HELD, lambda run: transitions.renew(claimed(run), LEASE)),
+    "finish succeeded": Way(Transition.FINISH, WORKER, HELD, finishes(Outcome.OK)),
+    "finish failed": Way(Transition.FINISH, WORKER, HELD, finishes(Outcome.PERMANENT)),
+    "finish cancelled": Way(Transition.FINISH, WORKER, HELD, finishes(Outcome.CANCELLED)),
+    "finish skipped": Way(Transition.FINISH, WORKER, HELD, finishes(Outcome.SKIPPED)),
+    "retry failed attempt": Way(Transition.RETRY, WORKER, HELD, finishes(Outcome.ERROR)),
+    "retry drained": Way(Transition.RETRY, WORKER, HELD, finishes(Outcome.DRAINED)),
+    "give back deferred": Way(Transition.GIVE_BACK, WORKER, HELD, finishes(Outcome.DEFERRED)),
+    "give back declined": Way(Transition.GIVE_BACK, WORKER, HELD, finishes(Outcome.DECLINED)),
+    "give back not started": Way(
+        Transition.GIVE_BACK,
         WORKER,
         HELD,
         lambda run: transitions.give_back(claimed(run), "finish", AttemptResult(Outcome.DRAINED, error="no"), NOW),
     ),
-    "9": Way(9, LEADER, PLACED, dispatches(9)),
-    "9 taken": Way(9, LEADER, PLACED, dispatches(9, LOST)),
-    "10": Way(10, LEADER, PLACED, dispatches(10, LOST)),
-    "11 by the leader": Way(11, LEADER, SEEN, ends(11, RunState.LOST, Outcome.LOST)),
-    "11 by its worker": Way(11, WORKER, HELD, finishes(Outcome.INTERRUPTED, ONCE)),
-    "12": Way(12, LEADER, PLACED, dispatches(12)),
-    "13": Way(13, LEADER, SEEN, ends(13, RunState.SKIPPED, None)),
-    "14": Way(14, LEADER, SEEN, ends(14, RunState.FAILED, Outcome.POISON)),
-    "15 by hand": Way(15, EDITOR, ASKED, lambda run: transitions.cancel(run, "no", "ann", "finish", NOW)),
-    "15 edited": Way(15, EDITOR, EDITED, lambda run: transitions.cancel_old(run, NEW_VER, "paused", "finish", NOW)),
-    "16 asked": Way(16, EDITOR, ASKED, lambda run: transitions.cancel(run, "no", "ann", "finish", NOW), "running"),
-    "16 kept": Way(16, EDITOR, (EDITED - {"state"}) | {"same state"}, lambda run: transitions.keep(run, NEW_VER)),
-    "17": Way(17, LEADER, SEEN, lambda run: transitions.postpone(run, Postpone(LEASE))),
-    "18": Way(18, EDITOR, EDITED, lambda run: transitions.requeue(run, NEW_VER, "finish")),
-    "19": Way(19, LEADER, SEEN, ends(19, RunState.CANCELLED, Outcome.CANCELLED)),
+    "redispatch untaken": Way(Transition.REDISPATCH_UNTAKEN, LEADER, PLACED, dispatches(Transition.REDISPATCH_UNTAKEN)),
+    "redispatch untaken taken": Way(
+        Transition.REDISPATCH_UNTAKEN, LEADER, PLACED, dispatches(Transition.REDISPATCH_UNTAKEN, LOST)
+    ),
+    "redispatch lost": Way(Transition.REDISPATCH_LOST, LEADER, PLACED, dispatches(Transition.REDISPATCH_LOST, LOST)),
+    "mark lost by the leader": Way(
+        Transition.MARK_LOST, LEADER, SEEN, ends(Transition.MARK_LOST, RunState.LOST, Outcome.LOST)
+    ),
+    "mark lost by its worker": Way(Transition.MARK_LOST, WORKER, HELD, finishes(Outcome.INTERRUPTED, ONCE)),
+    "dispatch retry": Way(Transition.DISPATCH_RETRY, LEADER, PLACED, dispatches(Transition.DISPATCH_RETRY)),
+    "skip waiting": Way(Transition.SKIP_WAITING, LEADER, SEEN, ends(Transition.SKIP_WAITING, RunState.SKIPPED, None)),
+    "fail": Way(Transition.FAIL, LEADER, SEEN, ends(Transition.FAIL, RunState.FAILED, Outcome.POISON)),
+    "cancel by hand": Way(
+        Transition.CANCEL, EDITOR, ASKED, lambda run: transitions.cancel(run, "no", "ann", "finish", NOW)
+    ),
+    "cancel edited": Way(
+        Transition.CANCEL, EDITOR, EDITED, lambda run: transitions.cancel_old(run, NEW_VER, "paused", "finish", NOW)
+    ),
+    "request cancel": Way(
+        Transition.REQUEST_CANCEL,
+        EDITOR,
+        ASKED,
+        lambda run: transitions.cancel(run, "no", "ann", "finish", NOW),
+        "running",
+    ),
+    "adopt edit": Way(
+        Transition.ADOPT_EDIT,
+        EDITOR,
+        (EDITED - {"state"}) | {"same state"},
+        lambda run: transitions.keep(run, NEW_VER),
+    ),
+    "postpone": Way(Transition.POSTPONE, LEADER, SEEN, lambda run: transitions.postpone(run, Postpone(LEASE))),
+    "requeue": Way(Transition.REQUEUE, EDITOR, EDITED, lambda run: transitions.requeue(run, NEW_VER, "finish")),
+    "confirm cancel": Way(
+        Transition.CONFIRM_CANCEL, LEADER, SEEN, ends(Transition.CONFIRM_CANCEL, RunState.CANCELLED, Outcome.CANCELLED)
+    ),
 }
 """How the code writes each row that changes a run."""
 
@@ -130,10 +151,10 @@ def _inserted_on_request(record: JobRecord, fire: datetime) -> Run:
     return run_on_request(record, a_run(record.name, fire).id, Kind.MANUAL, fire, {"a": 1}, NOW)
 
 
-INSERTS: Mapping[int, Callable[[JobRecord, datetime], Run]] = {
-    1: _inserted_by_planner,
-    2: _inserted_as_skipped,
-    3: _inserted_on_request,
+INSERTS: Mapping[Transition, Callable[[JobRecord, datetime], Run]] = {
+    Transition.PLAN: _inserted_by_planner,
+    Transition.SKIP_FIRE: _inserted_as_skipped,
+    Transition.REQUEST: _inserted_on_request,
 }
 """How the code makes the run of each row that begins with none."""
 
@@ -163,7 +184,7 @@ def job_locks(compared: str, way: Way, read: Run, run: Run) -> bool:
     """One condition, said again without looking at the code."""
     match compared:
         case "state":
-            return run.state in TRANSITIONS[way.row].sources & way.states
+            return run.state in TRANSITIONS[way.transition].sources & way.states
         case "same state":
             return run.state is read.state
         case "fence":
@@ -193,33 +214,35 @@ def changed(run: Run, change: Change) -> Run:
 
 
 def test_every_row_has_its_ways_here_and_they_are_what_the_table_says() -> None:
-    assert {way.row for way in WAYS.values()} | set(INSERTS) == set(TRANSITIONS)
-    for row, rule in TRANSITIONS.items():
-        if row in INSERTS:
+    assert {way.transition for way in WAYS.values()} | set(INSERTS) == set(TRANSITIONS)
+    for transition, rule in TRANSITIONS.items():
+        if transition in INSERTS:
             assert not rule.sources
-            made = INSERTS[row](a_record(), T0)
+            made = INSERTS[transition](a_record(), T0)
             assert frozenset({made.state}) == rule.targets
             continue
-        ways = [way for way in WAYS.values() if way.row == row]
-        assert frozenset().union(*(way.states for way in ways)) == rule.sources, row
+        ways = [way for way in WAYS.values() if way.transition is transition]
+        assert frozenset().union(*(way.states for way in ways)) == rule.sources, transition
         reached = {way.change(stored("a", state, {})).target for way in ways for state in way.states}
-        assert reached == rule.targets, row
+        assert reached == rule.targets, transition
         assert {way.actor for way in ways} <= rule.actors
         for way in ways:
-            assert ("fence" in way.compares) == rule.fenced, row
-            assert "due" in way.compares or not rule.only_when_due, row
-            assert all(way.change(stored("a", state, {})).row == row for state in way.states)
+            assert ("fence" in way.compares) == rule.fenced, transition
+            assert "due" in way.compares or not rule.only_when_due, transition
+            assert all(way.change(stored("a", state, {})).transition is transition for state in way.states)
 
 
-@pytest.mark.parametrize("row", sorted(TRANSITIONS))
-def test_a_change_between_other_states_or_without_its_fence_cannot_be_made(row: int) -> None:
-    rule = TRANSITIONS[row]
+@pytest.mark.parametrize("transition", TRANSITIONS)
+def test_a_change_between_other_states_or_without_its_fence_cannot_be_made(transition: Transition) -> None:
+    rule = TRANSITIONS[transition]
     for source in RunState:
         for target in RunState:
             listed = source in rule.sources and target in rule.targets
 
             def make(fence: int | None, source: RunState = source, target: RunState = target) -> Change:
-                return Change(run="r", row=row, sources=frozenset({source}), target=target, fence=fence, proof=None)
+                return Change(
+                    run="r", transition=transition, sources=frozenset({source}), target=target, fence=fence, proof=None
+                )
 
             if listed:
                 make(FENCE)
@@ -325,17 +348,19 @@ async def test_what_does_not_match_alone_changes_nothing_and_a_run_that_is_not_t
     assert await history.runs.get([run.id, missing.id]) == [run]
 
 
-@pytest.mark.parametrize("row", INSERTS)
-async def test_a_run_is_inserted_once_and_what_exists_in_any_state_stays_as_it_is(history: History, row: int) -> None:
+@pytest.mark.parametrize("transition", INSERTS)
+async def test_a_run_is_inserted_once_and_what_exists_in_any_state_stays_as_it_is(
+    history: History, transition: Transition
+) -> None:
     record = replace(a_record(), job=Job(name="new", target=PythonTarget("a:b")))
-    made = INSERTS[row](record, T0)
+    made = INSERTS[transition](record, T0)
     assert await history.runs.insert([made]) == {made.id}
     assert await history.runs.insert([made]) == set()
     assert await history.runs.get([made.id]) == [made]
     before = [stored(f"job-{state}", state, {}) for state in RunState]
     await history.runs.insert(before)
     for fence in (0, FENCE, NEW_FENCE):
-        again = [replace(INSERTS[row](a_record(run.job), run.fire_at), id=run.id, fence=fence) for run in before]
+        again = [replace(INSERTS[transition](a_record(run.job), run.fire_at), id=run.id, fence=fence) for run in before]
         assert await history.runs.insert(again) == set()
     assert sorted(await history.runs.get([run.id for run in before]), key=lambda run: run.id) == sorted(
         before, key=lambda run: run.id

@@ -19,20 +19,8 @@ from cronflow.domain.recovery import (
     reconcile,
     refusals,
 )
-from cronflow.domain.run import (
-    ENDED,
-    OPEN,
-    TRANSITIONS,
-    Attempt,
-    AttemptResult,
-    Change,
-    Covers,
-    Kind,
-    Outcome,
-    Run,
-    RunState,
-)
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.run import ENDED, OPEN, Attempt, AttemptResult, Covers, Kind, Outcome, Run, RunState
+from cronflow.domain.transitions import TRANSITIONS, Change, ClaimedRun, Transition
 from tests.contracts.builders import T0, a_job, a_run
 
 SECOND = timedelta(seconds=1)
@@ -57,10 +45,23 @@ def test_every_open_state_has_a_way_on_that_the_leader_alone_can_take() -> None:
 
 
 def test_a_change_that_the_table_does_not_list_cannot_be_made() -> None:
-    with pytest.raises(ValueError, match="row 4 does not lead from"):
-        Change(run="r", row=4, sources=frozenset({RunState.RUNNING}), target=RunState.RUNNING, fence=1, proof=None)
-    with pytest.raises(ValueError, match="row 6 must compare the fence"):
-        Change(run="r", row=6, sources=frozenset({RunState.RUNNING}), target=RunState.FAILED, proof=None)
+    with pytest.raises(ValueError, match="start does not lead from"):
+        Change(
+            run="r",
+            transition=Transition.START,
+            sources=frozenset({RunState.RUNNING}),
+            target=RunState.RUNNING,
+            fence=1,
+            proof=None,
+        )
+    with pytest.raises(ValueError, match="finish must compare the fence"):
+        Change(
+            run="r",
+            transition=Transition.FINISH,
+            sources=frozenset({RunState.RUNNING}),
+            target=RunState.FAILED,
+            proof=None,
+        )
 
 
 # -------------------------------------------------------------------------------------------------- after an attempt
@@ -106,7 +107,11 @@ def test_at_most_once_is_never_tried_again() -> None:
     once = replace(HELD, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
     assert finished(Outcome.ERROR, once).target is RunState.FAILED
     drained = finished(Outcome.DRAINED, once)
-    assert (drained.row, drained.target, drained.sets["outcome"]) == (11, RunState.LOST, Outcome.INTERRUPTED)
+    assert (drained.transition, drained.target, drained.sets["outcome"]) == (
+        Transition.MARK_LOST,
+        RunState.LOST,
+        Outcome.INTERRUPTED,
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- retries
@@ -149,12 +154,12 @@ RUNNING = a_run(state=RunState.RUNNING, started_at=T0)
 
 def test_a_dispatched_run_that_a_live_node_holds_is_left_to_it_at_most_six_times() -> None:
     assert verdict(a_run(), Holder.HAS_IT) == Postpone(10 * SECOND)
-    assert verdict(a_run(vetoes=6), Holder.HAS_IT) == Dispatch(9)
+    assert verdict(a_run(vetoes=6), Holder.HAS_IT) == Dispatch(Transition.REDISPATCH_UNTAKEN)
 
 
 def test_a_dispatched_run_that_nobody_took_is_placed_again_at_no_cost() -> None:
-    assert verdict(a_run(), Holder.WITHOUT_IT) == Dispatch(9)
-    assert verdict(a_run(), Holder.DEAD) == Dispatch(9)
+    assert verdict(a_run(), Holder.WITHOUT_IT) == Dispatch(Transition.REDISPATCH_UNTAKEN)
+    assert verdict(a_run(), Holder.DEAD) == Dispatch(Transition.REDISPATCH_UNTAKEN)
 
 
 def test_a_dispatched_run_that_died_with_its_node_counts_as_lost() -> None:
@@ -168,16 +173,16 @@ def test_a_running_run_is_left_once_to_a_live_node_that_lists_it() -> None:
     assert verdict(RUNNING, Holder.HAS_IT) == Postpone(30 * SECOND)
     again = verdict(replace(RUNNING, vetoes=1), Holder.HAS_IT)
     assert isinstance(again, Dispatch)
-    assert again.row == 10
+    assert again.transition is Transition.REDISPATCH_LOST
 
 
 def test_a_running_run_whose_node_is_gone_runs_again_or_is_lost_as_its_job_chose() -> None:
     again = verdict(RUNNING, Holder.DEAD)
     assert isinstance(again, Dispatch)
-    assert again.row == 10
+    assert again.transition is Transition.REDISPATCH_LOST
     lost = verdict(RUNNING, Holder.DEAD, Delivery.AT_MOST_ONCE)
     assert isinstance(lost, End)
-    assert (lost.row, lost.target) == (11, RunState.LOST)
+    assert (lost.transition, lost.target) == (Transition.MARK_LOST, RunState.LOST)
 
 
 def test_a_run_far_beyond_its_timeout_fails_even_if_its_node_insists() -> None:
@@ -198,8 +203,10 @@ def test_sidekiq_4633_a_run_that_took_three_nodes_with_it_is_poison() -> None:
 
 def test_a_waiting_run_is_dispatched_as_its_next_attempt_with_a_new_fence() -> None:
     run = a_run(state=RunState.RETRYING, attempt=1)
-    assert verdict(run, Holder.DEAD) == Dispatch(12)
-    change = transitions.dispatch(run, Dispatch(12), fence=200, term=2, node="m#b", job_ver=1, at=T0)
+    assert verdict(run, Holder.DEAD) == Dispatch(Transition.DISPATCH_RETRY)
+    change = transitions.dispatch(
+        run, Dispatch(Transition.DISPATCH_RETRY), fence=200, term=2, node="m#b", job_ver=1, at=T0
+    )
     assert (change.sets["attempt"], change.sets["fence"], change.fence) == (2, 200, 100)
 
 
@@ -209,11 +216,15 @@ CANCELLED = replace(RUNNING, cancel_requested=True, cancel_reason="too slow", ca
 
 
 def test_cancelling_ends_what_waits_and_asks_what_runs() -> None:
-    rows = {
-        state: transitions.cancel(a_run(state=state), "", "", "f1", T0).row
+    made = {
+        state: transitions.cancel(a_run(state=state), "", "", "f1", T0).transition
         for state in (RunState.DISPATCHED, RunState.RETRYING, RunState.RUNNING)
     }
-    assert rows == {RunState.DISPATCHED: 15, RunState.RETRYING: 15, RunState.RUNNING: 16}
+    assert made == {
+        RunState.DISPATCHED: Transition.CANCEL,
+        RunState.RETRYING: Transition.CANCEL,
+        RunState.RUNNING: Transition.REQUEST_CANCEL,
+    }
 
 
 def test_an_attempt_that_was_cancelled_says_why_in_the_reason_of_the_run() -> None:
@@ -229,7 +240,11 @@ def test_an_attempt_that_was_cancelled_says_why_in_the_reason_of_the_run() -> No
 def test_a_run_whose_worker_is_lost_ends_as_cancelled_if_that_was_asked_for(delivery: Delivery) -> None:
     found = verdict(CANCELLED, Holder.DEAD, delivery)
     assert isinstance(found, End)
-    assert (found.row, found.target, found.reason) == (19, RunState.CANCELLED, "cancelled by ada: too slow")
+    assert (found.transition, found.target, found.reason) == (
+        Transition.CONFIRM_CANCEL,
+        RunState.CANCELLED,
+        "cancelled by ada: too slow",
+    )
     assert found.lost is not None
 
 
@@ -243,12 +258,16 @@ def test_a_live_worker_gets_its_usual_respite_to_end_what_is_cancelled() -> None
 def test_a_run_that_is_to_be_cancelled_is_not_tried_again() -> None:
     found = verdict(replace(CANCELLED, state=RunState.RETRYING), Holder.DEAD)
     assert isinstance(found, End)
-    assert (found.row, found.lost) == (19, None)
+    assert (found.transition, found.lost) == (Transition.CONFIRM_CANCEL, None)
 
 
 def test_a_dispatch_compares_that_nobody_asked_for_the_cancellation() -> None:
-    for row, run in ((9, a_run()), (10, RUNNING), (12, a_run(state=RunState.RETRYING))):
-        change = transitions.dispatch(run, Dispatch(row), fence=200, term=2, node="m#b", job_ver=1, at=T0)
+    for transition, run in (
+        (Transition.REDISPATCH_UNTAKEN, a_run()),
+        (Transition.REDISPATCH_LOST, RUNNING),
+        (Transition.DISPATCH_RETRY, a_run(state=RunState.RETRYING)),
+    ):
+        change = transitions.dispatch(run, Dispatch(transition), fence=200, term=2, node="m#b", job_ver=1, at=T0)
         assert change.unless_cancelled
 
 
@@ -268,7 +287,12 @@ def test_temporal_11281_deadline_on_retry() -> None:
     assert checked(WAITING, job, HOUR) is None
     found = checked(WAITING, job, HOUR + SECOND)
     assert isinstance(found, End)
-    assert (found.row, found.target, found.reason, found.outcome) == (13, RunState.SKIPPED, "misfire", None)
+    assert (found.transition, found.target, found.reason, found.outcome) == (
+        Transition.SKIP_WAITING,
+        RunState.SKIPPED,
+        "misfire",
+        None,
+    )
     tried = replace(WAITING, attempt=2, attempts=(Attempt(1, 1, "n", T0, T0, Outcome.ERROR, "no"),))
     assert isinstance(checked(tried, job, HOUR + SECOND), End)
     assert isinstance(checked(a_run(), job, HOUR + SECOND), End)

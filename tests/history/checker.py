@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from cronflow.domain.job import Delivery, StartGuard
-from cronflow.domain.run import ENDED, SCHEDULED, TRANSITIONS, Attempt, Outcome, Run, RunState, run_id
+from cronflow.domain.run import ENDED, SCHEDULED, Attempt, Outcome, Run, RunState, run_id
+from cronflow.domain.transitions import TRANSITIONS
 from cronflow.domain.version import version_due
 from cronflow.testing.audit import audit, expectations
 from tests.history.history import END, START, History, Noted, Step

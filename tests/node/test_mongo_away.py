@@ -15,6 +15,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
+from cronflow.domain.transitions import Transition
 from cronflow.node.zone_data import zone_data
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
@@ -44,7 +45,11 @@ def in_flight(cluster: Cluster) -> int:
 def ends_recorded(cluster: Cluster) -> list[str]:
     """The runs in the order in which their ends were accepted."""
     history = cluster.backends.runs.history  # type: ignore[attr-defined]
-    return [change.run for change in history if change.row in (6, 7, 8, 11)]
+    return [
+        change.run
+        for change in history
+        if change.transition in (Transition.FINISH, Transition.RETRY, Transition.GIVE_BACK, Transition.MARK_LOST)
+    ]
 
 
 async def test_runs_that_end_while_mongodb_is_away_free_their_slots_and_locks_and_are_recorded_later(

@@ -85,10 +85,27 @@ def test_a_large_result_is_told_by_its_size_and_stands_in_the_record_once() -> N
     assert to_text(large).count(b"x" * 100) == to_text(large).count(b"xxxxx") // 20 == limit // 100
 
 
-def test_a_record_of_an_older_version_is_still_read() -> None:
-    record = orjson.loads(to_text(a_finish(1, result={"rows": 1})))
-    del record["result"], record["late"]["result_size"]
-    assert from_text(orjson.dumps({**record, "v": 1})) == a_finish(1, result={"rows": 1})
+@pytest.mark.parametrize(
+    ("row", "outcome", "delivery"),
+    [
+        (6, Outcome.OK, Delivery.AT_LEAST_ONCE),
+        (7, Outcome.ERROR, Delivery.AT_LEAST_ONCE),
+        (8, Outcome.DECLINED, Delivery.AT_LEAST_ONCE),
+        (11, Outcome.INTERRUPTED, Delivery.AT_MOST_ONCE),
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_record_of_an_older_version_is_still_read(
+    version: int, row: int, outcome: Outcome, delivery: Delivery
+) -> None:
+    """Before version 3 a record named its transition by a number."""
+    claimed = ClaimedRun(run="job@1", fence=7, node="n1#a", attempt=1, retry=Retry(), delivery=delivery)
+    finish = Finish.of(claimed, AttemptResult(outcome, error="no"), "f1", T0, T0)
+    record = orjson.loads(to_text(finish))
+    del record["transition"]
+    if version == 1:
+        del record["result"], record["late"]["result_size"]
+    assert from_text(orjson.dumps({**record, "row": row, "v": version})) == finish
 
 
 def test_a_retry_waits_from_the_end_of_its_attempt_and_not_from_the_end_of_the_outage() -> None:

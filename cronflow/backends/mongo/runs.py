@@ -12,7 +12,8 @@ from pymongo import UpdateOne
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.cluster import NODE_SEPARATOR
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Run, RunState
+from cronflow.domain.transitions import Change
 from cronflow.ports import LateResult, OpenRun, RunQuery
 
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}

@@ -11,7 +11,8 @@ from cronflow.backends.codec import line_id
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
 from cronflow.domain.log_levels import GRAVE, says
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Run, RunState
+from cronflow.domain.transitions import Change
 from cronflow.ports import Clock, Deferral, Found, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
 from cronflow.testing.faults import Faults, verb
 
