@@ -15,11 +15,11 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
+from cronflow.bootstrap.roles import build_node
 from cronflow.domain.job import Job, Misfire, PythonTarget, Retry
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Once
 from cronflow.executors.webhook import HttpWebhookSender
-from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, RunQuery
 from cronflow.usecases.service import Service
@@ -103,7 +103,7 @@ async def schedule_load(
             for k in range(HERD)
         ]
         await service.apply(jobs)
-        node = Node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=HERD)
+        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=HERD)
         counting.clear()
         connection.trips.clear()
         running = asyncio.create_task(node.run())
@@ -160,7 +160,7 @@ async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
     ):
         backends = adapters(connection, database)
         webhook_sender = HttpWebhookSender(backends.secrets, None, SystemClock())
-        node = Node(backends, NoOp(), SystemClock(), Timings(), name="only", webhook_sender=webhook_sender)
+        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", webhook_sender=webhook_sender)
         running = asyncio.create_task(node.run())
         try:
             await eventually(lambda: counting.commands["find alerts"] >= 2, 30, "two looks for alerts")

@@ -64,7 +64,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             backends = await ending.before(stack.enter_async_context(opening))
             if backends is None:
                 return
-            event_log = EventLog(backends, clock, "api", meter=meter)
+            event_log = EventLog(backends.events, backends.feed, clock, "api", meter=meter)
             emit = await stack.enter_async_context(told(event_log, clock))
             hub = Hub(backends, clock, about(settings), meter)
             service = service_on(settings, backends, clock, emit)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 
 from cronflow.backends.mongo.access import (
     MongoAuditStore,
@@ -32,8 +33,15 @@ from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
 from cronflow.backends.redis.membership import RedisMembership
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.circuit_breaker import Circuit
-from cronflow.node.node import Connected
 from cronflow.ports import UNMETERED, Backends, Meter
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Ports on connections of their own, and the context manager that opens and closes them."""
+
+    backends: Backends
+    lifetime: AbstractAsyncContextManager[object]
 
 
 def connect(

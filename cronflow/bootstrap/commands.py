@@ -24,7 +24,7 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
     clock = SystemClock()
     async with (
         open_backends(redis_url, mongo_url, settings.namespace) as backends,
-        told(EventLog(backends, clock, "api"), clock) as emit,
+        told(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
     ):
         yield service_on(settings, backends, clock, emit)
 
@@ -36,7 +36,7 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
     clock = SystemClock()
     async with (
         open_backends(redis_url, mongo_url, settings.namespace) as backends,
-        told(EventLog(backends, clock, "api"), clock) as emit,
+        told(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
         asyncio.TaskGroup() as group,
     ):
         hub = Hub(backends, clock, about(settings))

@@ -12,13 +12,13 @@ from cronflow.bootstrap.api import api_server, serve_beside
 from cronflow.bootstrap.commands import service_on, told
 from cronflow.bootstrap.node import executors
 from cronflow.bootstrap.parts import VERSION, about, meter_of, metrics_served, timings, webhook_sender
+from cronflow.bootstrap.roles import build_node
 from cronflow.config import Settings
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.system_jobs import system_jobs
 from cronflow.executors.breakers import Breakers
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
-from cronflow.node.node import Node
 from cronflow.testing.memory import memory_backends
 from cronflow.usecases.service import Service
 
@@ -31,7 +31,7 @@ async def memory_cluster(
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
     meter = meter_of(settings, (MetricSource.API,), "api")
-    event_log = EventLog(backends, clock, "api", meter=meter)
+    event_log = EventLog(backends.events, backends.feed, clock, "api", meter=meter)
     service = service_on(settings, backends, clock, event_log.emit)
     hub = Hub(backends, clock, about(settings), meter)
     server = await api_server(settings, service, backends, clock, hub, host, port, meter)
@@ -54,7 +54,7 @@ async def memory_cluster(
         asyncio.TaskGroup() as group,
     ):
         members = [
-            Node(
+            build_node(
                 backends,
                 executor,
                 clock,

@@ -11,6 +11,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
 from cronflow.bootstrap.backends import connect, open_backends
 from cronflow.bootstrap.parts import VERSION, meter_of, metrics_served, timings, urls, vault, webhook_sender
+from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings
@@ -98,7 +99,7 @@ async def run_node(
         if arrived is None:
             return
         backends, circuit = arrived
-        event_log = EventLog(backends, clock, name, meter=meter)
+        event_log = EventLog(backends.events, backends.feed, clock, name, meter=meter)
         circuit.emit = event_log.emit
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         breakers = Breakers(emit=event_log.emit)
@@ -112,7 +113,7 @@ async def run_node(
             emit=event_log.emit,
         )
         executor = await stack.enter_async_context(by_target)
-        node = Node(
+        node = build_node(
             backends,
             executor,
             clock,

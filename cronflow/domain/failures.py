@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from cronflow.domain.run import Run
+from cronflow.domain.events import Event, RunsFailed, RunsLost
+from cronflow.domain.run import DEAD, Run, RunState, job_of
+from cronflow.domain.transitions import Change
 
 LONGEST_REASON = 200
 
@@ -81,3 +83,22 @@ def _failure(reason: str, runs: Sequence[Run]) -> Failure:
 
 def _when(run: Run) -> datetime:
     return run.ended_at or run.fire_at
+
+
+def dead_letter_events(applied: Iterable[Change]) -> list[Event]:
+    """One event per job and final state for the runs that failed or were lost in a batch of applied changes, with their
+    number and the last one as an example.
+    """
+    found: dict[tuple[str, RunState], list[Change]] = {}
+    for change in applied:
+        if change.target in DEAD:
+            found.setdefault((job_of(change.run), change.target), []).append(change)
+    events: list[Event] = []
+    for (job, state), changes in found.items():
+        last = changes[-1]
+        if state is RunState.LOST:
+            events.append(RunsLost(job, len(changes), last.run))
+        else:
+            error = str(last.sets.get("error") or last.sets.get("outcome") or "")
+            events.append(RunsFailed(job, len(changes), last.run, error))
+    return events

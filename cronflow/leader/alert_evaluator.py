@@ -32,7 +32,7 @@ from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, RunQuery
+from cronflow.ports import AlertConditions, AlertStore, Clock, Control, Outbox, RunQuery, RunStore, StoreAdmin
 
 LOOK_S = 3.0
 UNSEEN_S = 10.0
@@ -51,7 +51,12 @@ class AlertEvaluator:
 
     def __init__(
         self,
-        backends: Backends,
+        alerts: AlertStore,
+        outbox: Outbox,
+        conditions: AlertConditions,
+        runs: RunStore,
+        control: Control,
+        store_admin: StoreAdmin,
         elector: Elector,
         clock: Clock,
         timings: Timings,
@@ -59,7 +64,8 @@ class AlertEvaluator:
         namespace: str,
         posted: Callable[[], None],
     ) -> None:
-        self._backends = backends
+        self._alerts, self._outbox, self._conditions = alerts, outbox, conditions
+        self._runs, self._control, self._store_admin = runs, control, store_admin
         self._elector = elector
         self._clock = clock
         self._timings = timings
@@ -81,7 +87,7 @@ class AlertEvaluator:
     # -------------------------------------------------------------------------------------------- while somebody leads
 
     async def _lead(self) -> None:
-        records = await self._backends.alerts.find()
+        records = await self._alerts.find()
         if not records:
             return
         if any(record.alert.wants(*DEAD_LETTER_KINDS) for record in records):
@@ -93,7 +99,7 @@ class AlertEvaluator:
         self._posted()
 
     async def _deaths(self, records: Sequence[AlertRecord]) -> None:
-        while runs := await self._backends.alert_conditions.unreported(BATCH):
+        while runs := await self._conditions.unreported(BATCH):
             notifications: list[Notification] = []
             failing: list[Failing] = []
             for run in runs:
@@ -105,8 +111,8 @@ class AlertEvaluator:
                     if AlertKind.RECOVERED in record.alert.on:
                         failing.append(Failing(record.name, run.job, run.id, run.fire_at, run.ended_at))
             await self._put(notifications)
-            await self._backends.alerts.fail(failing)
-            await self._backends.alert_conditions.mark_reported([run.id for run in runs])
+            await self._alerts.fail(failing)
+            await self._conditions.mark_reported([run.id for run in runs])
             if len(runs) < BATCH:
                 return
 
@@ -114,15 +120,15 @@ class AlertEvaluator:
         """A page of the failing jobs each time, so that many of them cost no more."""
         if not any(record.alert.wants(AlertKind.RECOVERED) for record in records.values()):
             return
-        page = await self._backends.alerts.failing(after=self._behind, limit=BATCH)
+        page = await self._alerts.failing(after=self._behind, limit=BATCH)
         self._behind = page[-1] if len(page) == BATCH else None
         for failing in page:
             record = records.get(failing.alert)
             if record is None or not record.alert.wants(AlertKind.RECOVERED) or not record.alert.concerns(failing.job):
-                await self._backends.alerts.recovered(failing)
+                await self._alerts.recovered(failing)
                 continue
             query = RunQuery(job=failing.job, states={RunState.SUCCEEDED}, since=failing.fire_at, limit=SUCCESSES)
-            run = failing.recovered_by(await self._backends.runs.find(query))
+            run = failing.recovered_by(await self._runs.find(query))
             if run is not None:
                 assert run.ended_at is not None
                 # The failure is the subject: however its success is found, it is told once.
@@ -130,7 +136,7 @@ class AlertEvaluator:
                     record, AlertKind.RECOVERED, run, run.ended_at, recovery_text(failing, run), subject=failing.run
                 )
                 await self._put([mark_reported])
-                await self._backends.alerts.recovered(failing)
+                await self._alerts.recovered(failing)
 
     async def _late(self, record: AlertRecord) -> None:
         after, now = record.alert.late_after, self._clock.now()
@@ -140,7 +146,7 @@ class AlertEvaluator:
             return
         notifications: list[Notification] = []
         # The jobs before the runs: one that is planned in between has left the former for the latter.
-        for job in await self._backends.alert_conditions.behind(until, now + DEFERRED, BATCH):
+        for job in await self._conditions.behind(until, now + DEFERRED, BATCH):
             assert job.next_fire is not None
             if record.alert.concerns(job.name) and job.next_fire >= record.since:
                 subject = run_id(job.name, job.next_fire)
@@ -148,7 +154,7 @@ class AlertEvaluator:
                     self._notice(record, AlertKind.LATE, subject, job.name, None, now, _late(subject, None, after))
                 )
         place = (max(judged - AGAIN, record.since), "")
-        while runs := await self._backends.alert_conditions.late(place, until, after):
+        while runs := await self._conditions.late(place, until, after):
             place = (runs[-1].fire_at, runs[-1].id)
             notifications += [
                 self._about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
@@ -158,20 +164,20 @@ class AlertEvaluator:
         await self._put(notifications)
         self._judged[record.name] = until
         if until - record.judged > KEEP_POSITION_EVERY:
-            await self._backends.alerts.judge(record.name, until)
+            await self._alerts.judge(record.name, until)
 
     # ---------------------------------------------------------------------------------------------- while nobody leads
 
     async def _leaderless(self) -> None:
-        leader = await self._backends.control.leader()
+        leader = await self._control.leader()
         if leader is None:
             return
         # By MongoDB's clock: this node may not lead because its own is wrong.
-        now = await self._backends.store_admin.time()
+        now = await self._store_admin.time()
         age = now - leader.renewed_at - timedelta(seconds=self._timings.leader_renew)
         if age <= SHORTEST_LEADERLESS:
             return
-        records = await self._backends.alerts.find()
+        records = await self._alerts.find()
         # Every node that looks on sees the same last renewal, so an outage is one subject.
         subject, since = f"term:{leader.term}@{instant_text(leader.renewed_at)}", leader.renewed_at
         text = leaderless_text(since, node_name(leader.holder), leader.term)
@@ -220,7 +226,7 @@ class AlertEvaluator:
         fresh = [notification for notification in notifications if notification.id not in self._recent]
         if not fresh:
             return
-        await self._backends.outbox.put(fresh)
+        await self._outbox.put(fresh)
         if len(self._recent) > MOST_REMEMBERED:
             self._recent.clear()
         self._recent |= dict.fromkeys(notification.id for notification in fresh)

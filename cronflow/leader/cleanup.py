@@ -86,7 +86,7 @@ class Cleanup:
                 if record.pending_run is not None:
                     now = await self._backends.store_admin.time()
                     # As whoever writes a job: the run first, so that no instant goes with the `pend`.
-                    await insert_pending_runs(self._backends, [record], record.term, now)
+                    await insert_pending_runs(self._backends.runs, [record], record.term, now)
                     await self._backends.jobs.replace(replace(record, pending_run=None, updated_at=now), record.rev)
                 elif record.updated_at < before:
                     deleted["jobs"] += await self._backends.archive.delete_job(record.name, record.rev)

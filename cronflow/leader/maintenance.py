@@ -15,7 +15,7 @@ from cronflow.domain.errors import Conflict
 from cronflow.domain.job import Job
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
-from cronflow.ports import Backends, Clock
+from cronflow.ports import StoreAdmin
 from cronflow.usecases.edit import Editor
 
 IDLE_S = 60.0
@@ -29,15 +29,15 @@ class Maintenance:
 
     def __init__(
         self,
-        backends: Backends,
+        store_admin: StoreAdmin,
+        editor: Editor,
         elector: Elector,
-        clock: Clock,
         jobs: Sequence[Job] = (),
         log_retention: timedelta | None = None,
     ) -> None:
-        self._backends = backends
+        self._store_admin = store_admin
         self._elector = elector
-        self._editor = Editor(backends, clock)
+        self._editor = editor
         self._jobs = jobs
         self._log_retention = log_retention
         self._done_in_term = 0
@@ -49,7 +49,7 @@ class Maintenance:
         if tenure is None or tenure.term == self._done_in_term:
             return IDLE_S
         if self._log_retention is not None:
-            await self._backends.store_admin.keep_lines(self._log_retention)
+            await self._store_admin.keep_lines(self._log_retention)
         for job in self._jobs:
             try:
                 result = await self._editor.define(job)

@@ -15,7 +15,7 @@ from cronflow.domain.events import NodeLeft, NodeLost, kind_of
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, EventSink
+from cronflow.ports import Clock, EventSink, EventStore, Membership
 
 ENDS = 100
 
@@ -23,8 +23,16 @@ ENDS = 100
 class NodeMonitor:
     """The watch role."""
 
-    def __init__(self, backends: Backends, elector: Elector, clock: Clock, timings: Timings, emit: EventSink) -> None:
-        self._backends = backends
+    def __init__(
+        self,
+        membership: Membership,
+        events: EventStore,
+        elector: Elector,
+        clock: Clock,
+        timings: Timings,
+        emit: EventSink,
+    ) -> None:
+        self._membership, self._events = membership, events
         self._elector = elector
         self._clock = clock
         self._timings = timings
@@ -40,7 +48,7 @@ class NodeMonitor:
 
     async def step(self) -> float:
         """Compare who is up with who was."""
-        present = {member.id: member for member in await self._backends.membership.members()}
+        present = {member.id: member for member in await self._membership.members()}
         now = self._clock.monotonic()
         for node in self._known.keys() - present.keys():
             self._gone[node] = (self._known[node], now)
@@ -64,7 +72,7 @@ class NodeMonitor:
     async def _emit_events(self, nodes: list[str]) -> None:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         since = now - timedelta(seconds=2 * self._timings.failover_check)
-        ends = await self._backends.events.find(kinds={kind_of(NodeLeft), kind_of(NodeLost)}, since=since, limit=ENDS)
+        ends = await self._events.find(kinds={kind_of(NodeLeft), kind_of(NodeLost)}, since=since, limit=ENDS)
         for node in nodes:
             member, noticed = self._gone.pop(node)
             # Another leader may have noticed it a look before this one; what was told earlier is of an earlier start.

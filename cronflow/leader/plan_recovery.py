@@ -20,7 +20,7 @@ from cronflow.domain.run import run_id
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, EventSink, discard_event
+from cronflow.ports import Clock, EventSink, JobStore, PlanStore, RunStore, discard_event
 
 IDLE_S = 5.0
 
@@ -31,9 +31,16 @@ class PlanRecovery:
     """The settler role."""
 
     def __init__(
-        self, backends: Backends, elector: Elector, clock: Clock, timings: Timings, emit: EventSink = discard_event
+        self,
+        jobs: JobStore,
+        plans: PlanStore,
+        runs: RunStore,
+        elector: Elector,
+        clock: Clock,
+        timings: Timings,
+        emit: EventSink = discard_event,
     ) -> None:
-        self._backends = backends
+        self._jobs, self._plans, self._runs = jobs, plans, runs
         self._elector = elector
         self._clock = clock
         self._timings = timings
@@ -46,39 +53,48 @@ class PlanRecovery:
         if tenure is None:
             return IDLE_S
         age = timedelta(seconds=self._timings.plan_age)
-        for note in await self._backends.plans.left_behind(tenure.term, age):
-            if not await settle(self._backends, note, tenure.term, self._clock.now(), self._emit):
+        for note in await self._plans.left_behind(tenure.term, age):
+            recovered = await recover(
+                self._jobs, self._plans, self._runs, note, tenure.term, self._clock.now(), self._emit
+            )
+            if not recovered:
                 self._elector.deposed("a job was moved by a newer term")
                 return IDLE_S
         return self._timings.reconcile
 
 
-async def settle(
-    backends: Backends, note: PlanIntent, term: int, now: datetime, emit: EventSink = discard_event
+async def recover(
+    jobs: JobStore,
+    plans: PlanStore,
+    runs: RunStore,
+    intent: PlanIntent,
+    term: int,
+    now: datetime,
+    emit: EventSink = discard_event,
 ) -> bool:
     """Finish what the note announces, in the name of a term. False when a job of it belongs to a newer one: then the
     note stays, for that term's settler.
     """
-    fenced = await backends.jobs.fence(note.jobs, term)
-    others = set(note.jobs) - {record.name for record in fenced}
-    if others and any(record.term > term for record in await backends.jobs.get(others)):
+    fenced = await jobs.fence(intent.jobs, term)
+    others = set(intent.jobs) - {record.name for record in fenced}
+    if others and any(record.term > term for record in await jobs.get(others)):
         return False
-    inserted = await insert_pending_runs(backends, fenced, term, now)
-    await backends.plans.remove([note.id])
-    log.warning("plan settled", plan=note.id, jobs=len(note.jobs), runs_inserted=len(inserted), term=term)
-    emit(PlanRecovered(note.id, len(note.jobs), len(inserted)))
+    inserted = await insert_pending_runs(runs, fenced, term, now)
+    await plans.remove([intent.id])
+    log.warning("plan settled", plan=intent.id, jobs=len(intent.jobs), runs_inserted=len(inserted), term=term)
+    emit(PlanRecovered(intent.id, len(intent.jobs), len(inserted)))
     return True
 
 
-async def insert_pending_runs(backends: Backends, records: Sequence[JobRecord], term: int, now: datetime) -> set[str]:
+async def insert_pending_runs(store: RunStore, records: Sequence[JobRecord], term: int, now: datetime) -> set[str]:
     """Insert the run of each `pending_run` where it is missing. Returns the ids of those."""
     pending = {
         run_id(record.name, record.pending_run.fire): record for record in records if record.pending_run is not None
     }
-    missing = pending.keys() - await backends.runs.existing(pending)
+    missing = pending.keys() - await store.existing(pending)
     runs = [
         run_of_pending(record, record.pending_run, term, now, check_at=now)
         for run, record in pending.items()
         if run in missing and record.pending_run is not None
     ]
-    return await backends.runs.insert(runs) if runs else set()
+    return await store.insert(runs) if runs else set()

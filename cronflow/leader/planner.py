@@ -28,7 +28,19 @@ from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import UNMETERED, Assignment, Backends, Clock, Deferral, Meter, Move, OpenRun
+from cronflow.ports import (
+    UNMETERED,
+    Assignment,
+    Clock,
+    Deferral,
+    JobStore,
+    Membership,
+    Meter,
+    Move,
+    OpenRun,
+    PlanStore,
+    RunStore,
+)
 from cronflow.usecases.cancel import Canceller
 
 BATCH = 500
@@ -65,7 +77,11 @@ class Planner:
 
     def __init__(
         self,
-        backends: Backends,
+        jobs: JobStore,
+        plans: PlanStore,
+        runs: RunStore,
+        membership: Membership,
+        canceller: Canceller,
         elector: Elector,
         dispatcher: Dispatcher,
         clock: Clock,
@@ -73,7 +89,9 @@ class Planner:
         count: Callable[[Run], None] = lambda _: None,
         meter: Meter = UNMETERED,
     ) -> None:
-        self._backends = backends
+        self._jobs, self._plans, self._runs = jobs, plans, runs
+        self._membership = membership
+        self._canceller = canceller
         self._count = count
         self._meter = meter
         self._elector = elector
@@ -84,7 +102,6 @@ class Planner:
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
         self._waited: dict[str, int] = {}
-        self._canceller = Canceller(backends, clock)
         self._blocked: set[str] = set()
         self._rearm: set[str] = set()
         self._run_ended = False
@@ -123,7 +140,7 @@ class Planner:
         now = self._clock.now()
         poll = self._timings.safety_poll
         limit = self._limit
-        records = await self._backends.jobs.due(now + timedelta(seconds=poll), limit)
+        records = await self._jobs.due(now + timedelta(seconds=poll), limit)
         coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
         due += await self._rearmed(now, {record.name for record in due})
@@ -148,7 +165,7 @@ class Planner:
         names = list(itertools.islice(self._rearm, REARMED_AT_ONCE))
         self._rearm.difference_update(names)
         self._blocked.difference_update(names)
-        found = await self._backends.jobs.get(names) if names else []
+        found = await self._jobs.get(names) if names else []
         return [
             record
             for record in found
@@ -164,7 +181,7 @@ class Planner:
         if newer is not None:
             raise Deposed(f"job {newer} was written by a newer term")
         members, open_runs = await asyncio.gather(
-            self._backends.membership.members(), self._backends.runs.open_of([record.name for record in due])
+            self._membership.members(), self._runs.open_of([record.name for record in due])
         )
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
         # Reading many more than can be placed would only be read again.
@@ -194,7 +211,7 @@ class Planner:
                 if rounds == 0:
                     log.debug("job waits", job=record.name, reason=str(found.note))
         if deferred:
-            await self._backends.jobs.defer(deferred)
+            await self._jobs.defer(deferred)
         batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
         # Each batch comes to its own end: one that fails leaves its note to the settler and does not stop the others.
         results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
@@ -249,28 +266,27 @@ class Planner:
         )
 
     async def _carry_out(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
-        backends = self._backends
         self._notes += 1
         note = PlanIntent(
             id=f"{tenure.term}-{self._notes}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
         )
         # Both must be over before the first move; neither needs the other.
-        await asyncio.gather(backends.plans.write(note), self._ensure_pending_runs(tenure, batch))
-        moved = await backends.jobs.move([plan.move for plan in batch], tenure.term)
+        await asyncio.gather(self._plans.write(note), self._ensure_pending_runs(tenure, batch))
+        moved = await self._jobs.move([plan.move for plan in batch], tenure.term)
         now = self._clock.now()
         runs: dict[str, tuple[Run, Planned]] = {}
         for plan in batch:
             if plan.record.name in moved:
                 run = run_of_pending(plan.record, plan.move.pending_run, tenure.term, now)
                 runs[run.id] = (run, plan)
-        fresh = await backends.runs.insert([run for run, _ in runs.values()])
+        fresh = await self._runs.insert([run for run, _ in runs.values()])
         for run, plan in runs.values():
             self._known.add(plan.record.name, plan.move.pending_run)
             if run.id in fresh:
                 self._count(run)
         # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
-        await asyncio.gather(pushing, backends.plans.remove([note.id]))
+        await asyncio.gather(pushing, self._plans.remove([note.id]))
         self._time(runs[run][0] for run in fresh)
 
     def _time(self, pushed: Iterable[Run]) -> None:
@@ -288,7 +304,7 @@ class Planner:
         }
         if not unsure:
             return
-        missing = unsure.keys() - await self._backends.runs.existing(unsure)
+        missing = unsure.keys() - await self._runs.existing(unsure)
         now = self._clock.now()
         runs = [
             run_of_pending(record, record.pending_run, tenure.term, now, check_at=now)
@@ -296,7 +312,7 @@ class Planner:
             if run in missing and record.pending_run is not None
         ]
         if runs:
-            await self._backends.runs.insert(runs)
+            await self._runs.insert(runs)
 
 
 def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Assignment]]:

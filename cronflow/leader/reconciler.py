@@ -18,6 +18,7 @@ from cronflow.domain import transitions
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Deposed
 from cronflow.domain.events import RunsReassigned
+from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.job import JobRecord, Overlap
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.recovery import (
@@ -35,10 +36,9 @@ from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.spool_grace import SpoolGrace
-from cronflow.node.dead_letter_events import DeadLetterEvents
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, Backends, Clock, EventSink, discard_event
+from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, RunStore, discard_event
 
 AT_ONCE = 1000
 QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
@@ -56,7 +56,9 @@ class Reconciler:
 
     def __init__(
         self,
-        backends: Backends,
+        jobs: JobStore,
+        runs: RunStore,
+        membership: Membership,
         elector: Elector,
         dispatcher: Dispatcher,
         clock: Clock,
@@ -65,7 +67,7 @@ class Reconciler:
         emit: EventSink = discard_event,
         count: Callable[[Change], None] = lambda _: None,
     ) -> None:
-        self._backends = backends
+        self._jobs, self._runs, self._membership = jobs, runs, membership
         self._elector = elector
         self._dispatcher = dispatcher
         self._clock = clock
@@ -80,7 +82,7 @@ class Reconciler:
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
-        overdue = await self._backends.runs.overdue(AT_ONCE)
+        overdue = await self._runs.overdue(AT_ONCE)
         self._grace.answered(tenure.term)
         if overdue:
             try:
@@ -92,12 +94,11 @@ class Reconciler:
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
         # The runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
-        backends = self._backends
         nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
         found, members, holdings = await asyncio.gather(
-            backends.jobs.get({run.job for run in overdue}),
-            backends.membership.members(),
-            backends.membership.holdings(nodes),
+            self._jobs.get({run.job for run in overdue}),
+            self._membership.members(),
+            self._membership.holdings(nodes),
         )
         jobs = {record.name: record for record in found}
         others = await self._others(overdue, jobs)
@@ -114,7 +115,7 @@ class Reconciler:
                 placed[run.id] = where
                 # The next run of this job in this batch comes after it.
                 others.get(run.job, {})[run.id] = RunState.DISPATCHED
-        applied = await backends.runs.apply(wanted)
+        applied = await self._runs.apply(wanted)
         for change in wanted:
             if change.run in applied and change.transition not in QUIET:
                 log.info(
@@ -128,11 +129,10 @@ class Reconciler:
         await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
 
     def _emit_events(self, applied: Sequence[Change]) -> None:
-        deaths = DeadLetterEvents()
         for change in applied:
-            deaths.ended(change)
             self._count(change)
-        deaths.emit(self._emit)
+        for event in dead_letter_events(applied):
+            self._emit(event)
         again = [change.run for change in applied if change.transition is Transition.REDISPATCH_LOST]
         if again:
             self._emit(RunsReassigned(len(again), again[-1]))
@@ -144,7 +144,7 @@ class Reconciler:
             for run in overdue
             if run.state is not RunState.RUNNING and run.job in jobs and jobs[run.job].job.overlap is not Overlap.ALLOW
         }
-        found = await self._backends.runs.open_of(excluding) if excluding else {}
+        found = await self._runs.open_of(excluding) if excluding else {}
         return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
 
     def _visit(

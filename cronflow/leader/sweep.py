@@ -35,7 +35,7 @@ from cronflow.domain.sweep import (
     flaw_of_run,
     waited_too_long,
 )
-from cronflow.leader.plan_recovery import insert_pending_runs, settle
+from cronflow.leader.plan_recovery import insert_pending_runs, recover
 from cronflow.ports import Assignment, Backends, Clock, EventSink, LineSink, discard_event
 
 PAGE = 1000
@@ -215,7 +215,9 @@ class Sweeping:
         now = await self._backends.store_admin.time()
         for note in await self._old_intents(now):
             if note.id in suspects:
-                settled = await settle(self._backends, note, self._term, now)
+                settled = await recover(
+                    self._backends.jobs, self._backends.plans, self._backends.runs, note, self._term, now
+                )
                 self._find(Flaw.PLAN_LEFT, note.id, repaired=settled)
 
     async def _old_intents(self, now: datetime) -> list[PlanIntent]:
@@ -282,7 +284,7 @@ class Sweeping:
         for names in _pages(sorted(self._lost_pends)):
             now = await self._backends.store_admin.time()
             lost = await self._without_run(await self._backends.jobs.get(names))
-            inserted = await insert_pending_runs(self._backends, lost, self._term, now)
+            inserted = await insert_pending_runs(self._backends.runs, lost, self._term, now)
             for record in sorted(lost, key=lambda record: record.name):
                 assert record.pending_run is not None
                 run = run_id(record.name, record.pending_run.fire)

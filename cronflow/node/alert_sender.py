@@ -19,7 +19,7 @@ from cronflow.domain import metrics
 from cronflow.domain.alerts import Notification, NotificationState, next_delay
 from cronflow.domain.events import AlertGaveUp
 from cronflow.node.role_loop import NodeRole, Wake
-from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, WebhookSender
+from cronflow.ports import UNMETERED, AlertStore, Clock, EventSink, Meter, Outbox, StoreAdmin, WebhookSender
 
 LEASE = timedelta(seconds=30)
 """Longer than an attempt takes."""
@@ -35,10 +35,17 @@ class AlertSender:
     """The courier; `role` is to be played. It looks into the outbox when it was asked to."""
 
     def __init__(
-        self, backends: Backends, webhook_sender: WebhookSender, clock: Clock, emit: EventSink, meter: Meter = UNMETERED
+        self,
+        outbox: Outbox,
+        alerts: AlertStore,
+        store_admin: StoreAdmin,
+        webhook_sender: WebhookSender,
+        clock: Clock,
+        emit: EventSink,
+        meter: Meter = UNMETERED,
     ) -> None:
-        self._backends = backends
-        self._postman = webhook_sender
+        self._outbox, self._alerts, self._store_admin = outbox, alerts, store_admin
+        self._webhook_sender = webhook_sender
         self._clock = clock
         self._emit = emit
         self._meter = meter
@@ -58,7 +65,7 @@ class AlertSender:
         self._asked = False
         while notifications := await self._claim():
             # By MongoDB's clock: while nobody leads, that of this node may be the reason.
-            at = await self._backends.store_admin.time()
+            at = await self._store_admin.time()
             came_to = await asyncio.gather(
                 *(self._send(notification, at) for notification in notifications), return_exceptions=True
             )
@@ -72,28 +79,28 @@ class AlertSender:
         now = self._clock.monotonic()
         self._resting = {alert: until for alert, until in self._resting.items() if until > now}
         resting: Collection[str] = self._resting.keys()
-        return await self._backends.outbox.claim(secrets.token_hex(8), LEASE, AT_ONCE, besides=resting)
+        return await self._outbox.claim(secrets.token_hex(8), LEASE, AT_ONCE, besides=resting)
 
     async def _send(self, notification: Notification, at: datetime) -> None:
-        record = await self._backends.alerts.get(notification.alert)
+        record = await self._alerts.get(notification.alert)
         if record is None:
-            await self._backends.outbox.forget(notification)
+            await self._outbox.forget(notification)
             return
         if not record.alert.enabled:
             dropped = replace(notification, state=NotificationState.GAVE_UP, error=DISABLED, tried_at=at, ended_at=at)
-            await self._backends.outbox.tried(dropped, None)
+            await self._outbox.tried(dropped, None)
             return
-        answer = await self._postman.post(record.alert.webhook, notification.id, notification.body, at)
+        answer = await self._webhook_sender.post(record.alert.webhook, notification.id, notification.body, at)
         tried = replace(notification, status=answer.status, error=answer.error, tried_at=at)
         if answer.taken:
             self._meter.add(metrics.NOTICES, "delivered")
-            await self._backends.outbox.tried(replace(tried, state=NotificationState.DELIVERED, ended_at=at), None)
+            await self._outbox.tried(replace(tried, state=NotificationState.DELIVERED, ended_at=at), None)
             return
         self._resting[notification.alert] = self._clock.monotonic() + REST_S
         delay = next_delay(notification.attempts, notification.created_at, at)
         self._meter.add(metrics.NOTICES, "gave_up" if delay is None else "failed")
         log.warning("notice not taken", alert=notification.alert, notification=notification.id, reason=answer.error)
         if delay is not None:
-            await self._backends.outbox.tried(tried, delay)
-        elif await self._backends.outbox.tried(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):
+            await self._outbox.tried(tried, delay)
+        elif await self._outbox.tried(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):
             self._emit(AlertGaveUp(notification.alert, notification.subject, notification.attempts, answer.error or ""))

@@ -13,12 +13,11 @@ import structlog
 
 from cronflow.domain.cluster import node_name
 from cronflow.domain.events import NodeDrained, NodeDraining, NodeUndrained
-from cronflow.leader.elector import Elector
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.role_loop import Wake
+from cronflow.node.roles import Leadership, Workload
 from cronflow.node.timings import Timings
-from cronflow.ports import Backends, Clock, EventSink, discard_event
-from cronflow.worker.worker import Worker
+from cronflow.ports import Clock, Election, EventSink, Membership, discard_event
 
 IDLE_S = 5.0
 LOOK_S = 1.0
@@ -26,22 +25,23 @@ LOOK_S = 1.0
 log = structlog.get_logger("cronflow.node")
 
 
-class Draining:
+class Drain:
     """The role that carries out what the heartbeat was told."""
 
     def __init__(
         self,
-        backends: Backends,
+        membership: Membership,
+        election: Election,
         heartbeat: Heartbeat,
-        elector: Elector,
-        worker: Worker,
+        elector: Leadership,
+        worker: Workload,
         clock: Clock,
         timings: Timings,
         *,
         node: str,
         emit: EventSink = discard_event,
     ) -> None:
-        self._backends = backends
+        self._membership, self._election = membership, election
         self._heartbeat = heartbeat
         self._elector = elector
         self._worker = worker
@@ -72,11 +72,11 @@ class Draining:
 
     async def _somebody_else_leads_or_can(self) -> bool:
         stale_after = timedelta(seconds=self._timings.stale_after)
-        members = await self._backends.membership.members()
+        members = await self._membership.members()
         if all(member.id == self._node or member.draining or member.age > stale_after for member in members):
             return False
         now = self._clock.monotonic()
-        if await self._backends.election.holder() is not None:
+        if await self._election.holder() is not None:
             self._leaderless_since = None
         elif self._leaderless_since is None:
             self._leaderless_since = now

@@ -18,7 +18,7 @@ from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import Event, EventsDropped, RecordedEvent, event_id
 from cronflow.node.role_loop import NodeRole, Wake
-from cronflow.ports import UNMETERED, Backends, Clock, Meter
+from cronflow.ports import UNMETERED, Clock, EventStore, Feed, Meter
 from cronflow.schemas.events import event_schema
 
 LINGER_S = 0.2
@@ -36,14 +36,15 @@ class EventLog:
 
     def __init__(
         self,
-        backends: Backends,
+        events: EventStore,
+        feed: Feed,
         clock: Clock,
         source: str,
         *,
         most_waiting: int = MOST_WAITING,
         meter: Meter = UNMETERED,
     ) -> None:
-        self._backends = backends
+        self._events, self._feed = events, feed
         self.clock = clock
         self._source = source
         self._most_waiting = most_waiting
@@ -87,7 +88,7 @@ class EventLog:
         if not self._batch:
             self._batch = self._take()
             await self._publish(self._batch)
-        await self._backends.events.append(self._batch)
+        await self._events.append(self._batch)
         self._batch = []
 
     def _take(self) -> list[RecordedEvent]:
@@ -100,7 +101,7 @@ class EventLog:
 
     async def _publish(self, batch: list[RecordedEvent]) -> None:
         try:
-            await self._backends.feed.event(orjson.dumps([event_schema(happened) for happened in batch]))
+            await self._feed.event(orjson.dumps([event_schema(happened) for happened in batch]))
         except BackendUnavailable:
             # Whoever looks on sees that Redis is away; the events are in MongoDB.
             return

@@ -1,28 +1,42 @@
-"""The gauges of a node: what its roles know of themselves, read when somebody looks.
+"""The metrics of a node: gauges read from its roles on demand, and a count of the runs that ended here.
 
-The rule it protects: looking costs no server anything. What the leader tells of the cluster it saw at its last look at
-the heartbeats, and nobody tells it who does not lead.
+Reading a gauge costs no server anything: the leader reports the cluster as of its last look at the heartbeats, and a
+follower reports nothing of the cluster.
+
+`RunCounter` adds what ended to the roll-ups once a second. The rules it protects: a run costs no write of its own here,
+however many end; and a count is written once or not at all. When the answer to a write is lost nobody knows whether it
+counted, and writing it again would count it twice: the chart then lacks a second of one node. What ended while MongoDB
+was away is counted when its outcome is written. A run cancelled before it starts is ended by no node, and not counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import structlog
 
 from cronflow.circuit_breaker import breaker_figures
 from cronflow.domain import metrics
-from cronflow.domain.cluster import Backlog
-from cronflow.leader.elector import Elector
-from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.domain.cluster import Backlog, Member
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.rollup import BucketSize, Tally, step_of
+from cronflow.domain.run import ENDED, Attempt, Outcome, Run, fire_of
+from cronflow.domain.transitions import Change
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.role_loop import Outages
+from cronflow.node.role_loop import NodeRole, Outages, Wake
+from cronflow.node.roles import Leadership
 from cronflow.node.timings import Timings
-from cronflow.ports import Clock, Meter, Reading
+from cronflow.ports import UNMETERED, Clock, Meter, Reading, RollupStore
 from cronflow.schemas.cluster import nodes_by_state
 
+EVERY_S = 1.0
 SERVICES = {"redis": "Redis", "mongodb": "MongoDB"}
+
+
+log = structlog.get_logger("cronflow.node")
 
 
 def register_node_metrics(
@@ -30,12 +44,12 @@ def register_node_metrics(
     *,
     clock: Clock,
     timings: Timings,
-    elector: Elector,
+    elector: Leadership,
     heartbeat: Heartbeat,
     cluster_clock: ClusterClock,
     outages: Outages,
     loop_monitor: LoopMonitor,
-    watch: NodeMonitor,
+    members: Callable[[], Sequence[Member]],
     backlog: Callable[[], Backlog],
     breakers: Callable[[], Mapping[str, str]],
     slots: int,
@@ -51,7 +65,7 @@ def register_node_metrics(
         return 0.0 if since is None else max(0.0, (clock.now() - since).total_seconds())
 
     def nodes() -> Reading:
-        return nodes_by_state(watch.members, timedelta(seconds=timings.heartbeat)) if leads() else None
+        return nodes_by_state(members(), timedelta(seconds=timings.heartbeat)) if leads() else None
 
     meter.read(metrics.LEADER, lambda: float(leads()))
     meter.read(metrics.TERM, lambda: float(elector.last_term))
@@ -70,11 +84,66 @@ def register_node_metrics(
     )
     meter.read(metrics.BREAKER_STATE, lambda: breaker_figures(breakers()))
     meter.read(metrics.CLUSTER_NODES, nodes)
-    meter.read(
-        metrics.CLUSTER_SLOTS, lambda: float(sum(one.report.slots for one in watch.members)) if leads() else None
-    )
+    meter.read(metrics.CLUSTER_SLOTS, lambda: float(sum(one.report.slots for one in members())) if leads() else None)
     meter.read(
         metrics.CLUSTER_IN_FLIGHT,
-        lambda: float(sum(one.report.in_flight for one in watch.members)) if leads() else None,
+        lambda: float(sum(one.report.in_flight for one in members())) if leads() else None,
     )
-    meter.read(metrics.QUEUE_DEPTH, lambda: float(sum(one.queued for one in watch.members)) if leads() else None)
+    meter.read(metrics.QUEUE_DEPTH, lambda: float(sum(one.queued for one in members())) if leads() else None)
+
+
+class RunCounter:
+    """Counts in memory; `role` writes them."""
+
+    def __init__(self, rollups: RollupStore, meter: Meter = UNMETERED) -> None:
+        self._rollups = rollups
+        self._meter = meter
+        self._minutes: dict[datetime, Tally] = {}
+        self.role = NodeRole("roll-ups", self.step, Wake())
+
+    def changed(self, change: Change) -> None:
+        """A change of a run that has applied."""
+        ended_at = change.sets.get("ended_at")
+        if change.target in ENDED and isinstance(ended_at, datetime):
+            tally = self._tally(ended_at)
+            tally.states[change.target.value] += 1
+            self._meter.add(metrics.RUNS_ENDED, change.target.value)
+            if isinstance(outcome := change.sets.get("outcome"), Outcome):
+                tally.outcomes[outcome.value] += 1
+            attempt = change.attempt
+            if attempt is not None and attempt.started_at is not None:
+                took = ended_at - attempt.started_at
+                tally.duration[step_of(took)] += 1
+                self._meter.observe(metrics.RUN_DURATION, max(0.0, took.total_seconds()))
+        if change.attempt is not None:
+            self._meter.add(metrics.ATTEMPTS_ENDED, change.attempt.outcome.value)
+            self._lateness(change.run, change.attempt)
+
+    def inserted(self, run: Run) -> None:
+        """A run that had ended when it was made: one that was skipped."""
+        if run.ended_at is not None:
+            self._tally(run.ended_at).states[run.state.value] += 1
+            self._meter.add(metrics.RUNS_ENDED, run.state.value)
+
+    def _lateness(self, run: str, attempt: Attempt) -> None:
+        # Of the first attempt alone, and of scheduled runs: the instant stands in their ids.
+        fire = fire_of(run)
+        if attempt.n == 1 and attempt.started_at is not None and fire is not None:
+            self._tally(attempt.ended_at).lateness[step_of(attempt.started_at - fire)] += 1
+
+    async def step(self) -> float:
+        """Write what was counted since the last time."""
+        minutes, self._minutes = self._minutes, {}
+        if minutes:
+            await self._rollups.add(minutes)
+        return EVERY_S
+
+    async def flush(self) -> None:
+        """The last ones, because the process ends. Never raises BackendUnavailable."""
+        try:
+            await self.step()
+        except BackendUnavailable as error:
+            log.warning("counts not kept", reason=error.reason)
+
+    def _tally(self, at: datetime) -> Tally:
+        return self._minutes.setdefault(BucketSize.MINUTE.begin(at), Tally())

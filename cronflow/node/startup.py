@@ -11,11 +11,14 @@ from typing import TypeVar
 
 import structlog
 
-from cronflow.domain.errors import BackendUnavailable
-from cronflow.ports import Clock
+from cronflow.domain.cluster import NO_EVICTION, eviction_problem
+from cronflow.domain.errors import BackendUnavailable, InvalidInput
+from cronflow.node.timings import Timings
+from cronflow.ports import Clock, CoordinationAdmin, Queue
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 5.0
+PINGS = 3
 
 Opened = TypeVar("Opened")
 
@@ -49,3 +52,21 @@ async def wait_for_servers(open_: Callable[[], Awaitable[Opened]], clock: Clock,
             if told is not None:
                 log.info("servers answer", waited_s=round(clock.monotonic() - began, 1))
             return opened
+
+
+async def check_servers(coordination_admin: CoordinationAdmin, queue: Queue, timings: Timings) -> None:
+    """Raises InvalidInput when Redis may evict keys, BackendUnavailable when it is away."""
+    policy = (await coordination_admin.redis_config()).eviction
+    if policy is None:
+        log.warning("redis does not tell its maxmemory-policy", remedy=f"make sure that it is {NO_EVICTION}")
+    elif policy != NO_EVICTION:
+        raise InvalidInput(eviction_problem(policy))
+    # The first one may have to connect.
+    trip_s = min([await queue.ping() for _ in range(PINGS)])
+    if timings.leader_margin < 2 * trip_s:
+        log.warning(
+            "redis is far away",
+            round_trip_s=round(trip_s, 3),
+            margin_s=timings.leader_margin,
+            remedy=f"set LEADER_TTL to at least {20 * trip_s:.1f}s, or run the node nearer to Redis",
+        )

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.run import Run, RunState
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Clock, Queue, RunStore
 
 TRIES = 20
 
@@ -21,8 +21,8 @@ TRIES = 20
 class Canceller:
     """Cancels through the ports, for a person or for the leader."""
 
-    def __init__(self, backends: Backends, clock: Clock) -> None:
-        self._backends = backends
+    def __init__(self, runs: RunStore, queue: Queue, clock: Clock) -> None:
+        self._runs, self._queue = runs, queue
         self._clock = clock
 
     async def cancel(self, ids: Collection[str], reason: str, by: str = "") -> list[Run]:
@@ -30,9 +30,9 @@ class Canceller:
 
         Raises Conflict when one of them keeps changing meanwhile.
         """
-        runs, open_ids = self._backends.runs, None
+        open_ids = None
         for _ in range(TRIES):
-            found = await runs.get(ids)
+            found = await self._runs.get(ids)
             if open_ids is None:
                 open_ids = [run.id for run in found if run.is_open]
             todo = [run for run in found if run.is_open and not _is_asked(run)]
@@ -40,14 +40,14 @@ class Canceller:
                 await self._mark(open_ids)
                 return found
             now = self._clock.now()
-            await runs.apply([transitions.cancel(run, reason, by, secrets.token_hex(12), now) for run in todo])
+            await self._runs.apply([transitions.cancel(run, reason, by, secrets.token_hex(12), now) for run in todo])
         raise Conflict("the runs keep changing while they are cancelled; try once more")
 
     async def _mark(self, ids: Collection[str]) -> None:
         if not ids:
             return
         try:
-            await self._backends.queue.cancel(ids)
+            await self._queue.cancel(ids)
         except BackendUnavailable:
             # The documents say so; the workers read them with the renewal of their leases.
             return

@@ -25,7 +25,7 @@ from cronflow.domain.run import Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
-from cronflow.ports import Backends, Clock
+from cronflow.ports import Clock, JobStore, PlanStore, RunStore, VersionStore
 
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
@@ -40,8 +40,8 @@ Edit = Callable[[JobRecord, datetime], JobRecord]
 class Editor:
     """Applies edits through the ports."""
 
-    def __init__(self, backends: Backends, clock: Clock) -> None:
-        self._backends = backends
+    def __init__(self, jobs: JobStore, versions: VersionStore, plans: PlanStore, runs: RunStore, clock: Clock) -> None:
+        self._jobs, self._versions, self._plans, self._runs = jobs, versions, plans, runs
         self._clock = clock
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
@@ -49,14 +49,14 @@ class Editor:
         version is not the `expected` one.
         """
         now = self._clock.now()
-        found = await self._backends.jobs.get([job.name])
+        found = await self._jobs.get([job.name])
         _expect(job.name, found[0] if found else None, expected)
         if not found:
             fire = first_fire(job, now)
             record = JobRecord(
                 job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now, since=fire, edited_by=by
             )
-            if await self._backends.jobs.create(record):
+            if await self._jobs.create(record):
                 return "created"
         elif found[0].deleted_at is None and found[0].job == job:
             return "unchanged"
@@ -128,25 +128,25 @@ class Editor:
                 changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None
             )
             # Before the change, as a pend is ensured before it is replaced: no version can be overwritten unkept.
-            await self._backends.versions.keep([version_of(record)])
+            await self._versions.keep([version_of(record)])
             changed, skipped = self._jump(record, changed, reason, now)
             note = None
             if skipped is not None:
                 note = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=(name,))
-                await self._backends.plans.write(note)
+                await self._plans.write(note)
             await self._ensure_pend(record)
-            won = await self._backends.jobs.replace(changed, record.rev)
+            won = await self._jobs.replace(changed, record.rev)
             if won and skipped is not None:
-                await self._backends.runs.insert([run_of_pending(record, skipped, record.term, now)])
+                await self._runs.insert([run_of_pending(record, skipped, record.term, now)])
             if note is not None:
-                await self._backends.plans.remove([note.id])
+                await self._plans.remove([note.id])
             if won:
                 await self._retire(changed, reason, keep_waiting=keep_waiting)
                 return replace(changed, rev=record.rev + 1)
         raise Conflict(f"job {name!r} was changed by others again and again; try once more")
 
     async def _read(self, name: str) -> JobRecord:
-        found = await self._backends.jobs.get([name])
+        found = await self._jobs.get([name])
         if not found:
             raise NotFound("job", name)
         return found[0]
@@ -175,11 +175,9 @@ class Editor:
     async def _ensure_pend(self, record: JobRecord) -> None:
         if record.pending_run is None:
             return
-        if not await self._backends.runs.existing([run_id(record.name, record.pending_run.fire)]):
+        if not await self._runs.existing([run_id(record.name, record.pending_run.fire)]):
             now = self._clock.now()
-            await self._backends.runs.insert(
-                [run_of_pending(record, record.pending_run, record.term, now, check_at=now)]
-            )
+            await self._runs.insert([run_of_pending(record, record.pending_run, record.term, now, check_at=now)])
 
     async def _retire(self, record: JobRecord, reason: str, *, keep_waiting: bool) -> None:
         """Run by run, until none is open under an older version.
@@ -190,8 +188,8 @@ class Editor:
         """
         patience = self._clock.monotonic() + START_SHOWS_WITHIN_S
         for _ in range(1000):
-            open_runs = (await self._backends.runs.open_of([record.name])).get(record.name, [])
-            found = await self._backends.runs.get([run.id for run in open_runs])
+            open_runs = (await self._runs.open_of([record.name])).get(record.name, [])
+            found = await self._runs.get([run.id for run in open_runs])
             old = [run for run in found if run.is_open and run.job_ver < record.ver]
             if not old:
                 return
@@ -200,7 +198,7 @@ class Editor:
                 old = [run for run in old if run not in unsure]
                 await self._clock.sleep(START_POLL_S)
             now = self._clock.now()
-            await self._backends.runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
+            await self._runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
         raise Conflict(f"runs of job {record.name!r} keep changing; the edit stands, but older runs may still start")
 
 

@@ -94,10 +94,10 @@ class Service:
         self._backends = backends
         self._clock = clock
         self._emit = emit
-        self._editor = Editor(backends, clock)
+        self._editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
         self._explainer = Explainer(backends, clock)
         self._replayer = Replayer(backends, clock)
-        self._canceller = Canceller(backends, clock)
+        self._canceller = Canceller(backends.runs, backends.queue, clock)
         self._auditor = Auditor(backends.audit, clock)
         self.passwords = Passwords()
         self.users = UserAccounts(backends, clock, self.passwords, reserved=admin)

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.transitions import Change
 from cronflow.node.role_loop import RETRY_S, Outages
-from cronflow.ports import Clock
+from cronflow.ports import Clock, RunStore
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,3 +90,25 @@ class GroupCommit(Generic[T, R]):
             else:
                 self._outages.worked(self._name)
                 return results
+
+
+async def apply_each(runs: RunStore, changes: Sequence[Change]) -> list[bool]:
+    """Apply changes, several of which may concern one run. Returns for each whether it applied, now or before.
+
+    A store answers with the runs that were changed, so it takes one change of a run at a time. A node may hold a run
+    twice: an item is doubled, or the leader places a run again on the node that has not taken it yet. In one call, both
+    attempts would be reported as started, and two handlers would run.
+    """
+    results = [False] * len(changes)
+    rounds: list[dict[str, int]] = [{}]
+    for k, change in enumerate(changes):
+        free = next((chosen for chosen in rounds if change.run not in chosen), None)
+        if free is None:
+            free = {}
+            rounds.append(free)
+        free[change.run] = k
+    for chosen in rounds:
+        won = await runs.apply([changes[k] for k in chosen.values()])
+        for run, k in chosen.items():
+            results[k] = run in won
+    return results

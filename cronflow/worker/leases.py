@@ -18,7 +18,7 @@ from cronflow.domain.transitions import ClaimedRun
 from cronflow.node.role_loop import NodeRole, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Clock, JobLock, Meter, Queue, RunStore
-from cronflow.worker.apply import apply_each
+from cronflow.worker.group_commit import apply_each
 
 STOP_TAKES_S = 30.0
 

@@ -7,18 +7,23 @@ a limit; beyond it they are dropped, and a line in their place says how many. Ou
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.node.role_loop import Outages
+from cronflow.node.role_loop import NodeRole, Outages, Wake
 from cronflow.ports import Clock, LiveTail, LogLine, LogStore
 from cronflow.worker.group_commit import GroupCommit
-from cronflow.worker.live_tail import LiveTailPublisher
 
 LINGER_S = 0.1
 MOST_WAITING = 20_000
+TAIL_LINGER_S = 0.05
+ASK_EVERY_S = 1.0
+IDLE_S = 60.0
+MOST_UNPUBLISHED = 2000
+MOST_AT_ONCE = 500
 
 
 class LogWriter:
@@ -74,3 +79,41 @@ class LogWriter:
             # At the place of the first line that is missing, so that it reads in order.
             self._commit.put(replace(first, level="warn", text=f"{count:,} lines were dropped: MongoDB was away"))
         return [None] * len(lines)
+
+
+class LiveTailPublisher:
+    """Publishes lines; `role` is to be played."""
+
+    def __init__(self, live_tail: LiveTail, clock: Clock) -> None:
+        self._live_tail = live_tail
+        self._clock = clock
+        self._waiting: deque[LogLine] = deque(maxlen=MOST_UNPUBLISHED)
+        self._nobody_until = -1.0
+        self.role = NodeRole("onlookers", self.step, Wake())
+
+    def put(self, line: LogLine) -> None:
+        """A run has written a line."""
+        if self._clock.monotonic() < self._nobody_until:
+            return
+        if not self._waiting:
+            self.role.wake.set()
+        self._waiting.append(line)
+
+    async def step(self) -> float:
+        """Publish what there is, or find out that nobody wants it."""
+        if not self._waiting:
+            return IDLE_S
+        try:
+            if not await self._live_tail.wanted():
+                self._nobody_until = self._clock.monotonic() + ASK_EVERY_S
+                self._waiting.clear()
+                return IDLE_S
+            await self._clock.sleep(TAIL_LINGER_S)
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
+            await self._live_tail.publish(batch)
+        except BackendUnavailable:
+            # A hint that is lost; who looks on reads MongoDB.
+            self._nobody_until = self._clock.monotonic() + ASK_EVERY_S
+            self._waiting.clear()
+            return IDLE_S
+        return 0.0

@@ -21,14 +21,25 @@ from cronflow.domain import metrics
 from cronflow.domain.cluster import Backlog, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import FenceRejected, SpoolDrained, SpoolStarted
+from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.transitions import Change
-from cronflow.node.dead_letter_events import DeadLetterEvents
 from cronflow.node.role_loop import NodeRole, Outages, Wake
 from cronflow.node.timings import Timings
-from cronflow.ports import UNMETERED, Backends, Clock, EventSink, JobLock, LateResult, LogLine, Meter, discard_event
-from cronflow.worker.apply import apply_each
+from cronflow.ports import (
+    UNMETERED,
+    Clock,
+    EventSink,
+    JobLock,
+    LateResult,
+    LogLine,
+    Meter,
+    Queue,
+    ResultStore,
+    RunStore,
+    discard_event,
+)
 from cronflow.worker.finish import Finish as Finish
-from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit
+from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit, apply_each
 from cronflow.worker.log_writer import LogWriter
 
 if TYPE_CHECKING:
@@ -48,7 +59,10 @@ class Recorder:
 
     def __init__(
         self,
-        backends: Backends,
+        runs: RunStore,
+        results: ResultStore,
+        queue: Queue,
+        log_writer: LogWriter,
         node: str,
         clock: Clock,
         timings: Timings,
@@ -58,7 +72,7 @@ class Recorder:
         count: Callable[[Change], None] = lambda _: None,
         meter: Meter = UNMETERED,
     ) -> None:
-        self._backends = backends
+        self._runs, self._results, self._queue, self._lines = runs, results, queue, log_writer
         self._node = node
         self._clock = clock
         self._linger_s = timings.group_commit
@@ -71,7 +85,6 @@ class Recorder:
         self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
         self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
-        self._lines = LogWriter(backends.logs, backends.live_tail, clock, outages)
         self.replaying = NodeRole("spool", self.replay, Wake())
         self.publishing = self._lines.live_tail_publisher.role
 
@@ -114,8 +127,8 @@ class Recorder:
         self._report_late(late)
         try:
             if finish.result is not None:
-                await self._backends.results.keep([finish.result])
-            await self._backends.runs.keep_late([late])
+                await self._results.keep([finish.result])
+            await self._runs.keep_late([late])
         except BackendUnavailable as error:
             log.warning("late result dropped", run=late.run, fence=late.fence, reason=error.reason)
 
@@ -171,7 +184,7 @@ class Recorder:
                 await spool.set_aside(finish, f"MongoDB refuses it: {error!r}")
 
     async def _write_starts(self, starts: Sequence[Change]) -> list[bool]:
-        return await apply_each(self._backends.runs, starts)
+        return await apply_each(self._runs, starts)
 
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[bool]:
         spool = self._spool
@@ -202,20 +215,19 @@ class Recorder:
     async def _commit(self, finishes: Sequence[Finish]) -> list[bool]:
         large = [finish.result for finish in finishes if finish.result is not None]
         if large:
-            await self._backends.results.keep(large)
-        results = await apply_each(self._backends.runs, [finish.change for finish in finishes])
+            await self._results.keep(large)
+        results = await apply_each(self._runs, [finish.change for finish in finishes])
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:
-            await self._backends.runs.keep_late(late)
+            await self._runs.keep_late(late)
             for result in late:
                 self._report_late(result)
         # At the end, when nothing of this is repeated any more: what is counted twice stays so.
-        deaths = DeadLetterEvents()
-        for finish, won in zip(finishes, results, strict=True):
-            if won:
-                deaths.ended(finish.change)
-                self._count(finish.change)
-        deaths.emit(self._emit)
+        applied = [finish.change for finish, won in zip(finishes, results, strict=True) if won]
+        for change in applied:
+            self._count(change)
+        for event in dead_letter_events(applied):
+            self._emit(event)
         return results
 
     def _report_late(self, late: LateResult) -> None:
@@ -224,5 +236,5 @@ class Recorder:
         self._emit(FenceRejected(late.run, late.fence, late.attempt_result.outcome))
 
     async def _write_releases(self, job_locks: Sequence[JobLock]) -> list[None]:
-        await self._backends.queue.release(self._node, job_locks)
+        await self._queue.release(self._node, job_locks)
         return [None] * len(job_locks)

@@ -31,13 +31,15 @@ from cronflow.node.timings import Timings
 from cronflow.ports import (
     UNMETERED,
     Assignment,
-    Backends,
+    Bus,
     Clock,
     Executor,
     JobLock,
     LateResult,
     LogLine,
     Meter,
+    Queue,
+    RunStore,
     SelectiveExecutor,
     Signal,
 )
@@ -80,7 +82,9 @@ class Worker:
 
     def __init__(
         self,
-        backends: Backends,
+        queue: Queue,
+        runs: RunStore,
+        bus: Bus,
         recorder: Recorder,
         heartbeat: Heartbeat,
         executor: Executor,
@@ -89,11 +93,10 @@ class Worker:
         *,
         node: str,
         slots: int,
-        group: asyncio.TaskGroup,
         lines_per_run: int = LINES_PER_RUN,
         meter: Meter = UNMETERED,
     ) -> None:
-        self._backends = backends
+        self._queue, self._runs, self._bus = queue, runs, bus
         self._recorder = recorder
         self._heartbeat = heartbeat
         self._executor = executor
@@ -101,7 +104,6 @@ class Worker:
         self._timings = timings
         self._node = node
         self._slots = slots
-        self._group = group
         self._lines_per_run = lines_per_run
         self._meter = meter
         self._active: dict[tuple[str, int], Active] = {}
@@ -111,11 +113,16 @@ class Worker:
         self._taking = asyncio.Lock()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._loop = asyncio.get_running_loop()
+        self._group: asyncio.TaskGroup | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = 0
         self.wake = Wake()
         self.cancellations = Wake()
         self._obeyed_at = clock.monotonic()
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Run attempts as tasks of this group, from now on."""
+        self._group, self._loop = group, asyncio.get_running_loop()
 
     @property
     def in_flight(self) -> int:
@@ -134,7 +141,7 @@ class Worker:
         free = self._slots - len(self._active)
         if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
             return self._timings.take_poll
-        taken = await self._backends.queue.take(self._node, free)
+        taken = await self._queue.take(self._node, free)
         if taken.dropped:
             log.info("items dropped", count=taken.dropped)
         if taken.put_back:
@@ -170,7 +177,8 @@ class Worker:
 
     def lost(self, lease: Lease) -> None:
         """The fence of a run is somebody else's: stop it. May be called from any thread."""
-        self._loop.call_soon_threadsafe(self._stop_if_held, lease)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop_if_held, lease)
 
     async def look_for_cancellations(self) -> float:
         """A mark in Redis is a hint, and may be lost: as often as leases are renewed the documents are asked too."""
@@ -180,12 +188,12 @@ class Worker:
             self._obeyed_at = now
             await self._obey(runs)
         elif runs:
-            await self._obey(await self._backends.queue.cancelled(runs))
+            await self._obey(await self._queue.cancelled(runs))
         return CANCEL_POLL_S
 
     async def _obey(self, runs: Collection[str]) -> None:
         """Stop those that their documents say are to be cancelled, or have been."""
-        for run in await self._backends.runs.get(runs) if runs else ():
+        for run in await self._runs.get(runs) if runs else ():
             for active in [active for active in self._active.values() if active.claimed.run == run.id]:
                 if not run.is_open:
                     self._supersede(active)
@@ -195,7 +203,7 @@ class Worker:
 
     async def give_back(self) -> None:
         """What lies in the list was never started: the leader places it elsewhere, at once."""
-        await self._hand_back(await self._backends.queue.give_back(self._node))
+        await self._hand_back(await self._queue.give_back(self._node))
 
     async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
         # A doubled item of what runs here, or of what has been given back already, is nothing to give back.
@@ -222,7 +230,7 @@ class Worker:
 
     async def _ring_leader(self) -> None:
         try:
-            await self._backends.bus.notify(Signal.JOBS)
+            await self._bus.notify(Signal.JOBS)
         except BackendUnavailable:
             # A lost ring costs one poll of the leader.
             return
@@ -270,6 +278,7 @@ class Worker:
         )
         self._active[key] = active
         self._idle.clear()
+        assert self._group is not None
         self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
 
     async def _attempt(self, active: Active) -> None:
@@ -312,6 +321,7 @@ class Worker:
             self._meter.observe(metrics.START_LATENESS, max(0.0, late))
         mark = None
         if not active.marked:
+            assert self._group is not None
             mark = self._group.create_task(self._mark_later(active), name=f"mark {active.claimed.run}")
         attempt_result = await self._execute(active)
         if mark is not None and not active.marked:

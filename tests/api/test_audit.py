@@ -65,7 +65,9 @@ async def test_a_change_has_its_entry_with_its_author(
     await service.keys.create("ci", Role.VIEWER, by="before")
     await service.secrets.set("pay", "a long value", by="before")
     for job in system_jobs(time(0), time(3)):
-        await Editor(scene.backends, scene.clock).define(job)
+        await Editor(
+            scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+        ).define(job)
     answer = await client.ask(method, path.format(**where), body)
     assert answer.status_code < 300, answer.text
     entries = await service.audit(AuditQuery(by="the-admin"))

@@ -82,7 +82,9 @@ async def test_a_sweep_is_a_run_of_the_systems_own_job(scene: Scene, client: Cli
     refused = await client.post("/cluster/sweep", status=404)
     assert "that has ever led this cluster" in refused["detail"]
     for job in system_jobs(time(0), time(3)):
-        await Editor(scene.backends, scene.clock).define(job)
+        await Editor(
+            scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+        ).define(job)
     asked = await client.post("/cluster/sweep", status=202)
     assert asked["job"] == SWEEP
     assert (await client.get(f"/runs/{asked['id']}"))["state"] == "retrying"

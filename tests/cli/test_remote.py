@@ -183,7 +183,12 @@ async def more(scene: Scene) -> None:
     """What the scene of the other tests does not have."""
     service = scene.service
     for one in system_jobs(time(0, 0), time(3, 0)):
-        assert await Editor(scene.backends, scene.clock).define(one, by="the leader") == "created"
+        assert (
+            await Editor(
+                scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+            ).define(one, by="the leader")
+            == "created"
+        )
     await service.define(job("rebuild-cache", description="As it was asked for", priority=7), by="eva")
     await service.define(job("gone"), by="eva")
     await service.delete("gone", by="ada")

@@ -31,7 +31,12 @@ def swept(scene: Scene) -> Scene:
 
     async def define() -> None:
         for job in system_jobs(time(0, 0), time(3, 0)):
-            assert await Editor(scene.backends, scene.clock).define(job) == "created"
+            assert (
+                await Editor(
+                    scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+                ).define(job)
+                == "created"
+            )
 
     asyncio.run(define())
     return scene

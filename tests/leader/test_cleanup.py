@@ -171,7 +171,12 @@ async def test_a_job_whose_tombstone_goes_while_it_is_applied_again_is_created(f
         return await replacing(record, rev)
 
     forge.backends.jobs.replace = too_late  # type: ignore[method-assign]
-    assert await Editor(forge.backends, forge.clock).define(a_job()) == "created"
+    assert (
+        await Editor(
+            forge.backends.jobs, forge.backends.versions, forge.backends.plans, forge.backends.runs, forge.clock
+        ).define(a_job())
+        == "created"
+    )
     (record,) = await forge.backends.jobs.get(["report"])
     assert (record.active, record.rev) == (True, 0)
 

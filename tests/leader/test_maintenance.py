@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cronflow.bootstrap.roles import build_node
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry, SystemTarget
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
@@ -30,7 +31,7 @@ from cronflow.ports import Move
 from cronflow.testing.memory import FakeClock, memory_backends
 from cronflow.usecases.service import Service
 from tests.contracts.builders import an_assignment
-from tests.node.cluster import Cluster, Recording, Steady
+from tests.node.cluster import Cluster, Recording, Steady, planner_of
 
 DAILY = system_jobs(time(12, 3), time(12, 4))
 RETENTION = timedelta(minutes=2)
@@ -45,7 +46,7 @@ class Swept(Cluster):
 
     def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
         """One more node."""
-        node = Node(
+        node = build_node(
             self.backends,
             self.work,
             self.clock,
@@ -324,7 +325,9 @@ async def test_who_read_a_job_before_its_last_move_cannot_bring_an_old_run_back(
         await cluster.elapse(5)
         if ensured_by == "planner":
             (leader,) = cluster.leaders
-            await leader._planner._ensure_pending_runs(leader.elector.tenure, [_planned(record)])  # type: ignore[arg-type]
+            tenure = leader.elector.tenure
+            assert tenure is not None
+            await planner_of(leader)._ensure_pending_runs(tenure, [_planned(record)])
         else:
             await cluster.service._editor._ensure_pend(record)
         await cluster.elapse(60)

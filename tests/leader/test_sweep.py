@@ -17,7 +17,7 @@ from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
 from cronflow.domain.run import Outcome, RunState, run_id
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.leader import sweep as sweeping
-from cronflow.leader.plan_recovery import settle
+from cronflow.leader.plan_recovery import recover
 from tests.contracts.builders import a_job, a_pend, a_run
 from tests.leader.forging import HOUR, MINUTE, Forge, ServerForge
 
@@ -249,7 +249,7 @@ async def test_a_note_of_a_job_that_a_newer_term_has_written_stays_for_that_term
     await forge.age_note(PlanIntent(id="2-1", term=2, jobs=("report",)), forge.now - 2 * HOUR)
     assert await forge.findings(term=5) == [("plan_left", "2-1", False)]
     (note,) = await forge.backends.plans.left_behind(9, HOUR)
-    assert await settle(forge.backends, note, 9, forge.now)
+    assert await recover(forge.backends.jobs, forge.backends.plans, forge.backends.runs, note, 9, forge.now)
 
 
 async def test_the_list_of_a_dead_node_goes_and_that_of_a_live_one_stays(forge: Forge) -> None:

@@ -12,7 +12,7 @@ from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.audit import Expectation, audit
-from tests.node.cluster import Cluster, a_cluster
+from tests.node.cluster import Cluster, a_cluster, elector_of, planner_of, worker_of
 
 SECOND = timedelta(seconds=1)
 STEPS = ["jobs.due", "plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove"]
@@ -99,8 +99,8 @@ async def test_a_leader_that_sleeps_between_two_steps_and_wakes_deposed_does_no_
         await a_leader_stuck_at(cluster, verb, acted=False)
         (sleeper,) = cluster.leaders
         # Its renewals sleep too, so that it is deposed; then all that it had under way arrives at once.
-        sleeper.elector.deposed("asleep")
-        sleeper.elector._abstain_until = 1e9
+        elector_of(sleeper).deposed("asleep")
+        elector_of(sleeper)._abstain_until = 1e9
         cluster.backends.memory.leader = None
         stalled = cluster.backends.faults._stalls.pop((verb, False))
         await cluster.elapse(20)
@@ -126,7 +126,7 @@ async def test_k8s_23731_two_who_believe_to_lead_do_no_harm() -> None:
             cluster.backends.memory.flush()
             for node in cluster.nodes:
                 if node is not first:
-                    node.elector.notify()
+                    elector_of(node).notify()
             await cluster.elapse(0.25)
             assert len(cluster.leaders) == 2
             # Both find the next instants due, at the same moment.
@@ -257,9 +257,9 @@ async def test_a_leader_that_meets_a_newer_term_in_a_job_stops_planning_at_once(
         moves = cluster.backends.faults.calls["jobs.move"]
         for _ in range(3):
             cluster.clock.step(timedelta(seconds=4))
-            await leader._cluster_clock.step()
+            await leader._clock.step()
         # Its moves would not apply, the job would stay due, and it would try again without a pause.
-        assert await leader._planner.step() > 0
+        assert await planner_of(leader).step() > 0
         assert not leader.leads
         assert cluster.backends.faults.calls["jobs.move"] == moves
 
@@ -298,8 +298,7 @@ async def test_a_doubled_item_of_an_earlier_term_gives_back_nothing_that_runs_he
         await cluster.elapse(2)
         (run,) = cluster.runs
         assert run.node is not None
-        worker = next(node._worker for node in cluster.nodes if node.id == run.node)
-        assert worker is not None
+        worker = next(worker_of(node) for node in cluster.nodes if node.id == run.node)
         (active,) = worker._active.values()
         # As a Redis that failed over may have it: the item is there again, and a newer term.
         cluster.backends.memory.lists[run.node] = [(cluster.clock.monotonic() + 5, active.assignment)]

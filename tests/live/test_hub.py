@@ -137,7 +137,7 @@ async def test_events_come_with_the_next_tick_and_with_it_alone() -> None:
         await bench.elapse(2)
         session = hub.open(None)
         await messages(session)
-        event_log = EventLog(bench.backends, bench.clock, "n1")
+        event_log = EventLog(bench.backends.events, bench.backends.feed, bench.clock, "n1")
         event_log.emit(NodeLeft("n1"))
         await event_log.flush()
         await bench.elapse(3)
@@ -416,7 +416,7 @@ async def test_what_is_said_has_the_fields_of_its_shape_and_no_others() -> None:
         session = hub.open(None)
         await hub.following.subscribe(session, "run:r@1", 5)
         await bench.write(a_line(0))
-        EventLog(bench.backends, bench.clock, "n1").emit(NodeLeft("n1"))
+        EventLog(bench.backends.events, bench.backends.feed, bench.clock, "n1").emit(NodeLeft("n1"))
         snapshot, *ticks = await watch(bench, session, 5)
         assert any(tick["logs"] for tick in ticks)
         for message, shape in ((snapshot, SnapSchema), *((tick, TickSchema) for tick in ticks)):

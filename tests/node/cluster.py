@@ -10,8 +10,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from cronflow.bootstrap.roles import build_node
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.run import AttemptResult, Outcome, Run
+from cronflow.leader.elector import Elector
+from cronflow.leader.planner import Planner
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
@@ -19,6 +22,26 @@ from cronflow.ports import Assignment, LineSink, WebhookSender
 from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from cronflow.worker.spool import Spool
+from cronflow.worker.worker import Worker
+
+
+def worker_of(node: Node) -> Worker:
+    """The worker of a node."""
+    assert isinstance(node._worker, Worker)
+    return node._worker
+
+
+def elector_of(node: Node) -> Elector:
+    """The elector of a node."""
+    assert isinstance(node.elector, Elector)
+    return node.elector
+
+
+def planner_of(node: Node) -> Planner:
+    """The planner of a node."""
+    (planner,) = [role.step.__self__ for role in node._roles if role.name == "planner"]  # type: ignore[attr-defined]
+    assert isinstance(planner, Planner)
+    return planner
 
 
 class Steady:
@@ -106,7 +129,7 @@ class Cluster:
     def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
         """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
         spool = None if self.spools is None else Spool(self.spools / name, self.clock, offload=inline)
-        node = Node(
+        node = build_node(
             self.backends,
             self.executor,
             Skewed(self.clock, skew),

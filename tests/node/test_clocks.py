@@ -59,7 +59,7 @@ async def test_k8s_125761_a_leader_whose_clock_steps_gives_the_lead_to_one_whose
         await cluster.service.apply([JOB])
         await cluster.elapse(20)
         (leader,) = cluster.leaders
-        leader._cluster_clock._local.skew = HOUR  # type: ignore[attr-defined]
+        leader._clock._local.skew = HOUR  # type: ignore[attr-defined]
         await cluster.elapse(10)
         (successor,) = cluster.leaders
         assert successor is not leader

@@ -17,7 +17,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.event_log = EventLog(self.backends, self.clock, "n1", most_waiting=10)
+        self.event_log = EventLog(self.backends.events, self.backends.feed, self.clock, "n1", most_waiting=10)
 
     async def __aenter__(self) -> Bench:
         self.task = asyncio.create_task(repeat(self.event_log.role, self.clock, Outages(self.clock.monotonic)))

@@ -248,7 +248,7 @@ async def test_a_clock_that_is_off_is_told() -> None:
         await cluster.elapse(15)
         found = await told(cluster, ClockOutOfSync)
         assert [event.node for event in found] == ["b"]  # type: ignore[attr-defined]
-        cluster.nodes[1]._cluster_clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
+        cluster.nodes[1]._clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
         await cluster.elapse(600)
         assert await told(cluster, ClockInSync) == [ClockInSync("b")]
 

@@ -19,7 +19,7 @@ from cronflow.domain.transitions import Transition
 from cronflow.node.zone_data import zone_data
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
-from tests.node.cluster import Cluster, a_cluster, inline
+from tests.node.cluster import Cluster, a_cluster, inline, worker_of
 
 FOR_EVER = 1_000_000
 
@@ -105,8 +105,7 @@ async def test_outcomes_are_recorded_in_the_order_in_which_they_came(tmp_path: P
     async with a_cluster("a", spools=tmp_path) as cluster:
         await runs_under_way(cluster, *names)
         (node,) = cluster.nodes
-        worker = node._worker
-        assert worker is not None
+        worker = worker_of(node)
         cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
         order = []
         # One by one, by stopping each handler: the ends are seconds apart.

@@ -21,7 +21,7 @@ from cronflow.bootstrap import node
 from cronflow.config import load_settings
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.planning import ACK_WITHIN
-from cronflow.node.server_checks import check_servers
+from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import RedisConfig
 from cronflow.testing.embedded import RedisServer
@@ -96,7 +96,7 @@ async def test_a_policy_that_is_not_told_is_a_warning() -> None:
     backends = memory_backends(SystemClock())
     backends.coordination_admin.config = RedisConfig(None, durable=None)  # type: ignore[attr-defined]
     with capture_logs() as logs:
-        await check_servers(backends, Timings())
+        await check_servers(backends.coordination_admin, backends.queue, Timings())
     assert [(line["log_level"], line["event"]) for line in logs] == [
         ("warning", "redis does not tell its maxmemory-policy")
     ]
@@ -113,7 +113,7 @@ async def test_a_redis_that_is_too_far_away_for_the_leader_s_margin_is_a_warning
 
     monkeypatch.setattr(backends.queue, "ping", far)
     with capture_logs() as logs:
-        await check_servers(backends, Timings())
+        await check_servers(backends.coordination_admin, backends.queue, Timings())
     assert [line["event"] for line in logs] == ["redis is far away"] * warned
 
 

@@ -278,7 +278,7 @@ class Simulation:
         if self.rng.random() < 0.5:
             node = self.rng.choice(self.cluster.nodes)
             skew = timedelta(seconds=self.rng.choice([-3600, -3, 3, 3600]))
-            node._cluster_clock._local.skew = skew  # type: ignore[attr-defined]
+            node._clock._local.skew = skew  # type: ignore[attr-defined]
             self.fault(f"the clock of {node.id} is off by {skew}")
             return
         self.fault("all clocks step")
@@ -357,7 +357,7 @@ class Simulation:
         self.attempt_result.clear()
         self.cluster.backends.faults.heal()
         for node in self.cluster.nodes:
-            node._cluster_clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
+            node._clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
         await self.elapse(1.0)
         self.start_again()
         while self.gone:

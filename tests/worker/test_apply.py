@@ -13,7 +13,7 @@ from cronflow.domain.transitions import ClaimedRun
 from cronflow.node.timings import Timings
 from cronflow.ports import JobLock
 from cronflow.testing.memory import FakeClock, memory_backends
-from cronflow.worker.apply import apply_each
+from cronflow.worker.group_commit import apply_each
 from cronflow.worker.leases import Lease, Leases
 from tests.contracts.builders import a_run
 from tests.node.cluster import a_cluster

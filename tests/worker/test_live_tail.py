@@ -13,7 +13,7 @@ from cronflow.live.hub import Hub
 from cronflow.live.state import ClusterConfig
 from cronflow.ports import Assignment, LineSink
 from tests.contracts.builders import a_job
-from tests.node.cluster import Cluster, a_cluster
+from tests.node.cluster import Cluster, a_cluster, worker_of
 
 
 class Counting:
@@ -32,8 +32,7 @@ class Counting:
 
 async def a_chatty_run(cluster: Cluster, lines: int) -> str:
     for node in cluster.nodes:
-        assert node._worker is not None
-        node._worker._executor = Counting(cluster, lines)
+        worker_of(node)._executor = Counting(cluster, lines)
     await cluster.service.apply([a_job("chatty", schedule=None)])
     return await cluster.service.trigger("chatty")
 
@@ -84,9 +83,7 @@ async def test_a_line_reaches_who_looks_on_within_12_tenths_of_a_second(watched_
                     await cluster.clock.sleep(0.37)
                 return AttemptResult(Outcome.OK)
 
-        worker = cluster.nodes[0]._worker
-        assert worker is not None
-        worker._executor = Marked()
+        worker_of(cluster.nodes[0])._executor = Marked()
         await cluster.service.apply([a_job("chatty", schedule=None)])
         await cluster.elapse(2)
         session = hub.open(None)

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from cronflow.bootstrap.roles import build_node
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.node.node import Node
 from cronflow.node.role_loop import Outages
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, LogLine
@@ -98,7 +98,7 @@ async def test_an_attempt_keeps_so_many_lines_and_its_last_one_says_how_many_wer
 
     clock = FakeClock()
     backends = memory_backends(clock)
-    node = Node(backends, Chatty(), clock, Timings(), name="n1", resources=Steady(), lines_per_run=10)
+    node = build_node(backends, Chatty(), clock, Timings(), name="n1", resources=Steady(), lines_per_run=10)
     task = asyncio.create_task(node.run())
     await clock.advance(2)
     service = Service(backends, clock)

@@ -1,0 +1,282 @@
+"""Builds a node's roles and gives each the few ports it uses."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from cronflow.bootstrap.backends import Connected
+from cronflow.domain.cluster import node_id
+from cronflow.domain.job import Job
+from cronflow.leader.alert_evaluator import AlertEvaluator
+from cronflow.leader.dispatcher import Dispatcher
+from cronflow.leader.elector import Elector
+from cronflow.leader.maintenance import Maintenance
+from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.leader.plan_recovery import PlanRecovery
+from cronflow.leader.planner import Planner
+from cronflow.leader.reconciler import Reconciler
+from cronflow.leader.spool_grace import SpoolGrace
+from cronflow.node.alert_sender import AlertSender
+from cronflow.node.cluster_clock import ClusterClock
+from cronflow.node.drain import Drain
+from cronflow.node.event_log import EventLog
+from cronflow.node.heartbeat import Heartbeat, Measures
+from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
+from cronflow.node.node import Node
+from cronflow.node.node_metrics import RunCounter, register_node_metrics
+from cronflow.node.role_loop import NodeRole, Outages
+from cronflow.node.startup import check_servers
+from cronflow.node.timings import Timings
+from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
+from cronflow.usecases.cancel import Canceller
+from cronflow.usecases.edit import Editor
+from cronflow.worker.leases import Leases
+from cronflow.worker.log_writer import LogWriter
+from cronflow.worker.recorder import Recorder
+from cronflow.worker.spool import Spool
+from cronflow.worker.worker import LINES_PER_RUN, Worker
+
+STALLED_AFTER_S = 10.0
+
+
+def build_node(
+    backends: Backends,
+    executor: Executor,
+    clock: Clock,
+    timings: Timings,
+    *,
+    name: str,
+    slots: int = 16,
+    labels: Mapping[str, str] | None = None,
+    version: str = "",
+    resources: Measures | None = None,
+    keep_alive: Connected | None = None,
+    system_jobs: Sequence[Job] = (),
+    log_retention: timedelta | None = None,
+    spool: Spool | None = None,
+    breakers: Callable[[], Mapping[str, str]] = dict,
+    answered_at: Callable[[str], float] = lambda _service: math.inf,
+    event_log: EventLog | None = None,
+    lines_per_run: int = LINES_PER_RUN,
+    namespace: str = "default",
+    webhook_sender: WebhookSender | None = None,
+    meter: Meter = UNMETERED,
+) -> Node:
+    """One incarnation of a node. Without `keep_alive` everything runs in one loop; without a `webhook_sender` the node
+    takes no part in alerts.
+    """
+    # What must not wait for the main loop uses connections of its own.
+    vital = keep_alive.backends if keep_alive is not None else backends
+    event_log = event_log or EventLog(backends.events, backends.feed, clock, name, meter=meter)
+    emit = event_log.emit
+    cluster_clock = ClusterClock(clock, vital.server_clocks, timings.heartbeat, name=name, emit=emit)
+    # Every role reads the cluster's time; only the cluster clock reads the machine's.
+    clock = event_log.clock = cluster_clock
+    outages = Outages(clock.monotonic, emit, answered_at)
+    loop_monitor = LoopMonitor(clock, meter)
+    incarnation = secrets.token_hex(4)
+    node = node_id(name, incarnation)
+    counter = RunCounter(backends.rollups, meter)
+
+    def mongo_away_s() -> float:
+        return outages.away_s("MongoDB")
+
+    def unfit() -> str | None:
+        if loop_monitor.stalled_s > STALLED_AFTER_S:
+            return "the planner's event loop is blocked"
+        return cluster_clock.complaint
+
+    def load() -> tuple[int, int]:
+        return worker.in_flight, worker.ended
+
+    def leadership_changed() -> None:
+        for role in (planner, plan_recovery, reconciler, maintenance):
+            role.wake.set()
+
+    elector = Elector(
+        node,
+        vital.election,
+        vital.control,
+        clock,
+        timings,
+        on_change=leadership_changed,
+        unfit=unfit,
+        mongo_away_s=mongo_away_s,
+        emit=emit,
+        meter=meter,
+    )
+    recorder = Recorder(
+        backends.runs,
+        backends.results,
+        backends.queue,
+        LogWriter(backends.logs, backends.live_tail, clock, outages),
+        node,
+        clock,
+        timings,
+        outages,
+        spool,
+        emit,
+        counter.changed,
+        meter,
+    )
+    heartbeat = Heartbeat(
+        vital.membership,
+        clock,
+        timings,
+        name=name,
+        incarnation=incarnation,
+        slots=slots,
+        labels=labels or {},
+        version=version,
+        load=load,
+        lag_s=lambda: loop_monitor.lag_s,
+        mongo_away_s=mongo_away_s,
+        breakers=breakers,
+        backlog=lambda: recorder.backlog,
+        resources=resources,
+    )
+    worker = Worker(
+        backends.queue,
+        backends.runs,
+        backends.bus,
+        recorder,
+        heartbeat,
+        executor,
+        clock,
+        timings,
+        node=node,
+        slots=slots,
+        lines_per_run=lines_per_run,
+        meter=meter,
+    )
+    leases = Leases(
+        vital.runs, vital.queue, clock, timings, node=node, current=worker.leases, lost=worker.lost, meter=meter
+    )
+    keep_alive_thread = KeepAliveThread(
+        [
+            NodeRole("cluster clock", cluster_clock.step, cluster_clock.wake),
+            NodeRole("elector", elector.step, elector.wake),
+            NodeRole("heartbeat", heartbeat.step, heartbeat.wake),
+            *leases.roles,
+        ],
+        clock,
+        outages,
+        keep_alive.lifetime if keep_alive is not None else None,
+        threaded=keep_alive is not None,
+    )
+    dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now))
+    planner = Planner(
+        backends.jobs,
+        backends.plans,
+        backends.runs,
+        backends.membership,
+        Canceller(backends.runs, backends.queue, clock),
+        elector,
+        dispatcher,
+        clock,
+        timings,
+        counter.inserted,
+        meter,
+    )
+    plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, clock, timings, emit)
+    reconciler = Reconciler(
+        backends.jobs,
+        backends.runs,
+        backends.membership,
+        elector,
+        dispatcher,
+        clock,
+        timings,
+        SpoolGrace(clock, timings, outages, lambda: recorder.spooled),
+        emit,
+        counter.changed,
+    )
+    editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
+    maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
+    node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
+    drain = Drain(
+        backends.membership, backends.election, heartbeat, elector, worker, clock, timings, node=node, emit=emit
+    )
+    heartbeat.on_asked = drain.wake.set
+    roles = [
+        loop_monitor.role,
+        NodeRole("planner", planner.step, planner.wake),
+        NodeRole("plan recovery", plan_recovery.step, plan_recovery.wake),
+        NodeRole("reconciler", reconciler.step, reconciler.wake),
+        NodeRole("maintenance", maintenance.step, maintenance.wake),
+        NodeRole("worker", worker.step, worker.wake),
+        NodeRole("cancellations", worker.look_for_cancellations, worker.cancellations),
+        NodeRole("drain", drain.step, drain.wake),
+        NodeRole("node monitor", node_monitor.step, node_monitor.wake),
+        recorder.replaying,
+        recorder.publishing,
+    ]
+    if webhook_sender is not None:
+        sender = AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
+        evaluator = AlertEvaluator(
+            backends.alerts,
+            backends.outbox,
+            backends.alert_conditions,
+            backends.runs,
+            backends.control,
+            backends.store_admin,
+            elector,
+            clock,
+            timings,
+            namespace=namespace,
+            posted=sender.ask,
+        )
+        roles += [NodeRole("alert evaluator", evaluator.step, evaluator.wake), sender.role]
+    register_node_metrics(
+        meter,
+        clock=clock,
+        timings=timings,
+        elector=elector,
+        heartbeat=heartbeat,
+        cluster_clock=cluster_clock,
+        outages=outages,
+        loop_monitor=loop_monitor,
+        members=lambda: node_monitor.members,
+        backlog=lambda: recorder.backlog,
+        breakers=breakers,
+        slots=slots,
+        load=load,
+    )
+
+    def jobs_changed() -> None:
+        planner.look()
+        reconciler.wake.set()
+
+    def stop_requested() -> None:
+        worker.cancellations.set()
+        heartbeat.wake.set()
+
+    return Node(
+        node=node,
+        name=name,
+        version=version,
+        slots=slots,
+        check=lambda: check_servers(backends.coordination_admin, backends.queue, timings),
+        bus=backends.bus,
+        clock=cluster_clock,
+        timings=timings,
+        outages=outages,
+        event_log=event_log,
+        counter=counter,
+        keep_alive=keep_alive_thread,
+        heartbeat=heartbeat,
+        elector=elector,
+        worker=worker,
+        recorder=recorder,
+        roles=roles,
+        signals={
+            Signal.LEADER: elector.notify,
+            Signal.CAPACITY: planner.capacity_freed,
+            Signal.JOBS: jobs_changed,
+            Signal.STOP: stop_requested,
+            Signal.NODE: worker.wake.set,
+        },
+    )
