@@ -2,7 +2,8 @@
 #
 #   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself; PORT=8501)
 #   make test            every test, on real servers
-#   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them
+#   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them,
+#                        CHANGED=1 those in files that have changed, WITHIN=180 as many as begin within so many seconds
 #   make check           lint, formatting, types, layers
 #   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
 #   make uitest          the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
@@ -21,6 +22,8 @@ BIN := .venv/bin
 FOR ?=
 PORT ?=
 WORDS ?=
+CHANGED ?=
+WITHIN ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
 # Three times as many as cores: most of the time of the process tests is waiting.
@@ -79,7 +82,7 @@ test:
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
-	$(BIN)/python -m tests.mutants $(WORDS)
+	$(BIN)/python -m tests.mutants $(if $(CHANGED),--changed) $(if $(WITHIN),--within $(WITHIN)) $(WORDS)
 
 check: .venv/ready
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""The fixtures that every test may use: servers, their URLs, a namespace.
+"""The fixtures that every test may use: a home, servers, their URLs, a namespace.
 
 The rule: nothing is started before a test asks for it, and nothing outlives the session. What they do stands in
 `tests.servers`.
@@ -6,19 +6,28 @@ The rule: nothing is started before a test asks for it, and nothing outlives the
 
 from __future__ import annotations
 
+import itertools
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cronflow.testing.embedded import MongoServer, RedisServer
+from cronflow.testing.embedded.launch import die_with_parent
+from tests import children
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 
 LONG = frozenset({"client", "dashboard", "live", "processes"})
 """The folders of tests that take long, most of it in waiting for real processes."""
 TOGETHER = "docs"
 """The folder whose tests share a cluster: one worker has them all, so that there is one."""
+
+
+_homes = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,13 +60,52 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = ordered + short
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Clean the environment before a module of tests is imported; see `tests.children`."""
+    if config.getoption("dist", "no") != "no":
+        # The workers do it for themselves, and want to see what it was.
+        return
+    if hasattr(config, "workerinput"):
+        die_with_parent(os.getppid())
+    os.environ.clear()
+    os.environ.update(children.clean(children.OUTSIDE) | {"HOME": children.NO_HOME})
+    # Examples that failed are kept in the checkout, and not in the folder of one test.
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(children.ROOT / ".hypothesis"))
+    time.tzset()
+
+    def restore() -> None:
+        os.environ.clear()
+        os.environ.update(children.OUTSIDE)
+        time.tzset()
+
+    config.add_cleanup(restore)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a process keeps between its starts is no business of the person who runs the tests."""
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the tests' homes, and the home of what several tests share. Every child has one of these homes."""
+    folder = tmp_path_factory.mktemp("homes")
+    start = subprocess.Popen.__init__
+
+    def checked(self: subprocess.Popen[Any], args: Any, *more: Any, **named: Any) -> None:
+        children.refuse_the_home_of_the_person(args, named.get("env"))
+        start(self, args, *more, **named)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
-        yield
+        patch.setenv("HOME", str(folder))
+        patch.setattr(subprocess.Popen, "__init__", checked)
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def home(homes: Path) -> Iterator[Path]:
+    """The home of this test, which is its working directory too: no `cronflow.toml` lies there."""
+    folder = homes / str(next(_homes))
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.chdir(folder)
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from cronflow.testing.embedded import find_redis
+from cronflow.testing.embedded.launch import tied_to_parent
 from cronflow.testing.embedded.server import free_port
-
-UP_WITHIN_S = 30.0
+from tests.waiting import PATIENCE_S
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Topology:
 
 def _until(condition: object, what: str) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + UP_WITHIN_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             if condition():
@@ -44,7 +44,7 @@ def _until(condition: object, what: str) -> None:
             # It is still starting; the deadline decides.
             pass
         time.sleep(0.05)
-    raise AssertionError(f"{what}: not within {UP_WITHIN_S:g} s")
+    raise AssertionError(f"{what}: not within {PATIENCE_S:g} s")
 
 
 def _start(stack: ExitStack, folder: Path, port: int, *words: str) -> subprocess.Popen[bytes]:
@@ -55,7 +55,7 @@ def _start(stack: ExitStack, folder: Path, port: int, *words: str) -> subprocess
     home.mkdir()
     log = stack.enter_context((home / "log").open("wb"))
     process = subprocess.Popen(
-        [str(binary.path), *words, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home)],
+        [*tied_to_parent(), str(binary.path), *words, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home)],
         stdout=log,
         stderr=log,
         start_new_session=True,

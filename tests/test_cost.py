@@ -113,8 +113,8 @@ async def schedule_load(
             return len(found) == HERD
 
         try:
-            await eventually(all_ended, 30, "all runs have succeeded")
-            await eventually(lambda: counting.commands["update rollups"], 30, "they are counted")
+            await eventually(all_ended, what="all runs have succeeded")
+            await eventually(lambda: counting.commands["update rollups"], what="they are counted")
             look(counting, connection)
         finally:
             node.stop()
@@ -163,7 +163,7 @@ async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
         node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", webhook_sender=webhook_sender)
         running = asyncio.create_task(node.run())
         try:
-            await eventually(lambda: counting.commands["find alerts"] >= 2, 30, "two looks for alerts")
+            await eventually(lambda: counting.commands["find alerts"] >= 2, what="two looks for alerts")
             looked = counting.commands["find alerts"]
             passed = counting.commands["find jobs"]
         finally:

@@ -6,6 +6,7 @@ The whole list takes its time and runs by itself: `make mutants`.
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from lupa.lua51 import LuaRuntime
 
 from tests.mutants.catalogue import MEMORY, MUTANTS, PACKAGE, Mutant
+from tests.mutants.changed import base_commit, changed_files, touched
 from tests.mutants.running import ROOT, CannotRun, copy_package, survives
 
 HOME = ROOT / PACKAGE
@@ -75,6 +77,54 @@ def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_i
     assert history.read_text("utf-8") == before
     with pytest.raises(CannotRun):
         survives(Mutant("testing/memory/stores.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suites)
+
+
+# ------------------------------------------------------------------------------------------------ those of a change
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=ada", "-c", "user.email=ada@example.com", "-c", "init.defaultBranch=main"]
+    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, file: str) -> str:
+    """Change a file, and commit it."""
+    path = folder / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as changed:
+        changed.write("changed\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", f"Change {file}")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_the_mutants_of_a_change_are_those_of_its_files_committed_or_not(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    first = commit(tmp_path, f"{PACKAGE}/testing/memory/stores.py")
+    second = commit(tmp_path, f"{PACKAGE}/backends/mongo/jobs.py")
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", first)
+    commit(tmp_path, "README.md")
+    assert base_commit(tmp_path) == first
+    (tmp_path / PACKAGE / "testing" / "memory" / "stores.py").write_text("changed again\n")
+    files = changed_files(tmp_path, first)
+    assert files == {f"{PACKAGE}/backends/mongo/jobs.py", f"{PACKAGE}/testing/memory/stores.py", "README.md"}
+    mutants = [
+        Mutant(name, "a", "b")
+        for name in ("backends/mongo/jobs.py", "testing/memory/stores.py", "backends/redis/lua/lead.lua")
+    ]
+    assert touched(mutants, files) == mutants[:2]
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert base_commit(tmp_path) == second
+
+
+def test_a_clone_without_history_has_no_base(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    assert base_commit(tmp_path) is None
+    only = commit(tmp_path, "README.md")
+    assert base_commit(tmp_path) is None
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", only)
+    assert base_commit(tmp_path) is None
 
 
 # ------------------------------------------------------------------------------------------------ no condition without

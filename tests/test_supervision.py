@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -17,11 +16,13 @@ from structlog.testing import capture_logs
 
 from cronflow.domain.job import PythonTarget
 from cronflow.supervision import Phase, ProcessStatus, PulseFiles, Supervisor, Systemd, supervised, supervisors
+from tests.children import ADMIN, cluster_environment, python
 from tests.node.cluster import a_cluster
-from tests.processes.conftest import ROOT, Processes, process_cluster
+from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
 
 UP = ProcessStatus(Phase.UP, "worker")
+WATCHED = {"WATCHDOG_USEC": "3000000"}
 
 
 class Manager:
@@ -149,9 +150,9 @@ async def test_a_supervisor_that_is_gone_is_no_reason_to_stop(address: str, tmp_
     unusable = PulseFiles(tmp_path / "file" / "below")
     with capture_logs() as logged:
         async with supervised([Systemd(address, 0.3), unusable], lambda: UP):
-            await eventually(lambda: len(logged) == 2, 20, "both are missed")
+            await eventually(lambda: len(logged) == 2, what="both are missed")
             manager = Manager(address)
-            await eventually(lambda: manager.said("WATCHDOG=1") > 1, 20, "one is told once it is there")
+            await eventually(lambda: manager.said("WATCHDOG=1") > 1, what="one is told once it is there")
     assert manager.said("READY=1") == manager.said("STOPPING=1") == 1
     manager.close()
     assert [line["by"] for line in logged] == ["Systemd", "PulseFiles"]
@@ -186,13 +187,11 @@ async def test_a_node_is_ready_while_it_takes_part_and_reaches_its_servers() -> 
 
 @pytest.fixture
 async def cluster(
-    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path, address: str
 ) -> AsyncIterator[Processes]:
     """Its nodes find a service manager with a watchdog of three seconds, and a folder for their pulse."""
-    monkeypatch.setenv("NOTIFY_SOCKET", address)
-    monkeypatch.setenv("WATCHDOG_USEC", "3000000")
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as found:
-        found.limits["CRONFLOW_PULSE_DIR"] = str(tmp_path / "pulse")
+        found.limits |= WATCHED | {"NOTIFY_SOCKET": address, "CRONFLOW_PULSE_DIR": str(tmp_path / "pulse")}
         yield found
 
 
@@ -201,11 +200,11 @@ async def test_a_node_says_when_it_takes_part_leads_and_stops(
     cluster: Processes, manager: Manager, tmp_path: Path
 ) -> None:
     await cluster.up("a")
-    await eventually(lambda: manager.said("STATUS=leader"), 20, "it says that it leads")
+    await eventually(lambda: manager.said("STATUS=leader"), what="it says that it leads")
     assert manager.said("READY=1") == 1
-    await eventually((tmp_path / "pulse" / "ready").exists, 20, "it is ready")
+    await eventually((tmp_path / "pulse" / "ready").exists, what="it is ready")
     seen = manager.said("WATCHDOG=1")
-    await eventually(lambda: manager.said("WATCHDOG=1") > seen, 20, "another sign of life")
+    await eventually(lambda: manager.said("WATCHDOG=1") > seen, what="another sign of life")
     cluster.signal("a", signal.SIGTERM)
     assert await asyncio.to_thread(cluster.children["a"].wait, 30) == 0, cluster.log("a").read_text()
     assert manager.said("STOPPING=1") == 1
@@ -220,42 +219,32 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
     target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 4.0})
     await cluster.service.apply([replace(cluster.job("hang", every=None), target=target)])
     await cluster.service.trigger("hang")
-    await eventually(lambda: cluster.noted("start"), 30, "the handler blocks the loop")
+    await eventually(lambda: cluster.noted("start"), what="the handler blocks the loop")
     before = manager.said("WATCHDOG=1")
 
     async def stalled() -> bool:
         return any(member.report.lag_s >= 2 for member in await cluster.service.members())
 
-    await eventually(stalled, 30, "its heartbeat says that the loop does not turn")
+    await eventually(stalled, what="its heartbeat says that the loop does not turn")
     # Asked before the end of the handler is looked for: what comes after it does not count.
     alert_conditions = manager.said("WATCHDOG=1")
     assert cluster.noted("end") or alert_conditions == before
-    await eventually(lambda: manager.said("WATCHDOG=1") > before, 30, "the loop turns again")
+    await eventually(lambda: manager.said("WATCHDOG=1") > before, what="the loop turns again")
 
 
 @pytest.mark.chaos
 async def test_an_api_says_when_it_serves_and_stops(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path, manager: Manager, address: str
 ) -> None:
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        "CRONFLOW_REDIS_URL": redis_url,
-        "CRONFLOW_MONGO_URL": mongo_url,
-        "CRONFLOW_NAMESPACE": namespace,
-        "CRONFLOW_ADMIN_PASSWORD": "only-for-this-test",
-        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
-        "NOTIFY_SOCKET": address,
-        "WATCHDOG_USEC": "3000000",
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = cluster_environment(redis_url, mongo_url, namespace, **ADMIN, **WATCHED, NOTIFY_SOCKET=address)
     with (tmp_path / "api.log").open("wb") as log:
         api = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "cronflow", "api", "--port", "0", env=environment, stdout=log, stderr=log
+            *python("-m", "cronflow", "api", "--port", "0"), env=environment, stdout=log, stderr=log
         )
     try:
-        await eventually(lambda: manager.said("READY=1"), 60, "it serves")
+        await eventually(lambda: manager.said("READY=1"), what="it serves")
         seen = manager.said("WATCHDOG=1")
-        await eventually(lambda: manager.said("WATCHDOG=1") > seen, 20, "another sign of life")
+        await eventually(lambda: manager.said("WATCHDOG=1") > seen, what="another sign of life")
         assert manager.said("STATUS=serving") == 1
     finally:
         api.terminate()

@@ -11,6 +11,10 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, overload
 
+PATIENCE_S = 90.0
+"""For what has no deadline of its own: longer than any machine takes that is busy with something else. Only a test that
+fails waits for it."""
+
 FIRST_POLL_S, LAST_POLL_S = 0.01, 0.1
 """Each poll waits half as long again as the one before: what takes seconds is not asked for a hundred times in each,
 most often of a database that other tests use as well."""
@@ -22,7 +26,9 @@ Seen = TypeVar("Seen")
 async def eventually(condition: Callable[[], Awaitable[Seen]], timeout: float = ..., what: str = ...) -> Seen: ...
 @overload
 async def eventually(condition: Callable[[], Seen], timeout: float = ..., what: str = ...) -> Seen: ...
-async def eventually(condition: Callable[[], object], timeout: float = 10.0, what: str = "the condition") -> object:
+async def eventually(
+    condition: Callable[[], object], timeout: float = PATIENCE_S, what: str = "the condition"
+) -> object:
     """Returns the first true value of `condition`, which is asked every 10 ms, later every 100 ms, and may be async.
 
     AssertionError with `what` and the last value when none was true within `timeout` seconds, also when the condition

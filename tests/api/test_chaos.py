@@ -120,10 +120,10 @@ async def test_processes_are_paused_resumed_and_killed_and_no_other_than_those_o
         (folder / "node-2").write_text("")  # it is being started
         assert breaks.nodes() == {"node-1": False}
         breaks.pause("node-1")
-        await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED, 10, "it is paused")
+        await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED, what="it is paused")
         assert breaks.nodes() == {"node-1": True}
         breaks.resume("node-1")
-        await eventually(lambda: breaks.nodes() == {"node-1": False}, 10, "it goes on")
+        await eventually(lambda: breaks.nodes() == {"node-1": False}, what="it goes on")
         for name in ("node-2", "node-3", "../outside"):
             with pytest.raises(NotFound):
                 breaks.kill(name)
@@ -159,9 +159,9 @@ async def test_a_process_has_its_number_in_its_file_while_it_runs_and_is_stopped
     child._command = ["/bin/sleep", "600"]
     running = asyncio.create_task(child.run())
     breaks = DevChaos(folder, "", "default")
-    await eventually(lambda: breaks.nodes() == {"node-1": False}, 10, "it runs")
+    await eventually(lambda: breaks.nodes() == {"node-1": False}, what="it runs")
     breaks.pause("node-1")
-    await eventually(lambda: breaks.nodes() == {"node-1": True}, 10, "it is paused")
+    await eventually(lambda: breaks.nodes() == {"node-1": True}, what="it is paused")
     await child.stop(30)
     await running
     assert child._process is not None

@@ -13,7 +13,6 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -32,6 +31,7 @@ from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases.service import Service
 from tests.bench import stream
 from tests.bench.words import say, spread
+from tests.children import cluster_environment, python
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NO_OP = PythonTarget("tests.bench.jobs:nothing")
@@ -40,21 +40,19 @@ NO_OP = PythonTarget("tests.bench.jobs:nothing")
 @asynccontextmanager
 async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, slots: int) -> AsyncIterator[Service]:
     """Node processes, up and led."""
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        "CRONFLOW_REDIS_URL": redis_url,
-        "CRONFLOW_MONGO_URL": mongo_url,
-        "CRONFLOW_NAMESPACE": namespace,
-        "CRONFLOW_SLOTS": str(slots),
-        "CRONFLOW_ALLOW_PYTHON": "tests.bench.jobs",
-        "CRONFLOW_LOG_LEVEL": "error",
-        "CRONFLOW_METRICS_PORT": "0",
-        "PYTHONPATH": str(Path.cwd()),
-    }
+    environment = cluster_environment(
+        redis_url,
+        mongo_url,
+        namespace,
+        CRONFLOW_SLOTS=str(slots),
+        CRONFLOW_ALLOW_PYTHON="tests.bench.jobs",
+        CRONFLOW_LOG_LEVEL="error",
+        CRONFLOW_METRICS_PORT="0",
+    )
     async with open_backends(redis_url, mongo_url, namespace) as backends:
         service = Service(backends, SystemClock())
         children = [
-            subprocess.Popen([sys.executable, "-m", "cronflow", "node", "--name", f"node-{k}"], env=environment)
+            subprocess.Popen(python("-m", "cronflow", "node", "--name", f"node-{k}"), env=environment)
             for k in range(nodes)
         ]
         try:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +25,7 @@ from cronflow.live.state import ClusterConfig
 from cronflow.testing.embedded.server import free_port
 from cronflow.usecases.service import Service
 from tests.bench.words import say, spread
+from tests.children import ADMIN, cluster_environment, python
 
 A_KEY = 20
 """So many sockets may one login have."""
@@ -69,16 +68,8 @@ async def ticks(redis_url: str, mongo_url: str, *, nodes: int, count: int = 200)
 async def api(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[tuple[str, psutil.Process]]:
     """An API process: its URL and itself."""
     port = free_port()
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        "CRONFLOW_REDIS_URL": redis_url,
-        "CRONFLOW_MONGO_URL": mongo_url,
-        "CRONFLOW_NAMESPACE": namespace,
-        "CRONFLOW_ADMIN_PASSWORD": "only-for-this-bench",
-        "CRONFLOW_LOG_LEVEL": "error",
-        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
-    }
-    child = subprocess.Popen([sys.executable, "-m", "cronflow", "api", "--port", str(port)], env=environment)
+    environment = cluster_environment(redis_url, mongo_url, namespace, **ADMIN, CRONFLOW_LOG_LEVEL="error")
+    child = subprocess.Popen(python("-m", "cronflow", "api", "--port", str(port)), env=environment)
     try:
         async with httpx2.AsyncClient(trust_env=False) as http:
             while True:

@@ -20,12 +20,7 @@ Cli = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings, no login, no colours, an empty working directory."""
-    import os
-
-    for name in list(os.environ):
-        if name.startswith("CRONFLOW_") or name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "DB_URL", "TTY_COMPATIBLE"):
-            monkeypatch.delenv(name)
+    """A login of the test's own, an empty working directory, and a time that stands still."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(times, "now", lambda: NOON)

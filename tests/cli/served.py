@@ -59,7 +59,7 @@ def serving() -> Iterator[Served]:
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            asyncio.run(eventually(lambda: server.started, 60, "the server listens"))
+            asyncio.run(eventually(lambda: server.started, what="the server listens"))
             yield served
         finally:
             server.should_exit = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -268,14 +267,15 @@ def test_a_low_terminal_shows_fewer_nodes_and_still_the_events(told: Told) -> No
 
 
 def test_without_a_leader_and_without_a_tick_the_view_says_so(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
     view = Cluster(told)
     assert "waiting for the first tick" in drawn(view, width=80)[0]
     assert "◌ connecting" in drawn(view, width=80)[0]
     frame = drawn(view, a_snap(leader=None, lease_left_s=None, nodes=[]), width=80)
     assert frame[0].startswith("no leader  fires wait until a node leads")
     assert "No node is up. Start one: cronflow node" in frame
-    later = time.monotonic() + 7.0
-    monkeypatch.setattr("time.monotonic", lambda: later)
+    now += 7.0
     assert "! no news for 7s" in drawn(view, width=80)[0]
 
 

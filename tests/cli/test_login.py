@@ -17,6 +17,7 @@ from cronflow.auth.tokens import ACCESS_S
 from cronflow.cli import connect, login
 from cronflow.domain.access import Role
 from tests.auth.bench import PASSWORD, Replica
+from tests.children import child_environment
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 from tests.cli.served import Served, serving
@@ -251,11 +252,10 @@ def test_through_the_api_no_driver_and_no_framework_is_imported(
     cli: Cli, server: Served, command: list[str], tmp_path: Path
 ) -> None:
     server.log_in(cli)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT, *command],
         cwd=tmp_path,
-        env=environment,
+        env=child_environment(XDG_CONFIG_HOME=os.environ["XDG_CONFIG_HOME"]),
         capture_output=True,
         text=True,
         check=False,

@@ -24,8 +24,7 @@ from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from tests.cli.scene import FENCE, RUNNING, RUNS, SUCCEEDED
 from tests.contracts.builders import T0
-
-WITHIN_S = 30.0
+from tests.waiting import PATIENCE_S
 
 
 class Open:
@@ -73,7 +72,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Open:
 
 async def test_a_run_is_followed_from_its_first_line_through_a_hole_to_its_end(opened: Open) -> None:
     found: list[str] = []
-    async with open_source() as source, asyncio.timeout(WITHIN_S):
+    async with open_source() as source, asyncio.timeout(PATIENCE_S):
         await opened.write(0, 1, published=False)
         async with aclosing(source.run(RUNNING)) as messages:
             async for message in messages:
@@ -90,7 +89,7 @@ async def test_a_run_is_followed_from_its_first_line_through_a_hole_to_its_end(o
 
 
 async def test_lines_are_searched_to_a_limit_and_followed(opened: Open) -> None:
-    async with open_source() as source, asyncio.timeout(WITHIN_S):
+    async with open_source() as source, asyncio.timeout(PATIENCE_S):
         await opened.write(0, 1, 2, published=False)
         lines, more = await source.search(Wanted(text="LINE", job="reindex-search"), 2)
         assert ([line["text"] for line in lines], more) == (["line 1", "line 2"], True)
@@ -108,7 +107,7 @@ async def test_lines_are_searched_to_a_limit_and_followed(opened: Open) -> None:
 
 
 async def test_runs_are_looked_at_and_a_snapshot_that_comes_again_has_a_gap_before_it(opened: Open) -> None:
-    async with open_source() as source, asyncio.timeout(WITHIN_S):
+    async with open_source() as source, asyncio.timeout(PATIENCE_S):
         assert {run["state"] for run in await source.runs(None, sorted(OPEN), 10)} == OPEN
         assert (await source.get(SUCCEEDED))["id"] == SUCCEEDED
         assert await source.events(5) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -17,11 +16,11 @@ import pytest
 import cronflow
 from cronflow.client import following
 from cronflow.testing.embedded.server import free_port
-from tests.api.test_process import ROOT, process, status
+from tests.api.test_process import status
+from tests.children import ADMIN, PASSWORD, cluster_environment, process
 from tests.proxy import Proxy
 from tests.waiting import eventually
 
-PASSWORD = "only-for-this-test"
 WITHIN_S = 240.0
 LINES = "for n in $(seq {} {}); do echo line $n; done"
 UNTIL = "until [ -e {} ]; do sleep 0.1; done"
@@ -62,18 +61,8 @@ class Replicas:
 @pytest.fixture
 async def replicas(redis_url: str, mongo_url: str, namespace: str, tmp_path: Path) -> AsyncIterator[Replicas]:
     """A node, and no API yet."""
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        "CRONFLOW_REDIS_URL": redis_url,
-        "CRONFLOW_MONGO_URL": mongo_url,
-        "CRONFLOW_NAMESPACE": namespace,
-        "CRONFLOW_ADMIN_PASSWORD": PASSWORD,
-        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
-        "CRONFLOW_ALLOW_SHELL": "true",
-        "CRONFLOW_LOG_LINES_PER_RUN": "30000",
-        "CRONFLOW_SPOOL_DIR": str(tmp_path / "spool"),
-        "PYTHONPATH": str(ROOT),
-    }
+    own = {"CRONFLOW_ALLOW_SHELL": "true", "CRONFLOW_LOG_LINES_PER_RUN": "30000"}
+    environment = cluster_environment(redis_url, mongo_url, namespace, **ADMIN, **own)
     with ExitStack() as stack:
         stack.enter_context(process(["cronflow", "node"], environment, tmp_path / "node.log"))
         made = Replicas(environment, tmp_path, stack)

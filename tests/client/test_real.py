@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import pytest
 
 import cronflow
 from cronflow.testing.embedded.server import free_port
-from tests.api.test_process import ROOT, process, status
+from tests.api.test_process import status
+from tests.children import ADMIN, PASSWORD, cluster_environment, process
 from tests.waiting import eventually
 
-PASSWORD = "only-for-this-test"
 JOB = {"name": "nightly-report", "run": {"shell": 'echo "for $CRONFLOW_RUN_ID"; echo wrong >&2'}, "timeout": "1m"}
 
 pytestmark = pytest.mark.chaos
@@ -23,20 +22,11 @@ pytestmark = pytest.mark.chaos
 async def url(redis_url: str, mongo_url: str, namespace: str, tmp_path: Path) -> AsyncIterator[str]:
     """Of an API with one node."""
     port = free_port()
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        "CRONFLOW_REDIS_URL": redis_url,
-        "CRONFLOW_MONGO_URL": mongo_url,
-        "CRONFLOW_NAMESPACE": namespace,
-        "CRONFLOW_ADMIN_PASSWORD": PASSWORD,
-        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
-        "CRONFLOW_ALLOW_SHELL": "true",
-        "CRONFLOW_SPOOL_DIR": str(tmp_path / "spool"),
-        "PYTHONPATH": str(ROOT),
-    }
+    own = {"CRONFLOW_ALLOW_SHELL": "true"}
+    environment = cluster_environment(redis_url, mongo_url, namespace, **ADMIN, **own)
     api = ["cronflow", "api", "--port", str(port)]
     with process(api, environment, tmp_path / "api.log"), process(["cronflow", "node"], environment, tmp_path / "log"):
-        await eventually(lambda: status(f"http://127.0.0.1:{port}/readyz")[0] == 200, 60, "the API is ready")
+        await eventually(lambda: status(f"http://127.0.0.1:{port}/readyz")[0] == 200, what="the API is ready")
         yield f"http://127.0.0.1:{port}"
 
 

@@ -162,7 +162,7 @@ async def test_log_lines_go_when_they_are_too_old_and_the_age_can_be_changed(his
         async def seen() -> bool:
             return await history.logs.read("r") == list(expected)
 
-        await eventually(seen, 30, "the lines that are too old are gone")
+        await eventually(seen, what="the lines that are too old are gone")
 
     await history.store_admin.keep_lines(2 * HOUR)
     await kept(*lines[1:])
@@ -239,7 +239,7 @@ async def test_a_node_is_forgotten_when_it_has_been_silent_for_so_long(motion: M
     async def forgotten() -> bool:
         return await motion.coordination_admin.forget_nodes(timedelta(milliseconds=100)) == 1
 
-    await eventually(forgotten, 10, "the silent node is forgotten")
+    await eventually(forgotten, what="the silent node is forgotten")
     await motion.membership.report(a_report("n2"), 5)
     assert await motion.coordination_admin.forget_nodes(HOUR) == 0
     assert [member.report.name for member in await motion.membership.members()] == ["n2"]

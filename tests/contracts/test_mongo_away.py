@@ -51,17 +51,17 @@ async def test_pybreaker_7_async_calls_trip_the_breaker(
         control, jobs = MongoControl(database), MongoJobStore(database)
         await control.ping()
         await asyncio.to_thread(own_mongo.kill)
-        for _ in range(FAILURES_TO_OPEN):
+        with pytest.raises(BackendUnavailable):
+            await control.ping()
+        for _ in range(FAILURES_TO_OPEN - 1):
             with pytest.raises(BackendUnavailable):
                 await jobs.get(["report"])
         assert circuit.state == "open"
         refused = circuit.refused
-        # Every store of the process is told at once, without a look at the network.
-        began = asyncio.get_running_loop().time()
+        # Every store of the process is refused by the circuit, without a look at the network.
         for _ in range(100):
             with pytest.raises(BackendUnavailable, match="circuit open"):
                 await control.extend(1, "me")
-        assert asyncio.get_running_loop().time() - began < 0.3
         assert circuit.refused == refused + 100
         await asyncio.to_thread(own_mongo.start)
 
@@ -72,5 +72,5 @@ async def test_pybreaker_7_async_calls_trip_the_breaker(
                 return False
             return True
 
-        await eventually(answers, 30, "the circuit has closed")
+        await eventually(answers, what="the circuit has closed")
         assert circuit.state == "closed"

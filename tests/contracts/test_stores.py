@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -611,7 +612,13 @@ async def test_the_leader_record_names_the_newest_holder(history: History) -> No
     record = await history.control.leader()
     assert record is not None
     assert (record.term, record.holder) == (1, "n1#a#x")
-    assert await history.control.ping() >= 0
+
+
+async def test_a_ping_is_a_round_trip_in_seconds(history: History) -> None:
+    now = asyncio.get_running_loop().time
+    began = now()
+    trip_s = await history.control.ping()
+    assert 0 <= trip_s <= now() - began
 
 
 @pytest.mark.parametrize("size", [1, 500])

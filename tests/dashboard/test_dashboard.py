@@ -23,6 +23,9 @@ from pathlib import Path
 
 import pytest
 
+from cronflow.testing.embedded.launch import tied_to_parent
+from tests.children import OUTSIDE, child_environment
+
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "dashboard"
 BUILT = ROOT / "cronflow" / "_ui"
@@ -48,11 +51,11 @@ def missing(what: str, remedy: str) -> None:
 
 
 def npm(*arguments: str) -> str:
-    """What it said. Fails the test when it does not end well."""
+    """What it said. Fails the test when it does not end well. It installs with the settings of the person."""
     found = subprocess.run(
         ["npm", *arguments],
         cwd=DASHBOARD,
-        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "CHROMIUM": CHROMIUM},
+        env=OUTSIDE if arguments[0] == "ci" else child_environment(PYTHON=sys.executable, CHROMIUM=CHROMIUM),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -139,12 +142,13 @@ def test_a_wheel_that_is_installed_runs_a_cluster_and_serves_the_page_without_no
     installed = subprocess.run(install, capture_output=True, text=True, check=False)
     assert installed.returncode == 0, installed.stderr
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("CRONFLOW_", "PYTHON"))}
+    env = child_environment()
+    del env["PYTHONPATH"]
     port = free_port()
     (tmp_path / "jobs.yaml").write_text("{name: tick, schedule: {every: 1s}, overlap: queue, run: {shell: 'true'}}\n")
-    command = [str(python.with_name("cronflow")), "dev", "jobs.yaml", "--port", str(port), "--for", "20s"]
+    words = ["dev", "jobs.yaml", "--port", str(port), "--for", "20s"]
     child = subprocess.Popen(
-        command,
+        [*tied_to_parent(), str(python.with_name("cronflow")), *words],
         cwd=tmp_path,
         env={**env, "PATH": str(python.parent), "CRONFLOW_ADMIN_PASSWORD": "only for this test"},
         stdout=subprocess.PIPE,

@@ -21,6 +21,7 @@ from cronflow.config.settings import FIELDS
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.monitoring.server import PATH
+from tests.children import child_environment
 from tests.deploy import files
 from tests.test_documents_shown import LIVING, parse
 
@@ -186,9 +187,8 @@ def test_a_node_of_compose_is_called_as_its_container(tmp_path: Path) -> None:
     tini, dashes, *shell = node["entrypoint"]
     # As Compose reads it: two dollars are one.
     words = [word.replace("$$", "$") for word in [*shell, *node["command"], "--app", "shop:app"]]
-    said = subprocess.run(
-        words, env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOSTNAME": "0c0ffee"}, capture_output=True, text=True
-    )
+    environment = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}", HOSTNAME="0c0ffee")
+    said = subprocess.run(words, env=environment, capture_output=True, text=True)
     assert (tini, dashes, said.stdout) == ("tini", "--", "node --app shop:app --name 0c0ffee\n")
     parse(said.stdout.split())
 

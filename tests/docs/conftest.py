@@ -20,7 +20,8 @@ import httpx2
 import pytest
 
 from cronflow.testing.embedded.server import free_port
-from tests.api.test_process import process, status
+from tests.api.test_process import status
+from tests.children import ADMIN, cluster_environment, process
 from tests.docs.blocks import ROOT
 from tests.docs.commands import CLIENT, PASSWORD
 from tests.servers import fresh_namespace
@@ -82,7 +83,7 @@ class Cluster:
     async def run(self, state: str, **args: str) -> str:
         """A run of `nightly-report` that has come to a state."""
         run: str = self.call("POST", "jobs/nightly-report/run", {"args": args})["id"]
-        await eventually(lambda: self.call("GET", f"runs/{run}")["state"] == state, 60, f"{run} is {state}")
+        await eventually(lambda: self.call("GET", f"runs/{run}")["state"] == state, what=f"{run} is {state}")
         return run
 
 
@@ -90,17 +91,8 @@ class Cluster:
 def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """It is up as long as pages are tested."""
     folder, port = tmp_path_factory.mktemp("docs"), free_port()
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        "CRONFLOW_REDIS_URL": redis_url,
-        "CRONFLOW_MONGO_URL": mongo_url,
-        "CRONFLOW_NAMESPACE": fresh_namespace(),
-        "CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(),
-        "CRONFLOW_SPOOL_DIR": str(folder / "spool"),
-        "CRONFLOW_ALLOW_SHELL": "true",
-        "PYTHONPATH": str(ROOT),
-    }
-    admin = {"CRONFLOW_ADMIN_PASSWORD": PASSWORD, "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more"}
+    own = {"CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(), "CRONFLOW_ALLOW_SHELL": "true"}
+    environment = cluster_environment(redis_url, mongo_url, fresh_namespace(), **own)
     node = {
         "CRONFLOW_ALLOW_PYTHON": "billing",
         "CRONFLOW_DRAIN_TIMEOUT": "1s",
@@ -119,11 +111,11 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
                 ["cronflow", "node", "--name", NODE, "--label", "disk=large"], environment | node, folder / "node.log"
             )
         )
-        stack.enter_context(process(["cronflow", "api", "--port", str(port)], environment | admin, folder / "api.log"))
+        stack.enter_context(process(["cronflow", "api", "--port", str(port)], environment | ADMIN, folder / "api.log"))
         stack.enter_context(process(["tests.docs.commands", str(commands)], environment, folder / "commands.log"))
         url = f"http://127.0.0.1:{port}"
-        asyncio.run(eventually(lambda: status(f"{url}/readyz")[0] == 200, 60, "the API is ready"))
-        asyncio.run(eventually(commands.exists, 60, "commands are taken"))
+        asyncio.run(eventually(lambda: status(f"{url}/readyz")[0] == 200, what="the API is ready"))
+        asyncio.run(eventually(commands.exists, what="commands are taken"))
         program = CLIENT.format(python=sys.executable, path=str(commands))
         hooks = f"http://127.0.0.1:{taker.server_address[1]}"
         with httpx2.Client(base_url=f"{url}/api/v1", timeout=30) as client:

@@ -151,7 +151,7 @@ def tools(folder: Path, cronflow: str) -> Path:
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
-async def test_what_a_page_says_can_be_done(page: Path, cluster: Cluster, tmp_path: Path) -> None:
+async def test_what_a_page_says_can_be_done(page: Path, cluster: Cluster, tmp_path: Path, home: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     try:
@@ -160,7 +160,7 @@ async def test_what_a_page_says_can_be_done(page: Path, cluster: Cluster, tmp_pa
             **cluster.environment,
             **{name: value.format(url=cluster.url) for name, value in scene.environment.items()},
             "PATH": f"{tools(tmp_path, cluster.program)}:{cluster.environment['PATH']}",
-            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "HOME": str(home),
         }
         done = await asyncio.to_thread(
             subprocess.run,

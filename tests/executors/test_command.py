@@ -18,7 +18,7 @@ from cronflow.executors import Executors
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.group import MAX_LINE_BYTES, MAX_LINES, MAX_OUTPUT_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 FOREVER = "while :; do sleep 0.02; done"
 
@@ -191,8 +191,8 @@ async def test_the_grace_is_also_for_those_who_let_go_of_the_pipes(tmp_path: Pat
 
 async def test_the_rest_of_the_grace_is_not_waited_for() -> None:
     began = time.monotonic()
-    await run("exec sleep 1000", timeout="100ms", grace_s=30)
-    assert time.monotonic() - began < 10
+    await run("exec sleep 1000", timeout="100ms", grace_s=10 * PATIENCE_S)
+    assert time.monotonic() - began < PATIENCE_S
 
 
 async def test_a_cancellation_reaches_the_process_and_goes_on() -> None:
@@ -208,13 +208,13 @@ async def test_a_cancellation_reaches_the_process_and_goes_on() -> None:
 
 async def test_a_second_cancellation_does_not_wait_for_the_grace() -> None:
     lines = Lines()
-    attempt = asyncio.create_task(run("trap 'echo told' TERM; echo $$; " + FOREVER, lines, grace_s=60))
+    attempt = asyncio.create_task(run("trap 'echo told' TERM; echo $$; " + FOREVER, lines, grace_s=10 * PATIENCE_S))
     pid = int((await eventually(lambda: lines.of("info")))[0])
     attempt.cancel()
     await eventually(lambda: "told" in lines.of("info"))
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(attempt, 10)
+        await asyncio.wait_for(attempt, PATIENCE_S)
     await eventually(lambda: not is_running(pid))
 
 
@@ -224,7 +224,7 @@ async def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_up_the_attem
     attempt_result = await run("sleep 1000 & echo $!", lines, drain_s=0.2)
     (pid,) = map(int, lines.of("info"))
     assert attempt_result.outcome is Outcome.OK
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE_S
     assert lines.of("warn") == ["the command has ended; what it left running is killed"]
     await eventually(lambda: not is_running(pid))
 

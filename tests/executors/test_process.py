@@ -184,7 +184,7 @@ async def test_a_cancellation_reaches_the_function(
 ) -> None:
     note = tmp_path / "note"
     attempt = asyncio.create_task(executor.run(assignment(target(name, note=str(note))), "node-1", Lines()))
-    pid = int(await eventually(lambda: note.exists() and note.read_text(), 20, "the start"))
+    pid = int(await eventually(lambda: note.exists() and note.read_text(), what="the start"))
     attempt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await attempt

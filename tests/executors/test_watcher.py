@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cronflow.executors.watcher import Watcher
+from tests.children import child_environment
 from tests.executors import is_running
-from tests.processes.conftest import ROOT
 from tests.waiting import eventually
 
 # Two groups: one ends at SIGTERM and one does not heed it; each has a child of its own. `forked` keeps the pipe open.
@@ -46,7 +46,7 @@ signal.pause()
 def a_node(folder: Path, way: str = "") -> Iterator[tuple[subprocess.Popen[str], list[int], int]]:
     """A process with two commands: itself, all their processes, and the process that watches."""
     words = [sys.executable, "-W", "ignore", "-c", NODE, str(folder / "children"), way]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environ = child_environment()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environ, start_new_session=True) as node:
         assert node.stdout is not None
         groups = [int(node.stdout.readline()), int(node.stdout.readline())]
@@ -79,8 +79,8 @@ async def test_whole_groups_end_with_a_node_that_is_killed(tmp_path: Path, way: 
         if way != "closed":
             assert all(map(is_running, everybody))
             node.kill()
-        await eventually(lambda: not any(map(is_running, everybody)), 30, "the end of both groups")
-        await eventually(lambda: not is_running(watching), 30, "the end of the watcher")
+        await eventually(lambda: not any(map(is_running, everybody)), what="the end of both groups")
+        await eventually(lambda: not is_running(watching), what="the end of the watcher")
 
 
 async def test_the_signals_that_end_a_node_s_session_do_not_end_the_watcher(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ async def test_the_signals_that_end_a_node_s_session_do_not_end_the_watcher(tmp_
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(watching, number)
         os.killpg(node.pid, signal.SIGKILL)
-        await eventually(lambda: not any(map(is_running, everybody)), 30, "the end of both groups")
+        await eventually(lambda: not any(map(is_running, everybody)), what="the end of both groups")
 
 
 async def test_a_watcher_that_was_killed_is_replaced_and_told_everything(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from cronflow.monitoring.server import MetricsServer
 from cronflow.testing.embedded.server import free_port
 from tests.api.conftest import AS, HeaderGate
 from tests.api.test_process import environment as environment
-from tests.api.test_process import process, status
+from tests.api.test_process import status
+from tests.children import process
 from tests.cli.scene import Scene
 from tests.monitoring.scraping import Figures, figures
 from tests.waiting import eventually
@@ -81,8 +82,8 @@ async def test_a_node_on_real_servers_tells_what_they_take(environment: dict[str
         return figures(status(f"http://127.0.0.1:{port}/metrics")[1])
 
     with process(["cronflow", "node"], environment | about, log):
-        await eventually(lambda: told().get("cronflow_leader") == {(): 1}, 60, "the node leads and says so")
-        await eventually(lambda: told().get("cronflow_cluster_slots") == {(): 16}, 60, "it has seen itself")
+        await eventually(lambda: told().get("cronflow_leader") == {(): 1}, what="the node leads and says so")
+        await eventually(lambda: told().get("cronflow_cluster_slots") == {(): 16}, what="it has seen itself")
         found = told()
     assert found["cronflow_backend_seconds_count"]["redis",] > 0
     assert found["cronflow_backend_seconds_count"]["mongodb",] > 0

@@ -1,25 +1,57 @@
-"""Tries every mutant: `python -m tests.mutants [words of the lines to try]`."""
+"""Tries every mutant: `python -m tests.mutants [words of the lines to try]`.
+
+`--changed` tries those whose file has changed since the commit that this work began from, and `--within SECONDS` begins
+no further one after that time.
+"""
 
 from __future__ import annotations
 
+import argparse
+import random
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.running import CannotRun, copy_package, passes, suites_of, survives
+from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.changed import base_commit, changed_files, touched
+from tests.mutants.running import ROOT, CannotRun, copy_package, passes, suites_of, survives
 
 
-def main(words: list[str]) -> int:
+def parsed(arguments: list[str]) -> argparse.Namespace:
+    """The words, and the options."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("words", nargs="*", help="words of the lines to try")
+    parser.add_argument("--changed", action="store_true", help="those whose file has changed since the base")
+    parser.add_argument("--within", type=float, default=float("inf"), metavar="SECONDS", help="begin none later")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
     """Prints a line a mutant. 1 when one survived or its tests could not be run."""
+    given = parsed(arguments)
+    chosen = [mutant for mutant in MUTANTS if all(word in str(mutant) for word in given.words)]
+    if given.changed:
+        base = base_commit(ROOT)
+        if base is None:
+            print("no mutant was tried: there is no earlier commit to compare with")
+            return 0
+        chosen = touched(chosen, changed_files(ROOT, base))
+        print(f"{len(chosen)} mutants are in files that have changed since {base[:12]}")
+        # Where the time does not suffice for all, each has its chance.
+        random.shuffle(chosen)
+    return tried(chosen, given.within) if chosen else 0
+
+
+def tried(chosen: list[Mutant], within_s: float) -> int:
+    """Try them all, or as many as there is time for."""
     # Not above: the processes that run the tests load this module, and are to import the package from its copy.
     from cronflow.testing.embedded import MongoServer, RedisServer
     from tests.servers import MONGO_URL, REDIS_URL, started
 
-    chosen = [mutant for mutant in MUTANTS if all(word in str(mutant) for word in words)]
-    bad = 0
+    until = time.monotonic() + within_s
+    bad = done = 0
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronflow-mutants-")))
         for name in ("package", "redis", "mongo"):
@@ -35,15 +67,19 @@ def main(words: list[str]) -> int:
                 print((folder / "said").read_text("utf-8"))
                 print(f"{' '.join(tests)}: fails without any mutant; mend that first")
                 return 1
-        for number, mutant in enumerate(chosen, 1):
+        for done, mutant in enumerate(chosen, 1):
             began = time.monotonic()
+            if began > until:
+                done -= 1
+                print(f"{len(chosen) - done} mutants were not tried within {within_s:g} s")
+                break
             try:
                 verdict = "SURVIVED" if survives(mutant, folder, servers, suites_of(mutant)) else "killed"
             except CannotRun as error:
                 verdict = f"CANNOT RUN\n{error}\n"
             bad += verdict != "killed"
-            print(f"{number:3}/{len(chosen)}  {time.monotonic() - began:5.1f} s  {verdict:8}  {mutant}", flush=True)
-    print(f"{len(chosen) - bad} of {len(chosen)} mutants were killed")
+            print(f"{done:3}/{len(chosen)}  {time.monotonic() - began:5.1f} s  {verdict:8}  {mutant}", flush=True)
+    print(f"{done - bad} of {done} mutants were killed")
     return 1 if bad else 0
 
 

@@ -81,11 +81,11 @@ async def test_a_node_that_is_started_before_its_mongodb_joins_when_that_is_up_a
         assert "MongoDB at" in cluster.log("impatient").read_text()
         cluster.limits["CRONFLOW_START_WAIT"] = "10m"
         cluster.start("patient")
-        await eventually(lambda: "waiting for a server" in cluster.log("patient").read_text(), 60, "it waits")
+        await eventually(lambda: "waiting for a server" in cluster.log("patient").read_text(), what="it waits")
         await asyncio.to_thread(own_mongo.start)
 
         async def joined() -> bool:
             return [member.report.name for member in await cluster.service.members()] == ["patient"]
 
-        await eventually(joined, 60, "the patient node joins")
+        await eventually(joined, what="the patient node joins")
         assert cluster.log("patient").read_text().count("waiting for a server") == 1

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,10 +20,10 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Backends, RunQuery
 from cronflow.testing.audit import Audit, Expectation, audit
 from cronflow.usecases.service import Service
-from tests.waiting import eventually
+from tests.children import cluster_environment, python
+from tests.waiting import PATIENCE_S, eventually
 
 LEADER_TTL_S = 3.0
-ROOT = Path(__file__).parents[2]
 
 SHORT_LIMITS = {
     "CRONFLOW_LEADER_TTL": f"{LEADER_TTL_S:g}s",
@@ -63,23 +61,22 @@ class Processes:
 
     def start(self, name: str, *labels: str, redis_url: str | None = None, mongo_url: str | None = None) -> None:
         """One more node, with labels (`on=a`); its own URLs lead to the same servers, or to others."""
-        environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
+        environment = cluster_environment(
+            redis_url or self.redis_url,
+            mongo_url or self.mongo_url,
+            self.namespace,
             **self.limits,
             # Tests read what nodes log.
-            "CRONFLOW_LOG_FORMAT": "text",
-            "CRONFLOW_REDIS_URL": redis_url or self.redis_url,
-            "CRONFLOW_MONGO_URL": mongo_url or self.mongo_url,
-            "CRONFLOW_NAMESPACE": self.namespace,
-            "CRONFLOW_NODE_NAME": name,
-            "CRONFLOW_ALLOW_SHELL": "true",
-            "CRONFLOW_SPOOL_DIR": str(self.folder / "spool"),
-            "CRONFLOW_ALLOW_PYTHON": "tests.processes.handlers",
-            "PYTHONPATH": str(ROOT),
-        }
+            CRONFLOW_LOG_FORMAT="text",
+            CRONFLOW_NODE_NAME=name,
+            CRONFLOW_ALLOW_SHELL="true",
+            CRONFLOW_SPOOL_DIR=str(self.folder / "spool"),
+            CRONFLOW_ALLOW_PYTHON="tests.processes.handlers",
+        )
         with self.log(name).open("ab") as log:
             self.children[name] = subprocess.Popen(
-                [sys.executable, "-m", "cronflow", "node", *(f"--label={label}" for label in labels)],
+                python("-m", "cronflow", "node", *(f"--label={label}" for label in labels)),
+                cwd=self.folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -110,7 +107,7 @@ class Processes:
         held = await self.backends.election.holder()
         return None if held is None else node_name(held[0])
 
-    async def new_leader(self, instead_of: str, timeout: float) -> str:
+    async def new_leader(self, instead_of: str, timeout: float = PATIENCE_S) -> str:
         """Wait for another leader."""
 
         async def found() -> str | None:
@@ -127,7 +124,7 @@ class Processes:
             self.start(name)
         return await self.all_up(*names)
 
-    async def all_up(self, *names: str, timeout: float = 30) -> str:
+    async def all_up(self, *names: str, timeout: float = PATIENCE_S) -> str:
         """Wait until all are members and one leads; returns the leader's name."""
 
         async def ready() -> str | None:
@@ -168,7 +165,7 @@ class Processes:
             if len(page) < 500:
                 return found[::-1]
 
-    async def proof(self, since: dict[str, datetime], timeout: float = 30) -> Audit:
+    async def proof(self, since: dict[str, datetime], timeout: float = PATIENCE_S) -> Audit:
         """Let the cluster deal with all that is due until now, then audit."""
         until = datetime.now(UTC).replace(microsecond=0)
         await self.dealt_with(until, timeout)

@@ -112,7 +112,7 @@ async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Pro
         await processes.up("a")
         await processes.apply(FAILS)
         run = await processes.service.trigger("billing-sums")
-        await eventually(lambda: ended(processes), 60, "the notice was taken")
+        await eventually(lambda: ended(processes), what="the notice was taken")
         [request] = receiver.web.requests
         is_genuine = genuine()
         assert is_genuine(request.headers, request.body, SECRET)
@@ -141,7 +141,7 @@ async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_no
         notification = await the_notice(processes)
         return notification is not None and "cannot be reached" in (notification.error or "")
 
-    await eventually(refused, 60, "a refused connection")
+    await eventually(refused, what="a refused connection")
     async with receiving(port) as receiver:
         receiver.answers = [500, 200]
 
@@ -167,7 +167,7 @@ async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to
         leader = await processes.up("a", "b")
         await processes.apply(FAILS)
         await processes.service.trigger("billing-sums")
-        await eventually(lambda: receiver.web.requests, 60, "a first attempt")
+        await eventually(lambda: receiver.web.requests, what="a first attempt")
         processes.kill(leader)
         await processes.new_leader(leader, 60)
 
@@ -175,7 +175,7 @@ async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to
             await due_now(processes, mongo_url)
             return await ended(processes)
 
-        await eventually(taken, 60, "the notice was taken")
+        await eventually(taken, what="the notice was taken")
         notification = await the_notice(processes)
         assert notification is not None
         assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notification.id}

@@ -29,12 +29,11 @@ from tests.history import records
 from tests.history.checker import check
 from tests.history.history import Ack, Elected, Fault, History, noted
 from tests.processes.conftest import SHORT_LIMITS, Processes, process_cluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.chaos
 
 NODES = ("a", "b", "c")
-PATIENCE_S = 90.0
 STALL_S = 1.0
 LIMITS = SHORT_LIMITS | {"CRONFLOW_RUN_LEASE": "5s", "CRONFLOW_NODE_TTL": "3s"}
 ELECTED = re.compile(r"leader elected.*")

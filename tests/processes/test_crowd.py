@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -25,7 +24,8 @@ from cronflow.domain.job import CommandTarget, Job, Overlap
 from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.embedded.server import free_port
 from cronflow.usecases.service import Service
-from tests.api.test_process import ROOT, process, status
+from tests.api.test_process import status
+from tests.children import ADMIN, cluster_environment, process
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
 
@@ -105,19 +105,12 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 async def api(cluster: Processes, tmp_path: Path) -> AsyncIterator[tuple[str, Any]]:
     """The URL of an API process on the servers of the cluster, and the process."""
     port = free_port()
-    environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")},
-        **cluster.limits,
-        "CRONFLOW_REDIS_URL": cluster.redis_url,
-        "CRONFLOW_MONGO_URL": cluster.mongo_url,
-        "CRONFLOW_NAMESPACE": cluster.namespace,
-        "CRONFLOW_ADMIN_PASSWORD": "only-for-this-test",
-        "CRONFLOW_JWT_SECRET": "of-thirty-two-bytes-or-some-more",
-        "PYTHONPATH": str(ROOT),
-    }
+    environment = cluster_environment(
+        cluster.redis_url, cluster.mongo_url, cluster.namespace, **cluster.limits, **ADMIN
+    )
     with process(["cronflow", "api", "--port", str(port)], environment, tmp_path / "api.log") as child:
         url = f"http://127.0.0.1:{port}"
-        await eventually(lambda: status(f"{url}/readyz")[0] == 200, 60, "the API is ready")
+        await eventually(lambda: status(f"{url}/readyz")[0] == 200, what="the API is ready")
         yield url, child
 
 
@@ -179,7 +172,7 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
         printed = [f"{run} {n}" for run in runs for n in (1, 2, 3)]
         assert len(runs) > 1
         await eventually(
-            lambda: min(len(client.lines) for client in followers) >= len(printed), 30, "every line has arrived"
+            lambda: min(len(client.lines) for client in followers) >= len(printed), what="every line has arrived"
         )
         assert [line.text for run in runs for line in await cluster.backends.logs.read(run)] == printed
         for client in followers:

@@ -8,39 +8,106 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tarfile
+import time
 import urllib.error
 import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cronflow.testing.embedded.server import free_port
-from tests.waiting import eventually
+from tests.children import ADMIN, PASSWORD, ROOT, child_environment, python
+from tests.waiting import PATIENCE_S, eventually
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 
 pytestmark = pytest.mark.chaos
 
 
-def environment(**more: str) -> dict[str, str]:
-    """This process's, without settings of its own."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("CRONFLOW_")} | more
-
-
 def command(*arguments: str | Path) -> list[str]:
     """`cronflow dev …` of this checkout."""
-    return [sys.executable, "-m", "cronflow", "dev", *map(str, arguments)]
+    return python("-m", "cronflow", "dev", *arguments)
 
 
 def dev(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
     return subprocess.run(
-        command(*arguments), cwd=ROOT, env=environment(**more), capture_output=True, text=True, timeout=120, check=False
+        command(*arguments), env=child_environment(**more), capture_output=True, text=True, timeout=120, check=False
     )
+
+
+@contextmanager
+def started(folder: Path, *arguments: str | Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start it; what it prints is in `out` and `err` of the folder."""
+    with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+        child = subprocess.Popen(command(*arguments), env=child_environment(**more), stdout=out, stderr=err)
+        try:
+            yield child
+        finally:
+            child.kill()
+            child.wait()
+
+
+async def stopped(child: subprocess.Popen[bytes], folder: Path) -> tuple[str, str]:
+    """Its output and what it said besides, once it has stopped by itself or at the signal of before."""
+    code = await eventually(lambda: child.poll() is not None and [child.returncode], what="it has ended")
+    out, err = (folder / "out").read_text(), (folder / "err").read_text()
+    assert code == [0], out + err
+    return out, err
+
+
+async def dev_until(
+    condition: Callable[[], object], folder: Path, *arguments: str | Path, **more: str
+) -> tuple[dict[str, Any], str]:
+    """Run it until the condition holds, for as long as that takes; returns the summary, and what it said besides."""
+    with started(folder, *arguments, "--for", "10m", "-o", "json", **more) as child:
+        await eventually(lambda: condition() or child.poll() is not None, 2 * PATIENCE_S, "what it is run for")
+        child.send_signal(signal.SIGTERM)
+        out, err = await stopped(child, folder)
+    found: dict[str, Any] = json.loads(out)
+    return found, err
+
+
+def ask(port: int, path: str, token: str = "", **body: str) -> Any:
+    """Of its API."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    sent = json.dumps(body).encode() if body else None
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v1{path}", data=sent, headers=headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        return json.load(answer)
+
+
+class Succeeded:
+    """How many runs of each job have, as the API at a port shows them; none while it does not listen."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._token = ""
+        self._asked = 0.0
+        self._found: Counter[str] = Counter()
+
+    def __call__(self) -> Counter[str]:
+        # Not at every poll: the API answers only so many requests a second.
+        if time.monotonic() < self._asked + 1:
+            return self._found
+        self._asked = time.monotonic()
+        try:
+            if not self._token:
+                self._token = ask(self._port, "/auth/token", username="admin", password=PASSWORD)["access_token"]
+            runs = ask(self._port, "/runs?state=succeeded&limit=500", self._token)["items"]
+        except urllib.error.HTTPError as refused:
+            refused.close()
+        except OSError:
+            pass
+        else:
+            self._found = Counter(run["job"] for run in runs)
+        return self._found
 
 
 def examples_on(port: int, folder: Path) -> Path:
@@ -52,23 +119,23 @@ def examples_on(port: int, folder: Path) -> Path:
     return copy
 
 
-def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The object at the end."""
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+SCHEDULED = {"backup-folder", "check-livez", "sales-report", "fails-twice", "tick", "tock", "tea-is-ready"}
+"""The examples that run without being asked to."""
 
 
-def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tmp_path: Path) -> None:
+async def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tmp_path: Path, home: Path) -> None:
     port, data, scratch = free_port(), tmp_path / "data", tmp_path / "scratch"
     scratch.mkdir()
+    # They are run from the root of the repository, where a person may have a cronflow.toml.
+    (home / "docs").symlink_to(ROOT / "docs")
     out = scratch / "cronflow-examples"
     jobs = examples_on(port, tmp_path)
-    run: list[str | Path] = [jobs, EXAMPLES / "reminder.py", "--data", data, "--port", str(port), "-o", "json"]
-    first = dev(*run, "--for", "25s", TMPDIR=str(scratch))
-    assert first.returncode == 0, first.stderr
-    found = summary(first)
+    run: list[str | Path] = [jobs, EXAMPLES / "reminder.py", "--data", data, "--port", str(port)]
+    own = {"TMPDIR": str(scratch), **ADMIN}
+    succeeded = Succeeded(port)
+    found, _ = await dev_until(lambda: succeeded().keys() >= SCHEDULED, tmp_path, *run, **own)
     assert (found["lost"], found["doubled"], found["failovers"]) == (0, 0, 0)
-    assert found["fires_due"] >= 25 + 12 + 2 + 1 + 1 + 1 + 1
+    assert found["fires_due"] >= len(SCHEDULED)
     assert found["dead"] == []
     assert set(found["runs"]) <= {"succeeded", "running", "dispatched", "retrying"}
     assert sum(found["runs"].values()) - found["runs"]["succeeded"] == len(found["open"])
@@ -82,15 +149,15 @@ def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tm
     assert len(totals) == 4
     assert not list(out.glob("*.tmp"))
 
-    second = dev(*run, "--for", "5s", TMPDIR=str(scratch))
+    second = dev(*run, "--for", "5s", "-o", "json", **own)
     assert second.returncode == 0, second.stderr
-    again = summary(second)
+    again = json.loads(second.stdout)
     # The second counts from where the first left off: what fell due in between is covered, not forgotten.
     assert (again["lost"], again["doubled"]) == (0, 0)
     assert again["fires_due"] > 5 + 2
 
 
-def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Path) -> None:
+async def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Path) -> None:
     port, late = free_port(), tmp_path / "late"
     late.mkdir()
     (late / "sitecustomize.py").write_text("import sys, time\nif 'api' in sys.orig_argv: time.sleep(5)\n")
@@ -99,30 +166,22 @@ def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Path) -> 
         "jobs: [{name: ask, schedule: {every: 1s}, retry: {max: 0}, overlap: queue, "
         f"run: {{http: {{url: 'http://127.0.0.1:{port}/livez', expect: [200]}}}}}}]"
     )
-    done = dev(
-        jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "4s", "-o", "json", PYTHONPATH=str(late)
-    )
-    assert done.returncode == 0, done.stderr
-    found = summary(done)
-    assert found["dead"] == []
-    assert found["runs"]["succeeded"] >= 3
+    path = f"{late}{os.pathsep}{ROOT}"
+    succeeded = Succeeded(port)
+    words: list[str | Path] = [jobs, "--data", tmp_path / "data", "--port", str(port)]
+    found, _ = await dev_until(lambda: succeeded()["ask"] >= 3, tmp_path, *words, **ADMIN, PYTHONPATH=path)
+    assert (found["dead"], found["lost"], found["doubled"]) == ([], 0, 0)
 
 
 async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
     port = free_port()
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text('jobs: [{name: tick, schedule: {every: 1s}, run: {shell: "true"}, retry: {max: 0}}]')
-    child = subprocess.Popen(
-        command(jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "25s"),
-        cwd=ROOT,
-        env=environment(
-            CRONFLOW_LEADER_TTL="3s", CRONFLOW_LEADER_RENEW="1s", CRONFLOW_NODE_TTL="2s", CRONFLOW_HEARTBEAT="500ms"
-        ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
+    limits = {"CRONFLOW_LEADER_TTL": "3s", "CRONFLOW_LEADER_RENEW": "1s"}
+    limits |= {"CRONFLOW_NODE_TTL": "2s", "CRONFLOW_HEARTBEAT": "500ms"}
+    succeeded = Succeeded(port)
+    words: list[str | Path] = [jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "10m"]
+    with started(tmp_path, *words, **limits, **ADMIN) as child:
 
         def node_pids() -> list[int]:
             found = subprocess.run(
@@ -133,80 +192,57 @@ async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path
             )
             return [int(word) for word in found.stdout.split()]
 
-        def alive() -> bool:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2) as answer:
-                    return bool(answer.status == 200)
-            except OSError:
-                return False
-
-        await eventually(alive, 30, "the API is ready")
+        await eventually(lambda: succeeded()["tick"], 2 * PATIENCE_S, "a first run")
         victims = await eventually(
-            lambda: len(found) == 3 and found if (found := node_pids()) else None, 20, "three nodes"
+            lambda: len(found) == 3 and found if (found := node_pids()) else None, what="three nodes"
         )
         assert victims
         os.kill(victims[0], signal.SIGKILL)
-        await eventually(lambda: len(node_pids()) == 3 and victims[0] not in node_pids(), 20, "three nodes again")
-        text, _ = child.communicate(timeout=90)
-    finally:
-        child.kill()
-        child.wait()
-    assert child.returncode == 0, text
+        await eventually(lambda: len(node_pids()) == 3 and victims[0] not in node_pids(), what="three nodes again")
+        before = succeeded()["tick"]
+        await eventually(lambda: succeeded()["tick"] > before + 3, what="more runs")
+        child.send_signal(signal.SIGTERM)
+        text = "".join(await stopped(child, tmp_path))
     assert "was killed by SIGKILL; it is started again" in text
     assert "every fire has exactly one run" in text
 
 
-def test_without_servers_it_runs_in_memory_and_says_so_loudly(tmp_path: Path) -> None:
-    jobs = tmp_path / "jobs.yaml"
-    jobs.write_text("jobs: [{name: tick, schedule: {every: 1s}, run: {shell: 'true'}, retry: {max: 0}}]")
-    done = dev(jobs, "--memory", "--for", "3s", "--port", str(free_port()), "-o", "json")
-    assert done.returncode == 0, done.stderr
-    assert "RUNNING IN MEMORY" in done.stderr
-    assert re.search(r"log in as admin with the password \S{16}\n", done.stderr)
-    assert summary(done)["lost"] == 0
-    assert summary(done)["runs"]["succeeded"] >= 3
+async def test_without_servers_it_runs_in_memory_and_says_so_loudly(tmp_path: Path) -> None:
+    jobs, ticks = tmp_path / "jobs.yaml", tmp_path / "ticks"
+    job = {"name": "tick", "schedule": {"every": "1s"}, "run": {"shell": f"echo >>{ticks}"}, "retry": {"max": 0}}
+    jobs.write_text(json.dumps({"jobs": [job]}))
+    ticks.touch()
+    # What was due before the nodes were up does not count in the summary.
+    found, said = await dev_until(
+        lambda: len(ticks.read_text()) > 3, tmp_path, jobs, "--memory", "--port", str(free_port())
+    )
+    assert "RUNNING IN MEMORY" in said
+    assert re.search(r"log in as admin with the password \S{16}\n", said)
+    assert found["lost"] == 0
+    assert found["runs"]["succeeded"] >= 1
 
 
 async def test_the_admin_logs_in_with_the_password_of_the_environment(tmp_path: Path) -> None:
     port = free_port()
-    child = subprocess.Popen(
-        command("--memory", "--for", "60s", "--port", str(port)),
-        cwd=tmp_path,
-        env=environment(CRONFLOW_ADMIN_PASSWORD="correct horse", PYTHONPATH=str(ROOT)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-    def ask(path: str, token: str = "", **body: str) -> Any:
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        sent = json.dumps(body).encode() if body else None
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v1{path}", data=sent, headers=headers)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            assert answer.headers["X-Content-Type-Options"] == "nosniff"
-            return json.load(answer)
 
     def up() -> bool:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=2).close()
+            socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
             return False
         return True
 
-    try:
-        await eventually(up, 30, "the API listens")
-        given = ask("/auth/token", username="admin", password="correct horse")
-        assert ask("/users", given["access_token"]) == {"items": [], "next_cursor": None}
-        ask("/secrets", given["access_token"], name="TOKEN", value="a value")
+    words = ["--memory", "--for", "10m", "--port", str(port)]
+    with started(tmp_path, *words, CRONFLOW_ADMIN_PASSWORD="correct horse") as child:
+        await eventually(up, what="the API listens")
+        given = ask(port, "/auth/token", username="admin", password="correct horse")
+        assert ask(port, "/users", given["access_token"]) == {"items": [], "next_cursor": None}
+        ask(port, "/secrets", given["access_token"], name="TOKEN", value="a value")
         for password in ("wrong horse", ""):
             with pytest.raises(urllib.error.HTTPError, match=r"401|422"):
-                ask("/auth/token", username="admin", password=password)
+                ask(port, "/auth/token", username="admin", password=password)
         child.send_signal(signal.SIGTERM)
-        text, _ = child.communicate(timeout=60)
-    finally:
-        child.kill()
-        child.wait()
-    assert child.returncode == 0, text
+        text = "".join(await stopped(child, tmp_path))
     assert "with the password of the settings" in text
     assert "horse" not in text
 

@@ -18,8 +18,8 @@ from cronflow.domain.cluster import node_name
 from cronflow.domain.job import CommandTarget, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.testing.embedded import MongoServer, RedisServer
-from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
-from tests.waiting import eventually
+from tests.processes.conftest import Processes, process_cluster
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.chaos
 
@@ -35,7 +35,7 @@ async def some_instants(cluster: Processes, job: str, count: int) -> None:
     async def reached() -> bool:
         return await succeeded() >= wanted
 
-    await eventually(reached, 30, f"{count} more runs of {job}")
+    await eventually(reached, what=f"{count} more runs of {job}")
 
 
 async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost_or_doubled(
@@ -46,7 +46,7 @@ async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost_or
         since = await cluster.apply(cluster.job("tick"), cluster.job("tock", every="2s"))
         await some_instants(cluster, "tick", 3)
         cluster.kill(leader)
-        await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
+        await cluster.new_leader(leader)
         await some_instants(cluster, "tick", 3)
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
@@ -64,7 +64,7 @@ async def test_a_leader_that_was_paused_beyond_its_ttl_does_no_harm_when_it_wake
         since = await cluster.apply(cluster.job("tick"))
         await some_instants(cluster, "tick", 2)
         cluster.signal(leader, signal.SIGSTOP)
-        successor = await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
+        successor = await cluster.new_leader(leader)
         await some_instants(cluster, "tick", 2)
         cluster.signal(leader, signal.SIGCONT)
         await some_instants(cluster, "tick", 3)
@@ -105,18 +105,18 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
             run = await cluster.service.run(run_id)
             return run.node if run.state is RunState.RUNNING else None
 
-        node = await eventually(running_on, 15, "the run is recorded as running")
+        node = await eventually(running_on, what="the run is recorded as running")
         assert node is not None
         worker = node.partition("#")[0]
         (first,) = cluster.noted("start")
         cluster.kill(worker)
         if worker == leader:
-            await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
+            await cluster.new_leader(leader)
 
         async def ended() -> bool:
             return not (await cluster.service.run(run_id)).is_open
 
-        await eventually(ended, 30, "the run has ended")
+        await eventually(ended, what="the run has ended")
         run = await cluster.service.run(run_id)
         assert run.state is RunState.SUCCEEDED
         assert [attempt.outcome for attempt in run.attempts] == [Outcome.LOST, Outcome.OK]
@@ -135,9 +135,9 @@ async def test_redis_away_is_told_once_and_nothing_is_lost(
         since = await cluster.apply(cluster.job("tick"))
         await some_instants(cluster, "tick", 2)
         await asyncio.to_thread(own_redis.kill)
-        await eventually(lambda: "service away" in cluster.log("a").read_text(), 15, "node a says that Redis is away")
+        await eventually(lambda: "service away" in cluster.log("a").read_text(), what="node a says that Redis is away")
         await asyncio.to_thread(own_redis.start)
-        await eventually(lambda: "service back" in cluster.log("a").read_text(), 15, "node a says that Redis is back")
+        await eventually(lambda: "service back" in cluster.log("a").read_text(), what="node a says that Redis is back")
         await some_instants(cluster, "tick", 2)
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
@@ -152,11 +152,15 @@ async def test_mongodb_killed_and_restarted_loses_nothing(
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.0))
         await some_instants(cluster, "tick", 3)
         await asyncio.to_thread(own_mongo.kill)
-        await eventually(lambda: "service away" in cluster.log("a").read_text(), 30, "node a says that MongoDB is away")
+        await eventually(
+            lambda: "service away" in cluster.log("a").read_text(), what="node a says that MongoDB is away"
+        )
         await asyncio.to_thread(own_mongo.start)
-        await eventually(lambda: "service back" in cluster.log("a").read_text(), 30, "node a says that MongoDB is back")
+        await eventually(
+            lambda: "service back" in cluster.log("a").read_text(), what="node a says that MongoDB is back"
+        )
         await some_instants(cluster, "tick", 3)
-        found = await cluster.proof(since, timeout=60)
+        found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
 
 
@@ -164,13 +168,15 @@ async def test_a_terminated_node_ends_what_runs_and_hands_over_the_lead_at_once(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        # Far longer than a busy machine takes: only a lead that is handed over is taken in time.
+        cluster.limits["CRONFLOW_LEADER_TTL"] = f"{4 * PATIENCE_S:g}s"
         leader = await cluster.up("a", "b")
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="1s", seconds=1.0))
         await some_instants(cluster, "tick", 3)
         child = cluster.children.pop(leader)
         child.terminate()
-        await cluster.new_leader(leader, timeout=LEADER_TTL_S / 2)
-        assert await asyncio.to_thread(child.wait, 15) == 0
+        await cluster.new_leader(leader)
+        assert await asyncio.to_thread(child.wait, PATIENCE_S) == 0
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
         assert set(found.states) == {"succeeded"}
@@ -196,14 +202,16 @@ async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_le
         async def ended() -> bool:
             return not (await cluster.service.run(run_id)).is_open
 
-        await eventually(lambda: any(run == run_id for run, _ in cluster.noted("start")), 15, "the handler has started")
+        await eventually(
+            lambda: any(run == run_id for run, _ in cluster.noted("start")), what="the handler has started"
+        )
 
         async def told_to_be_blocked() -> bool:
             return any(member.report.lag_s > 2 for member in await cluster.service.members())
 
-        await eventually(told_to_be_blocked, 10, "the blocked node says so")
+        await eventually(told_to_be_blocked, what="the blocked node says so")
         assert len(await cluster.service.members()) == 2
-        await eventually(ended, 20, "the run has ended")
+        await eventually(ended, what="the run has ended")
         run = await cluster.service.run(run_id)
         assert (run.state, len(run.attempts), run.redispatches) == (RunState.SUCCEEDED, 1, 0)
         assert [noted for noted, _ in cluster.noted("start")].count(run_id) == 1
@@ -226,14 +234,14 @@ async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
             found = await cluster.service.run(run)
             return found if found.state is RunState.RUNNING and pids.exists() and pids.read_text().strip() else None
 
-        first = await eventually(running, 30, "the run to start")
+        first = await eventually(running, what="the run to start")
         group = int(pids.read_text().split()[0])
         assert in_group(group) >= 2
         assert first is not None
         assert first.node is not None
         cluster.kill(node_name(first.node))
-        await eventually(lambda: in_group(group) == 0, 30, "the end of the command's whole group")
-        await eventually(lambda: len(pids.read_text().split()) == 2, 30, "the second attempt")
+        await eventually(lambda: in_group(group) == 0, what="the end of the command's whole group")
+        await eventually(lambda: len(pids.read_text().split()) == 2, what="the second attempt")
         assert in_group(group) == 0
         assert in_group(int(pids.read_text().split()[1])) >= 2
         await cluster.service.cancel(run)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 from collections import Counter
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,16 +20,17 @@ from redis.asyncio import Redis
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.testing.embedded import MongoServer, RedisServer
-from tests.processes.conftest import LEADER_TTL_S, ROOT, Processes, process_cluster
+from tests.children import child_environment, python
+from tests.processes.conftest import Processes, process_cluster
 from tests.processes.link import Link
 from tests.processes.test_failures import some_instants
 from tests.processes.test_stopping import ended, running
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.chaos
 
 
-async def sound(cluster: Processes, since: dict[str, datetime], timeout: float = 60) -> None:
+async def sound(cluster: Processes, since: dict[str, datetime], timeout: float = PATIENCE_S) -> None:
     """The audit, and the sink: no end was accepted that no handler has told."""
     found = await cluster.proof(since, timeout=timeout)
     assert (found.lost, found.doubled) == ([], [])
@@ -44,7 +44,7 @@ def the_file_of_a_redis(folder: Path) -> Path:
     return file
 
 
-async def says(cluster: Processes, node: str, words: str, timeout: float = 30) -> None:
+async def says(cluster: Processes, node: str, words: str, timeout: float = PATIENCE_S) -> None:
     """Wait until a node has logged it."""
     await eventually(lambda: words in cluster.log(node).read_text(), timeout, f"node {node} says {words!r}")
 
@@ -66,7 +66,7 @@ async def test_a_leader_cut_from_redis_is_replaced_and_follows_when_it_is_back(
         since = await cluster.apply(cluster.job("tick"))
         await some_instants(cluster, "tick", 2)
         link.cut()
-        assert await cluster.new_leader("cut", timeout=LEADER_TTL_S + 10) == "other"
+        assert await cluster.new_leader("cut") == "other"
         await says(cluster, "cut", "leader stepped down")
         await some_instants(cluster, "tick", 3)
         await link.mend()
@@ -86,7 +86,7 @@ async def test_a_leader_cut_from_mongodb_gives_the_lead_to_one_that_reaches_it(
         await some_instants(cluster, "tick", 2)
         link.cut()
         # Its key expires while it waits for an answer, or it gives it away; a call may last five seconds.
-        assert await cluster.new_leader("cut", timeout=40) == "other"
+        assert await cluster.new_leader("cut") == "other"
         await some_instants(cluster, "tick", 3)
         await link.mend()
         await says(cluster, "cut", "leader stepped down")
@@ -106,7 +106,7 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
         first = await cluster.service.trigger("long")
         began = await running(cluster, first)
         link.cut()
-        await eventually(lambda: first in dict(cluster.noted("end")), 20, "its handler has ended")
+        await eventually(lambda: first in dict(cluster.noted("end")), what="its handler has ended")
         done = await ended(cluster, first)
         assert (done.state, done.fence, attempts(done)) == (RunState.SUCCEEDED, began.fence, [Outcome.OK])
         second = await cluster.service.trigger("long")
@@ -115,9 +115,9 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
             run = await cluster.service.run(second)
             return run.waiting is not None and second not in dict(cluster.noted("start"))
 
-        await eventually(waits, 20, "no node takes the next one")
+        await eventually(waits, what="no node takes the next one")
         await link.mend()
-        assert (await ended(cluster, second, 40)).state is RunState.SUCCEEDED
+        assert (await ended(cluster, second)).state is RunState.SUCCEEDED
         assert Counter(run for run, _ in cluster.noted("start")) == {first: 1, second: 1}
 
 
@@ -132,10 +132,10 @@ async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_
         run_id = await cluster.service.trigger("long")
         first = await running(cluster, run_id)
         link.cut()
-        await eventually(lambda: cluster.noted("end"), 15, "its handler has ended")
-        await eventually(lambda: run_id in cluster.spooled("cut"), 30, "the outcome lies in its spool")
+        await eventually(lambda: cluster.noted("end"), what="its handler has ended")
+        await eventually(lambda: run_id in cluster.spooled("cut"), what="the outcome lies in its spool")
         cluster.start("other", "on=worker")
-        second = await ended(cluster, run_id, 90)
+        second = await ended(cluster, run_id)
         assert (second.state, attempts(second)) == (RunState.SUCCEEDED, [Outcome.LOST, Outcome.OK])
         assert second.fence > first.fence
         await link.mend()
@@ -143,7 +143,7 @@ async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_
         async def kept() -> list[int]:
             return [late.fence for late in await cluster.service.late(run_id)]
 
-        assert await eventually(kept, 40, "its outcome is kept as a late one") == [first.fence]
+        assert await eventually(kept, what="its outcome is kept as a late one") == [first.fence]
         assert await cluster.service.run(run_id) == second
 
 
@@ -167,10 +167,10 @@ async def test_a_worker_stopped_beyond_its_lease_wakes_is_fenced_out_and_aborts(
             run = await cluster.service.run(run_id)
             return run.state is RunState.RUNNING and run.fence > first.fence
 
-        await eventually(elsewhere, 40, "another node runs it")
+        await eventually(elsewhere, what="another node runs it")
         cluster.signal("stopped", signal.SIGCONT)
         await says(cluster, "stopped", "run superseded")
-        last = await ended(cluster, run_id, 60)
+        last = await ended(cluster, run_id)
         assert (last.state, attempts(last)) == (RunState.SUCCEEDED, [Outcome.LOST, Outcome.OK])
         assert [late.fence for late in await cluster.service.late(run_id)] == [first.fence]
         # The command of the first attempt was stopped before its end.
@@ -190,9 +190,9 @@ async def test_at_most_once_a_run_whose_worker_was_killed_is_lost_and_not_starte
         run_id = await cluster.service.trigger("once")
         run = await running(cluster, run_id)
         assert run.node is not None
-        await eventually(lambda: cluster.noted("start"), 15, "the handler has started")
+        await eventually(lambda: cluster.noted("start"), what="the handler has started")
         cluster.kill(run.node.partition("#")[0])
-        lost = await ended(cluster, run_id, 40)
+        lost = await ended(cluster, run_id)
         assert (lost.state, lost.outcome, lost.fence) == (RunState.LOST, Outcome.LOST, run.fence)
         assert cluster.noted("start") == [(run_id, run.fence)]
         assert await cluster.service.dead_letters() == 1
@@ -211,7 +211,7 @@ async def test_sidekiq_4633_a_job_that_kills_three_nodes_is_poison_and_kills_no_
         target = PythonTarget("tests.processes.handlers:die", {"sink": str(cluster.sink)})
         await cluster.apply(Job(name="poison", target=target, require={"on": "worker"}, retry=Retry(max=9)))
         run_id = await cluster.service.trigger("poison")
-        run = await ended(cluster, run_id, 90)
+        run = await ended(cluster, run_id)
         assert (run.state, run.outcome) == (RunState.FAILED, Outcome.POISON)
         assert attempts(run) == [Outcome.LOST] * 3
         fences = [fence for _, fence in cluster.noted("start")]
@@ -253,7 +253,7 @@ async def test_a_redis_that_lost_the_tail_of_its_file_loses_nothing_of_ours(
         file = the_file_of_a_redis(tmp_path)
         known = file.stat().st_size
         cluster.kill(leader)
-        await cluster.new_leader(leader, timeout=LEADER_TTL_S + 5)
+        await cluster.new_leader(leader)
         await some_instants(cluster, "tick", 2)
         await asyncio.to_thread(own_redis.kill)
         with file.open("r+b") as tail:
@@ -346,10 +346,10 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
             now = await cluster.backends.store_admin.time()
             return (now - max(known)).total_seconds() > 3
 
-        await eventually(fell_due, 20, "instants have fallen due while it was paused")
+        await eventually(fell_due, what="instants have fallen due while it was paused")
         with subprocess.Popen(
-            [sys.executable, "-m", "tests.processes.editing", redis_url, mongo_url, namespace, "tick"],
-            cwd=ROOT,
+            python("-m", "tests.processes.editing", redis_url, mongo_url, namespace, "tick"),
+            env=child_environment(),
             stdout=subprocess.PIPE,
         ) as editor:
             assert editor.stdout is not None
@@ -363,7 +363,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
         async def settled() -> bool:
             return not await cluster.backends.plans.left_behind(1_000_000, timedelta(0))
 
-        await eventually(settled, 40, "the note is gone")
+        await eventually(settled, what="the note is gone")
         await sound(cluster, since)
         jumped = [run for run in await cluster.runs() if run.state is RunState.SKIPPED]
         assert [run.fire_at for run in jumped] == [moved.pending_run.fire]

@@ -26,12 +26,12 @@ async def runs_end_unheard(cluster: Processes, own_mongo: MongoServer) -> tuple[
         found = [await cluster.service.run(run) for run in ids]
         return found if all(run.state is RunState.RUNNING for run in found) else []
 
-    runs = await eventually(under_way, 15, "the runs are recorded as running")
+    runs = await eventually(under_way, what="the runs are recorded as running")
     await asyncio.to_thread(own_mongo.kill)
-    await eventually(lambda: len(cluster.noted("end")) == RUNS, 15, "the runs have ended")
+    await eventually(lambda: len(cluster.noted("end")) == RUNS, what="the runs have ended")
     nodes = {run.id: (run.node or "").partition("#")[0] for run in runs}
     await eventually(
-        lambda: all(run in cluster.spooled(node) for run, node in nodes.items()), 30, "the outcomes lie in the spools"
+        lambda: all(run in cluster.spooled(node) for run, node in nodes.items()), what="the outcomes lie in the spools"
     )
     return runs, nodes[ids[0]]
 
@@ -40,12 +40,12 @@ async def all_recorded_once(cluster: Processes, before: list[Run]) -> None:
     async def ended() -> bool:
         return all([not (await cluster.service.run(run.id)).is_open for run in before])
 
-    await eventually(ended, 40, "the outcomes are recorded")
+    await eventually(ended, what="the outcomes are recorded")
     for run in before:
         after = await cluster.service.run(run.id)
         assert (after.state, after.fence, after.node) == (RunState.SUCCEEDED, run.fence, run.node)
     assert sorted(cluster.noted("start")) == sorted((run.id, run.fence) for run in before)
-    await eventually(lambda: not list(cluster.folder.glob("spool/*/*/*.spool")), 20, "the spools are empty")
+    await eventually(lambda: not list(cluster.folder.glob("spool/*/*/*.spool")), what="the spools are empty")
 
 
 async def test_a_worker_killed_while_mongodb_is_away_tells_its_outcomes_when_both_are_back(

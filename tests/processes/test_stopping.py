@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +14,9 @@ import pytest
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import Outcome, Run, RunState
-from tests.processes.conftest import LEADER_TTL_S, Processes, process_cluster
-from tests.waiting import eventually
+from tests.children import cluster_environment, python
+from tests.processes.conftest import Processes, process_cluster
+from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.chaos
 
@@ -28,12 +28,12 @@ async def running(cluster: Processes, run_id: str) -> Run:
         run = await cluster.service.run(run_id)
         return run if run.state is RunState.RUNNING else None
 
-    run = await eventually(found, 20, "the run is recorded as running")
+    run = await eventually(found, what="the run is recorded as running")
     assert run is not None
     return run
 
 
-async def ended(cluster: Processes, run_id: str, timeout: float = 20) -> Run:
+async def ended(cluster: Processes, run_id: str, timeout: float = PATIENCE_S) -> Run:
     """Wait until the run has ended."""
 
     async def found() -> Run | None:
@@ -56,14 +56,9 @@ def runs_still(pid: int) -> bool:
 
 async def cronflow(cluster: Processes, *words: str) -> dict[str, object]:
     """A command, with its answer as JSON."""
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "CRONFLOW_REDIS_URL": cluster.redis_url,
-        "CRONFLOW_MONGO_URL": cluster.mongo_url,
-        "CRONFLOW_NAMESPACE": cluster.namespace,
-    }
+    environment = cluster_environment(cluster.redis_url, cluster.mongo_url, cluster.namespace)
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "cronflow", *words, "-o", "json", env=environment, stdout=asyncio.subprocess.PIPE
+        *python("-m", "cronflow", *words, "-o", "json"), env=environment, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await child.communicate()
     assert child.returncode == 0, out
@@ -85,14 +80,14 @@ async def test_a_cancelled_command_is_stopped_with_all_that_it_started(
         run_id = await cluster.service.trigger("stubborn")
         await running(cluster, run_id)
         await eventually(
-            lambda: pids.exists() and len(set(pids.read_text().split())) == 3, 10, "all three have started"
+            lambda: pids.exists() and len(set(pids.read_text().split())) == 3, what="all three have started"
         )
         started = [int(pid) for pid in pids.read_text().split()]
         assert all(runs_still(pid) for pid in started)
         answer = await cronflow(cluster, "runs", "show", run_id)
         assert answer["state"] == "running"
         await cluster.service.cancel(run_id, "too slow", by="ada")
-        run = await ended(cluster, run_id, 25)
+        run = await ended(cluster, run_id)
         assert (run.state, run.outcome, run.reason) == (
             RunState.CANCELLED,
             Outcome.CANCELLED,
@@ -114,7 +109,7 @@ async def test_draining_waits_for_what_runs_and_gives_the_rest_to_others(
         run = await cluster.service.run(run_id)
         assert (run.state, node_name(run.node or "")) == (RunState.SUCCEEDED, name)
         if leader == name:
-            await cluster.new_leader(name, timeout=LEADER_TTL_S)
+            await cluster.new_leader(name)
         drained_at = datetime.now(UTC)
 
         async def later() -> list[Run]:
@@ -124,14 +119,14 @@ async def test_draining_waits_for_what_runs_and_gives_the_rest_to_others(
         async def enough() -> bool:
             return len(await later()) >= 3
 
-        await eventually(enough, 20, "fires run elsewhere")
+        await eventually(enough, what="fires run elsewhere")
         assert name not in {node_name(run.node or "") for run in await later()}
         await cronflow(cluster, "nodes", "undrain", name)
 
         async def back() -> bool:
             return name in {node_name(run.node or "") for run in await later()}
 
-        await eventually(back, 30, "the node takes work again")
+        await eventually(back, what="the node takes work again")
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
 
@@ -150,8 +145,8 @@ async def test_a_run_whose_worker_is_killed_after_its_cancellation_was_asked_end
         assert (asked.state, asked.cancel_requested) == (RunState.RUNNING, True)
         cluster.kill(name)
         if name == leader:
-            await cluster.new_leader(leader, timeout=LEADER_TTL_S + 3)
-        run = await ended(cluster, run_id, 60)
+            await cluster.new_leader(leader)
+        run = await ended(cluster, run_id)
         assert (run.state, run.reason) == (RunState.CANCELLED, "cancelled by ada")
         assert [attempt.outcome for attempt in run.attempts] == [Outcome.LOST]
         assert len(cluster.noted("start")) == 1

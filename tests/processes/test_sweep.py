@@ -22,7 +22,7 @@ async def asked_for(cluster: Processes, job: str) -> Run:
         run = await cluster.service.run(name)
         return None if run.is_open else run
 
-    run = await eventually(ended, 60, f"{job} has ended")
+    run = await eventually(ended, what=f"{job} has ended")
     assert run is not None
     return run
 
@@ -36,9 +36,9 @@ async def test_no_false_alarms_before_and_after_a_worker_was_killed(
         async def defined() -> bool:
             return {record.name for record in await cluster.service.jobs()} >= {SWEEP, CLEANUP}
 
-        await eventually(defined, 20, "the leader has defined the system's jobs")
+        await eventually(defined, what="the leader has defined the system's jobs")
         since = await cluster.apply(*(cluster.job(f"job-{k}", seconds=0.3) for k in range(5)))
-        await eventually(lambda: len(cluster.noted("end")) >= 10, 30, "the cluster is at work")
+        await eventually(lambda: len(cluster.noted("end")) >= 10, what="the cluster is at work")
         cluster.kill("a" if leader == "b" else "b")
         for job in (SWEEP, CLEANUP, SWEEP):
             run = await asked_for(cluster, job)

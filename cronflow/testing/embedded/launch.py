@@ -21,14 +21,19 @@ def tied_to_parent() -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid())]
 
 
-def main(parent: int, command: list[str]) -> None:
-    """Replaces this process, a child of `parent`, by `command`; its first word is the path of the program."""
+def die_with_parent(parent: int) -> None:
+    """Makes the kernel kill this process, a child of `parent`, when the thread that forked it ends."""
     if sys.platform == "linux":
         # Not SIGTERM: a server that is paused (SIGSTOP) heeds nothing but SIGKILL.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         # The parent may have died before the kernel was told; then nobody would ever send the signal.
         if os.getppid() != parent:
             sys.exit("the process that wanted this server is gone")
+
+
+def main(parent: int, command: list[str]) -> None:
+    """Replaces this process, a child of `parent`, by `command`; its first word is the path of the program."""
+    die_with_parent(parent)
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 
 
