@@ -13,7 +13,7 @@ from cronflow.cli.runview import run_table
 from cronflow.cli.tables import Cell, Column, facts, table
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
-from cronflow.domain.schedule.kinds import describe
+from cronflow.domain.schedule.describe import describe
 from cronflow.schemas.jobs import job_state
 
 
@@ -38,7 +38,7 @@ def state_of(record: JobRecord) -> Text:
 
 def schedule_of(record: JobRecord) -> str:
     """When it runs, in words; a zone is named unless it is UTC."""
-    return "" if record.job.schedule is None else describe(record.job.schedule).removesuffix(", UTC")
+    return "" if record.job.schedule is None else describe(record.job.schedule).removesuffix(" (UTC)")
 
 
 def next_of(record: JobRecord, now: datetime) -> tuple[Cell, Cell]:

@@ -77,7 +77,7 @@ def history(name: Name, output: Output = Format.TABLE) -> None:
 
 
 def _versions(versions: Sequence[Version], now: datetime) -> None:
-    from cronflow.domain.schedule.kinds import describe
+    from cronflow.domain.schedule.describe import describe
 
     table(
         [
@@ -95,7 +95,7 @@ def _versions(versions: Sequence[Version], now: datetime) -> None:
                 times.relative(version.at, now),
                 words.one_line(version.by),
                 version.held or "active",
-                "" if version.job.schedule is None else describe(version.job.schedule).removesuffix(", UTC"),
+                "" if version.job.schedule is None else describe(version.job.schedule).removesuffix(" (UTC)"),
             ]
             for version in reversed(versions)
         ],

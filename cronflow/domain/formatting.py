@@ -12,6 +12,12 @@ def absolute(instant: datetime) -> str:
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
+def to_the_minute(instant: datetime) -> str:
+    """For sentences: `2026-11-21 12:00 UTC`; seconds only when there are any."""
+    utc = instant.astimezone(UTC)
+    return f"{utc:%Y-%m-%d %H:%M:%S} UTC" if utc.second else f"{utc:%Y-%m-%d %H:%M} UTC"
+
+
 def span(length: timedelta) -> str:
     """How long something took: `340ms`, `3.2s`, `12m`, `3h 12m`."""
     seconds = length.total_seconds()

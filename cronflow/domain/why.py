@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import Attempt, Covers, Outcome, Resolution, Run, RunState
-from cronflow.domain.schedule.kinds import describe
+from cronflow.domain.schedule.describe import describe
 from cronflow.domain.version import Version, nearest, version_at, version_due
 
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})

@@ -1,32 +1,32 @@
-"""What a schedule means."""
+"""Schedule previews."""
 
 from __future__ import annotations
 
-from cronflow.domain.schedule.kinds import Cron, Schedule, describe
+from cronflow.domain.schedule.describe import describe
+from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.schedule.preview import Preview
 from cronflow.schemas.base import Schema, iso
 
 
 class PreviewSchema(Schema):
-    """A schedule in words, its next fires, and what may surprise."""
+    """A schedule in words, with its next fires and warnings."""
 
     expression: str | None
-    """The expression; null: it is not a cron schedule."""
+    """The cron expression; null for other schedules."""
     tz: str
-    """The zone that it counts in."""
+    """The time zone of the schedule."""
     words: str
-    """What it means."""
+    """The schedule in words, without its time zone."""
     fires: list[str]
-    """The next instants."""
+    """The next times at which it fires."""
     notes: list[str]
-    """What may surprise."""
+    """Warnings: behaviour that is easy to miss."""
 
 
 def preview_schema(preview: Preview) -> PreviewSchema:
-    """What a schedule means."""
     return {
         "expression": preview.schedule.expr if isinstance(preview.schedule, Cron) else None,
-        "tz": _zone(preview.schedule),
+        "tz": getattr(preview.schedule, "tz", "UTC"),
         "words": schedule_words(preview.schedule),
         "fires": [iso(fire) for fire in preview.fires],
         "notes": list(preview.notes),
@@ -34,9 +34,5 @@ def preview_schema(preview: Preview) -> PreviewSchema:
 
 
 def schedule_words(schedule: Schedule) -> str:
-    """A schedule in words, without its zone where that stands at the end."""
-    return describe(schedule).removesuffix(f", {_zone(schedule)}")
-
-
-def _zone(schedule: Schedule) -> str:
-    return getattr(schedule, "tz", "UTC")
+    """A schedule in words, without its time zone."""
+    return describe(schedule, zone=False)

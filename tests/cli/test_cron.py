@@ -12,9 +12,9 @@ from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON
 
 
-def test_an_expression_is_told_in_words_and_as_fires_on_both_clocks(cli: Cli) -> None:
+def test_an_expression_is_shown_in_words_and_with_its_fires_on_both_clocks(cli: Cli) -> None:
     assert cli("cron", "explain", "0 9 * * MON#2", "--tz", "Europe/Berlin", "-n", "2").stdout.splitlines() == [
-        "0 9 * * MON#2  at 09:00 on the second Monday of the month, Europe/Berlin",
+        "0 9 * * MON#2  at 09:00 on the second Monday of the month (Europe/Berlin)",
         "",
         "#  Europe/Berlin                   UTC                   FROM NOW",
         "1  Mon 2026-12-14 09:00:00 +01:00  2026-12-14 08:00:00Z  in 22d",
@@ -72,25 +72,46 @@ def notes(expr: str, tz: str = "UTC", after: datetime = NOON) -> list[str]:
     ("expr", "said"),
     [
         ("@daily", "@daily is short for 0 0 * * *."),
-        ("0 0 13 * FRI", "it fires on days that match either of them"),
-        ("0 0 */2 * FRI", "it fires on days that match both"),
-        ("5 0 0 * * *", "It has six fields: the first is the second."),
-        ("*/7 * * * *", "from minute 56 to minute 0 the step is 4, not 7."),
-        ("*/25 * * * * *", "from second 50 to second 0 the step is 10, not 25."),
-        ("0 */5 * * *", "from hour 20 to hour 0 the step is 4, not 5."),
+        ("0 0 13 * FRI", "so it fires on days that match either one. To use only one of them, set the other to *."),
+        (
+            "0 0 */2 * FRI",
+            "so it fires only on days that match both. To fire on days that match either one, write 1-31/2 ",
+        ),
+        ("0 0 */2 * */2", "both start with *, so it fires only on days that match both."),
+        ("0 0 */2 * */2", "write 1-31/2 instead of */2 and 0-6/2 instead of */2."),
+        ("5 0 0 * * *", "This expression has six fields: the first one is seconds."),
+        (
+            "*/7 * * * *",
+            "the step from minute 56 to minute 0 is 4, not 7. For an even interval, use `every: 7m` instead of cron.",
+        ),
+        (
+            "*/25 * * * * *",
+            "the step from second 50 to second 0 is 10, not 25. For an even interval, use `every: 25s` ",
+        ),
+        (
+            "0 */5 * * *",
+            "the step from hour 20 to hour 0 is 4, not 5. For an even interval, use `every: 5h` instead of cron.",
+        ),
     ],
 )
-def test_what_may_surprise_is_noted(expr: str, said: str) -> None:
+def test_a_surprising_expression_has_a_warning(expr: str, said: str) -> None:
     assert any(said in note for note in notes(expr))
 
 
+def test_an_interval_is_no_remedy_for_a_step_within_some_hours() -> None:
+    assert notes("*/7 9-17 * * *") == [
+        "*/7 in the minute field starts over every hour: the step from minute 56 to minute 0 is 4, not 7."
+    ]
+
+
 @pytest.mark.parametrize("expr", ["0 2 * * *", "0 0 * * FRI", "*/15 * * * *", "0 */6 1 * *", "0 0 13 * *"])
-def test_what_does_not_surprise_has_no_note(expr: str) -> None:
+def test_an_ordinary_expression_has_no_warning(expr: str) -> None:
     assert notes(expr) == []
 
 
-SPRING = "On 2027-03-28 the clocks of Europe/Berlin skip 02:00 to 03:00: "
-AUTUMN = "On 2027-10-31 the clocks of Europe/Berlin show 02:00 to 03:00 twice: "
+SPRING = "On 2027-03-28 clocks in Europe/Berlin skip from 02:00 to 03:00, so "
+AUTUMN = "On 2027-10-31 clocks in Europe/Berlin go back from 03:00 to 02:00, so "
+REMEDY = "To avoid clock changes, choose other hours or a zone without them, such as UTC."
 
 
 @pytest.mark.parametrize(
@@ -98,23 +119,23 @@ AUTUMN = "On 2027-10-31 the clocks of Europe/Berlin show 02:00 to 03:00 twice: "
     [
         (
             "30 2 * * *",
-            "02:30 does not exist; it fires at 03:00 instead (2027-03-28 01:00:00Z).",
-            "02:30 fires the first time only.",
+            "02:30 does not exist; the job fires at 03:00 instead (2027-03-28 01:00:00Z).",
+            "02:30 occurs twice; the job fires only the first time.",
         ),
         (
             "0,30 2 * * *",
-            "its times from 02:00 to 02:30 do not exist; one run fires at 03:00 instead (2027-03-28 01:00:00Z).",
-            "its times from 02:00 to 02:30 fire the first time only.",
+            "the times from 02:00 to 02:30 do not exist; one run fires at 03:00 instead (2027-03-28 01:00:00Z).",
+            "the times from 02:00 to 02:30 occur twice; the job fires only the first time.",
         ),
         (
             "*/20 2 * * *",
-            "its times from 02:00 to 02:40 do not exist, and nothing fires in their place.",
-            "its times from 02:00 to 02:40 fire both times, 1h apart.",
+            "the times from 02:00 to 02:40 do not exist and nothing fires for them.",
+            "the times from 02:00 to 02:40 occur twice and the job fires both times, 1h apart.",
         ),
     ],
 )
 def test_the_next_changes_of_the_clocks_are_noted(expr: str, in_spring: str, in_autumn: str) -> None:
-    assert notes(expr, "Europe/Berlin") == [SPRING + in_spring, AUTUMN + in_autumn]
+    assert notes(expr, "Europe/Berlin") == [SPRING + in_spring, AUTUMN + in_autumn, REMEDY]
 
 
 @pytest.mark.parametrize("expr", ["30 3 * * *", "*/15 * * * *", "30 2 1 1 *"])
@@ -133,4 +154,4 @@ def test_what_the_notes_say_is_what_the_schedule_does(expr: str) -> None:
 
 def test_a_change_of_half_an_hour_matters_to_intervals(cli: Cli) -> None:
     shown = cli("cron", "explain", "*/20 * * * *", "--tz", "Australia/Lord_Howe", columns=200).stdout
-    assert "01:30 to 02:00 twice: 01:40 fires both times, 30m apart." in shown
+    assert "from 02:00 to 01:30, so 01:40 occurs twice and the job fires both times, 30m apart." in shown

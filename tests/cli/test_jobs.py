@@ -16,9 +16,9 @@ from tests.cli.scene import JOBS, NOON, Scene
 def test_the_list_says_when_each_job_runs_and_when_next(cli: Cli) -> None:
     result = cli("jobs", "list", columns=140)
     assert result.exit_code == 0
-    assert "at 02:00 every day, Europe/Berlin" in row(result, "nightly-report")
+    assert "at 02:00 every day (Europe/Berlin)" in row(result, "nightly-report")
     assert row(result, "nightly-report").endswith("in 13h      2026-11-22 01:00:00Z")
-    assert row(result, "warehouse.import").endswith("at 03:15 on the first day of every month")
+    assert row(result, "warehouse.import").endswith("at 03:15 on the 1st of the month")
 
 
 @pytest.mark.usefixtures("scene")
@@ -49,7 +49,7 @@ def test_the_list_fits_the_terminal_and_names_stay_whole(cli: Cli, columns: int)
 @pytest.mark.usefixtures("scene")
 def test_what_is_piped_is_not_cut(cli: Cli) -> None:
     listed = cli("jobs", "list").stdout
-    assert "from 9 through 17 on Monday through Friday, America/New_York" in listed
+    assert "every hour from 09:00 to 17:00, Monday to Friday (America/New_York)" in listed
     assert "…" not in listed
 
 

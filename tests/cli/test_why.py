@@ -42,7 +42,7 @@ def test_a_failed_fire_is_told_link_by_link(cli: Cli, scene: Scene) -> None:
         "✓ due", "✓ on time", "✓ overlap", "✓ placed", "✓ dispatched", "✓ started",
         "✗ attempt 1", "✗ attempt 2", "✗ attempt 3", "✗ attempt 4", "✗ failed",
     ]  # fmt: skip
-    assert "at 02:00 every day, Europe/Berlin" in shown
+    assert "at 02:00 every day (Europe/Berlin)" in shown
     assert "node-a#5f1c, rank 0.31 (the lowest takes it)" in shown
     assert "not node-b#77aa: draining" in shown
     assert "not node-c#0c44: rank 1.5" in shown
@@ -85,7 +85,7 @@ def test_a_time_ago_means_the_last_instant_until_then(cli: Cli, time: str) -> No
 def test_an_instant_that_is_none_names_the_nearest(cli: Cli) -> None:
     shown = cli("jobs", "why", "nightly-report", "2026-11-21T03:00:00Z").stdout
     assert titles(shown) == ["✗ not due"]
-    assert "not an instant of the schedule (at 02:00 every day, Europe/Berlin)" in shown
+    assert "not an instant of the schedule (at 02:00 every day (Europe/Berlin))" in shown
     assert "the last one before: 2026-11-21 01:00:00Z" in shown
     assert "the next one after: 2026-11-22 01:00:00Z" in shown
 
@@ -214,8 +214,8 @@ def test_the_history_names_each_version_and_who_made_it(cli: Cli, scene: Scene) 
     assert [line.split()[0] for line in lines[1:]] == ["3", "2", "1"]
     assert "bob@desk" in lines[1]
     assert "paused" in lines[1]
-    assert "every 2 min" in lines[2]
-    assert "every 1 min" in lines[3]
+    assert "every 2 minutes" in lines[2]
+    assert "every minute" in lines[3]
     answer = parsed(cli("jobs", "history", "health-ping", "-o", "json"))
     assert [(version["version"], version["state"], version["by"]) for version in answer] == [
         (1, "active", None),

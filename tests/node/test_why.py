@@ -60,7 +60,7 @@ async def test_a_fire_that_ran_is_explained_from_its_schedule_to_its_outcome() -
             "Due", "Lateness", "Overlapping", "Placed", "Dispatched", "Started", "Tried", "Ended",
         ]  # fmt: skip
         due = link(why, chain.Due)
-        assert (due.ver, due.by, due.schedule) == (1, "ann@desk", "every 10 s")
+        assert (due.ver, due.by, due.schedule) == (1, "ann@desk", "every 10 seconds")
         assert why.instant == at(cluster, 0)
         assert why.run == run_id("tick", why.instant)
         late = link(why, chain.Lateness)

@@ -1,19 +1,20 @@
 """Cron expressions as text and as sets of local times; no zones, no instants.
 
-Every expression is checked here, field by field, before anything else sees it, so that a mistake is told with the
-field, the value and what may stand there, and an expression that no calendar ever satisfies is refused. What passes is
-read and walked by cronsim, always on naive local times: its own treatment of daylight saving (five fields only) is not
-used. Day-of-month and day-of-week combine as in Debian's cron: both must match when either of the two fields begins
-with `*`, otherwise one is enough.
+Every expression is validated here, field by field, so that an error names the field, the value and the allowed values,
+and an expression that never fires is rejected. cronsim then parses it and finds the matching times, always on naive
+local times: its own handling of daylight saving (five fields only) is not used. Day-of-month and day-of-week combine as
+in Debian cron: both must match when either of the two fields begins with `*`, otherwise one is enough.
 """
 
 from __future__ import annotations
 
 import copy
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from functools import lru_cache
+from typing import cast
 
 from cronsim import CronSim, CronSimError
 
@@ -29,9 +30,11 @@ NICKNAMES = {
     "@hourly": "0 * * * *",
 }
 
-# The calendar repeats itself every 28 years between two skipped leap days, so the 50 years that cronsim looks ahead
-# from here contain every combination of date and weekday that there is: what does not fire in them never does.
+# The calendar repeats every 28 years between two skipped leap days, so the 50 years that cronsim searches from here
+# contain every combination of date and weekday: an expression that does not fire in them never does.
 REFERENCE = datetime(2040, 1, 1)  # noqa: DTZ001 - local times are naive
+
+LAST, LAST_WEEKDAY = CronSim.LAST, CronSim.LAST_WEEKDAY
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
@@ -65,17 +68,34 @@ _FIELDS = (
 
 
 class Expression:
-    """A cron expression that is known to be right and to fire."""
+    """A cron expression that is valid and fires at least once."""
 
-    __slots__ = ("_walk", "hours", "keeps_interval", "minutes", "seconds", "words")
+    __slots__ = ("_walk", "hours", "keeps_interval", "minutes", "seconds")
 
     def __init__(self, walk: CronSim) -> None:
         self._walk = walk
         self.seconds, self.minutes, self.hours = sorted(walk.seconds), sorted(walk.minutes), sorted(walk.hours)
-        # As in Debian's cron: what begins with a star runs at an interval, anything else at times of the day.
+        # As in Debian cron: a minute or hour field that begins with a star is an interval, all else times of the day.
         self.keeps_interval: bool = walk.parts[1].startswith("*") or walk.parts[2].startswith("*")
-        text = walk.explain()
-        self.words: str = text[0].lower() + text[1:]
+
+    @property
+    def month_days(self) -> Collection[int]:
+        """The days of the month: 1 to 31, LAST and LAST_WEEKDAY."""
+        return cast("Collection[int]", self._walk.days)
+
+    @property
+    def months(self) -> Collection[int]:
+        return cast("Collection[int]", self._walk.months)
+
+    @property
+    def weekdays(self) -> Collection[int | tuple[int, int]]:
+        """0 to 7, 0 and 7 for Sunday; `(1, 2)` is the second Monday of the month, `(5, LAST)` the last Friday."""
+        return self._walk.weekdays
+
+    @property
+    def needs_both_days(self) -> bool:
+        """Whether a day must match both day fields; otherwise one of them is enough."""
+        return self._walk.day_and
 
     def at_or_after(self, local: datetime) -> datetime | None:
         """The first matching local time at or after this one; None when there is none within 50 years."""
@@ -90,9 +110,9 @@ class Expression:
         return next(walk, None)
 
     def count(self, first: datetime, last: datetime, limit: int) -> int:
-        """How many local times in [first, last] match, in one step a matching day.
+        """How many local times in [first, last] match; any number above `limit` when there are more.
 
-        Beyond `limit` it stops counting and returns any number above it.
+        It takes one step per matching day.
         """
         total = 0
         while first <= last and total <= limit:
@@ -105,7 +125,7 @@ class Expression:
         return total
 
     def days(self, first: datetime, count: int) -> list[datetime]:
-        """Of so many days beginning with that of `first`, those that match, each by its midnight."""
+        """The midnights of the matching days among `count` days, beginning with the day of `first`."""
         day = datetime.combine(first.date(), time())
         end = day + count * _DAY
         found: list[datetime] = []
@@ -139,11 +159,11 @@ def parse_expression(text: str) -> Expression:
         walk = CronSim(" ".join(fields), REFERENCE)
         fires = next(copy.copy(walk), None) is not None
     except CronSimError:
-        # The fields are right, so all it can still object to is a day that none of the months has.
+        # The fields are valid, so the only error left is a day that none of the months has.
         fires = False
     if not fires:
         raise InvalidInput(
-            Problem("", f"cron {text!r} never fires, no date matches it", "correct the day or the month")
+            Problem("", f"cron {text!r} never fires: no date matches it", "correct the day or the month")
         )
     return Expression(walk)
 
@@ -151,8 +171,8 @@ def parse_expression(text: str) -> Expression:
 def _split(text: str) -> list[str]:
     nickname = text.strip().lower()
     if nickname == "@reboot":
-        remedy = "write a schedule, or run the job by hand when the cluster starts"
-        raise InvalidInput(Problem("", "'@reboot' has no meaning here, because a cluster has no boot", remedy))
+        remedy = "write a schedule, or run the job manually when the cluster starts"
+        raise InvalidInput(Problem("", "'@reboot' is not supported: a cluster does not boot", remedy))
     if nickname.startswith("@") and nickname not in NICKNAMES:
         raise InvalidInput(Problem("", f"there is no nickname {text!r}", f"write {', '.join(NICKNAMES)}"))
     fields = NICKNAMES.get(nickname, text).upper().split()
@@ -164,9 +184,7 @@ def _split(text: str) -> list[str]:
 
 
 def _check_term(field: _Field, term: str, text: str) -> str:
-    """Check one element of a list: a value, a range, a step, or one of the special days. Returns it as cronsim reads
-    it.
-    """
+    """Check one element of a list: a value, a range, a step or a special day. Returns it as cronsim reads it."""
 
     def refuse(what: str, remedy: str) -> InvalidInput:
         return InvalidInput(Problem("", f"{what} in the {field.name} field of cron {text!r}", remedy))
@@ -188,12 +206,12 @@ def _check_term(field: _Field, term: str, text: str) -> str:
         raise refuse(f"{term!r} is not allowed", "write * for any value" if term == "?" else f"write {field.allowed}")
     if high < low:
         raise refuse(f"the range {term!r} runs backwards", "split it in two, such as 22-23,0-2")
-    # cronsim takes the step of a range of one value, 5-5/2, for one that runs on to the end of the field, 5/2.
+    # cronsim would read 5-5/2, a step within one value, as 5/2, which continues to the end of the field.
     return first if dash and high == low else term
 
 
 def _is_number(text: str) -> bool:
-    # str.isdigit alone would let digits of other scripts pass; the length keeps int() from refusing thousands of them.
+    # str.isdigit alone accepts digits of other scripts; the length limit keeps int() from raising on huge numbers.
     return text.isascii() and text.isdigit() and len(text) < 10
 
 

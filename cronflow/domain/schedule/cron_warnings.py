@@ -1,7 +1,6 @@
-"""What may surprise about a cron expression: the two day fields, steps that restart, daylight saving.
+"""Warnings about cron expressions: two day fields, steps that start over, daylight saving.
 
-Each note is a sentence with what will happen; none is a guess, the timetable's own rules are asked (see
-`cronflow.domain.schedule.timetable`).
+Each warning states what will happen, by the rules of `cronflow.domain.schedule.timetable`, and what to write instead.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _STEPS = (("second", "minute", 60), ("minute", "hour", 60), ("hour", "day", 24))
 
 
 def notes_on(schedule: Cron, after: datetime) -> list[str]:
-    """The notes, for somebody who looks at the fires after an instant."""
+    """The warnings that apply to the fires after an instant."""
     expr = NICKNAMES.get(schedule.expr.lower(), schedule.expr)
     fields = expr.upper().split()
     notes = []
     if expr != schedule.expr:
         notes.append(f"{schedule.expr} is short for {expr}.")
     if len(fields) == 6:
-        notes.append("It has six fields: the first is the second.")
+        notes.append("This expression has six fields: the first one is seconds.")
     else:
         fields = ["0", *fields]
     notes += _days(fields[3], fields[5])
@@ -39,27 +38,33 @@ def notes_on(schedule: Cron, after: datetime) -> list[str]:
 def _days(day_of_month: str, day_of_week: str) -> list[str]:
     if "*" in (day_of_month, day_of_week):
         return []
-    both = f"Both day-of-month ({day_of_month}) and day-of-week ({day_of_week}) are given"
-    if day_of_month.startswith("*") or day_of_week.startswith("*"):
-        return [f"{both}, and one of them begins with *: it fires on days that match both, as in Debian's cron."]
-    return [f"{both}: it fires on days that match either of them, as in Debian's cron."]
+    both = f"Day-of-month ({day_of_month}) and day-of-week ({day_of_week}) are both set"
+    starred = [(field, days) for field, days in ((day_of_month, "1-31"), (day_of_week, "0-6")) if field[0] == "*"]
+    if not starred:
+        return [f"{both}, so it fires on days that match either one. To use only one of them, set the other to *."]
+    begin = "both start" if len(starred) == 2 else "one starts"
+    ranges = " and ".join(f"{days}{field[1:]} instead of {field}" for field, days in starred)
+    so = f"{both} and {begin} with *, so it fires only on days that match both."
+    return [f"{so} To fire on days that match either one, write {ranges}."]
 
 
 def _steps(fields: list[str]) -> list[str]:
     notes = []
-    for field, (unit, whole, size) in zip(fields, _STEPS, strict=False):
+    for place, (unit, whole, size) in enumerate(_STEPS):
+        field = fields[place]
         step = field.removeprefix("*/")
         if step != field and step.isdigit() and size % int(step):
             last = size - 1 - (size - 1) % int(step)
-            notes.append(
-                f"{field} in the {unit} field begins anew with each {whole}: from {unit} {last} to {unit} 0 the step "
-                f"is {size - last}, not {step}. For an even interval use a schedule with `every`."
-            )
+            note = f"{field} in the {unit} field starts over every {whole}: the step from {unit} {last} to {unit} 0 is "
+            note += f"{size - last}, not {step}."
+            if set(fields[place + 1 :]) == {"*"}:
+                note += f" For an even interval, use `every: {step}{unit[0]}` instead of cron."
+            notes.append(note)
     return notes
 
 
 def _clock_changes(timetable: Timetable, tz: str, hours: str, after: datetime) -> list[str]:
-    """What becomes of its times at the next gap and at the next overlap that touch them."""
+    """What happens to its times at the next gap and at the next overlap that affect them."""
     until = after + _LOOK_AHEAD
     notes: dict[bool, str] = {}
     while len(notes) < 2 and (change := zones.first_change(timetable.zone, after, until)):
@@ -67,7 +72,9 @@ def _clock_changes(timetable: Timetable, tz: str, hours: str, after: datetime) -
         note = _at_change(timetable, tz, hours, change)
         if note is not None:
             notes.setdefault(change.after > change.before, note)
-    return list(notes.values())
+    if not notes:
+        return []
+    return [*notes.values(), "To avoid clock changes, choose other hours or a zone without them, such as UTC."]
 
 
 def _at_change(timetable: Timetable, tz: str, hours: str, change: OffsetChange) -> str | None:
@@ -82,13 +89,15 @@ def _at_change(timetable: Timetable, tz: str, hours: str, change: OffsetChange) 
         return None
     last = timetable.expression.at_or_before(end - SECOND)
     several = last is not None and last > local
-    its = f"its times from {local:%H:%M} to {last:%H:%M}" if several else f"{local:%H:%M}"
-    verb, do, their = ("fire", "do", "their") if several else ("fires", "does", "its")
+    times = f"the times from {local:%H:%M} to {last:%H:%M}" if several else f"{local:%H:%M}"
+    verb, do = ("occur", "do") if several else ("occurs", "does")
     kept = timetable.expression.keeps_interval
     if now > before:
-        said = f"On {before:%Y-%m-%d} the clocks of {tz} skip {first:%H:%M} to {end:%H:%M}: {its} {do} not exist"
+        skip = f"On {before:%Y-%m-%d} clocks in {tz} skip from {first:%H:%M} to {end:%H:%M}, so {times} {do} not exist"
         if kept:
-            return f"{said}, and nothing fires in {their} place."
-        return f"{said}; {'one run' if several else 'it'} fires at {end:%H:%M} instead ({absolute(change.at)})."
-    said = f"On {before:%Y-%m-%d} the clocks of {tz} show {first:%H:%M} to {end:%H:%M} twice: {its} {verb}"
-    return f"{said} both times, {span(end - first)} apart." if kept else f"{said} the first time only."
+            return f"{skip} and nothing fires for {'them' if several else 'it'}."
+        return f"{skip}; {'one run' if several else 'the job'} fires at {end:%H:%M} instead ({absolute(change.at)})."
+    back = f"On {before:%Y-%m-%d} clocks in {tz} go back from {end:%H:%M} to {first:%H:%M}, so {times} {verb} twice"
+    if kept:
+        return f"{back} and the job fires both times, {span(end - first)} apart."
+    return f"{back}; the job fires only the first time."

@@ -1,11 +1,11 @@
 """Schedules: when a job falls due.
 
-A schedule is `Cron`, `Every` or `Once`: a frozen value that is checked when it is made, so that whoever holds one can
-ask it without fear of an error. Fires are UTC-aware datetimes of whole seconds, and the same schedule has the same
-fires on every node and at every asking; nothing here reads a clock. A schedule fires from `start` (inclusive) to `end`
-(exclusive). What daylight saving does to a cron stands in `timetable`.
+A schedule is `Cron`, `Every` or `Once`: a frozen value that is validated when it is created, so its fires can be
+computed without errors. Fires are UTC-aware datetimes of whole seconds. The same schedule has the same fires on every
+node and in every call; nothing here reads a clock. A schedule fires from `start` (inclusive) to `end` (exclusive).
+`timetable` has the rules for daylight saving.
 
-Jitter, calendars, misfire and the number of runs are not the schedule's business.
+Jitter, calendars, misfires and the number of runs are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from datetime import time as clock_time
 
 from cronflow.domain.durations import Duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.formatting import to_the_minute
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.timetable import find_timetable, next_fire
 from cronflow.domain.schedule.zones import EARLIEST, LATEST, SECOND
@@ -34,8 +35,8 @@ class Cron:
     """Fires when the clocks of the zone `tz` (an IANA name) match `expr`.
 
     `expr` has five fields, or six with seconds first: names, ranges, steps, lists, L, LW, #n, nL, and nicknames such as
-    `@daily`. Fires lie in [start, end). Raises InvalidInput for a wrong field, a zone that does not exist, and an
-    expression that never fires.
+    `@daily`. It fires in [start, end). Raises InvalidInput for a wrong field, an unknown zone, and an expression that
+    never fires.
     """
 
     expr: str
@@ -55,7 +56,7 @@ class Every:
 
     Without an anchor the multiples count from 1970-01-01 00:00 UTC, so that `30s` fires at :00 and :30; whole weeks
     count from a Monday. With `time` (HH:MM or HH:MM:SS), an interval of whole days or weeks keeps that wall clock time
-    in the zone `tz`; the anchor then only tells the day to count from. A time that the clocks skip fires at the first
+    in the zone `tz`; the anchor then only sets the day to count from. A time that the clocks skip fires at the first
     instant after the gap, one that occurs twice at its first occurrence. Without `time`, `tz` has no effect. Raises
     InvalidInput.
     """
@@ -96,6 +97,13 @@ class Every:
         object.__setattr__(self, "tz", tz)
         object.__setattr__(self, "time", time)
         _set_bounds(self, start, end)
+
+    @property
+    def origin(self) -> datetime:
+        """The instant from which the multiples of the interval count."""
+        if self.anchor is not None:
+            return self.anchor
+        return _EPOCH if self.interval % _WEEK else _FIRST_MONDAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,37 +199,16 @@ def latest(schedule: Schedule, instant: datetime, n: int, *, not_before: datetim
     return found[::-1]
 
 
-def describe(schedule: Schedule) -> str:
-    """The schedule in words, with its zone."""
-    if isinstance(schedule, Once):
-        return f"once at {_shown(schedule.at)}"
-    if isinstance(schedule, Cron):
-        words = f"{find_timetable(schedule.expr, schedule.tz).expression.words}, {schedule.tz}"
-    else:
-        words = _describe_interval(schedule)
-    if schedule.start is not None:
-        words += f", from {_shown(schedule.start)}"
-    if schedule.end is not None:
-        words += f", until {_shown(schedule.end)}"
-    return words
-
-
 def _multiple_at_or_before(every: Every, instant: datetime) -> datetime:
-    origin = _origin(every)
+    origin = every.origin
     return origin + (instant - origin) // every.interval * every.interval
-
-
-def _origin(every: Every) -> datetime:
-    if every.anchor is not None:
-        return every.anchor
-    return _EPOCH if every.interval % _WEEK else _FIRST_MONDAY
 
 
 def _daily_fires(every: Every, instant: datetime, direction: int) -> Iterator[datetime]:
     """The fires of an `Every` with a time, forwards (1) or backwards (-1), beginning a little on the wrong side."""
     assert every.time is not None
     zone, clock = zones.find_zone(every.tz), clock_time.fromisoformat(every.time)
-    origin = _origin(every) if every.anchor is None else zones.reading(zone, every.anchor)
+    origin = every.origin if every.anchor is None else zones.reading(zone, every.anchor)
     counted_from, step = origin.date(), every.interval // _DAY
     today = zones.reading(zone, instant).date()
     # Clocks that go back across midnight show yesterday's date again after some of today's times have been.
@@ -242,7 +229,7 @@ def _set_bounds(schedule: Cron | Every, start: datetime | None, end: datetime | 
     start = None if start is None else _whole_instant(start, "start")
     end = None if end is None else _whole_instant(end, "end")
     if start is not None and end is not None and end <= start:
-        what = f"the end, {_shown(end)}, is not after the start, {_shown(start)}"
+        what = f"the end, {to_the_minute(end)}, is not after the start, {to_the_minute(start)}"
         raise InvalidInput(Problem("", what, "the end must be later; nothing fires at the end itself"))
     object.__setattr__(schedule, "start", start)
     object.__setattr__(schedule, "end", end)
@@ -295,29 +282,3 @@ def _within(total: int, limit: int) -> int | None:
 
 def _written(interval: Duration) -> str:
     return str(interval) if isinstance(interval, timedelta) else repr(interval)
-
-
-def _describe_interval(every: Every) -> str:
-    amount, unit = _largest_unit(every.interval)
-    if unit in ("day", "week"):
-        words = f"every {unit}" if amount == 1 else f"every {amount} {unit}s"
-    else:
-        words = f"every {amount} {unit}"
-    if every.anchor is not None:
-        words += f", counted from {_shown(every.anchor)}"
-    elif unit == "week":
-        words += " on Monday"
-    if every.time is not None:
-        return f"{words} at {every.time}, {every.tz}"
-    return f"{words} at 00:00, UTC" if every.anchor is None and unit in ("day", "week") else words
-
-
-def _largest_unit(interval: timedelta) -> tuple[int, str]:
-    for size, unit in ((_WEEK, "week"), (_DAY, "day"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
-        if not interval % size:
-            return interval // size, unit
-    return interval // SECOND, "s"
-
-
-def _shown(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%d %H:%M:%S} UTC".replace(":00 UTC", " UTC")

@@ -1,4 +1,4 @@
-"""What a schedule means: in words, as its next fires, and with what may surprise. It needs no job."""
+"""Preview a schedule without a job: its words, next fires and warnings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.schedule.cron_warnings import notes_on
-from cronflow.domain.schedule.kinds import Cron, Schedule, describe, next_after
+from cronflow.domain.schedule.describe import describe
+from cronflow.domain.schedule.kinds import Cron, Schedule, next_after
 from cronflow.domain.schedule.zones import check_reach
 
 RESOLUTION = timedelta(microseconds=1)
@@ -15,7 +16,7 @@ RESOLUTION = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A schedule in words, its fires, and notes."""
+    """A schedule in words, with its next fires and warnings."""
 
     schedule: Schedule
     words: str

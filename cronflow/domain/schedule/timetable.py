@@ -116,7 +116,7 @@ def find_timetable(expr: str, tz: str) -> Timetable:
     """
     timetable = Timetable(parse_expression(expr), zones.find_zone(tz))
     if timetable.after(REFERENCE.replace(tzinfo=UTC)) is None:
-        what = f"cron {expr!r} never fires in {tz}, all its times fall into the hour that the clocks skip there"
+        what = f"cron {expr!r} never fires in {tz}: all its times fall into the hour that the clocks skip there"
         raise InvalidInput(Problem("", what, "choose another hour, or a minute without *"))
     return timetable
 

@@ -263,9 +263,9 @@ export class Stage {
 function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
   const { cron, every, at, tz } = body.schedule;
   if (cron !== undefined && !/^(@\w+|(\S+\s+){4,5}\S+)$/.test(cron)) return [422, { title: 'Unprocessable Content', status: 422, detail: `schedule.cron: ${cron} has ${cron.split(/\s+/).length} fields; write five or six` }];
-  const words = cron !== undefined ? (WORDS[cron] ?? `every hour at ${cron.split(' ')[0]} past`) : every !== undefined ? `every ${every}` : `once at ${at}`;
+  const words = cron !== undefined ? (WORDS[cron] ?? `at minute ${cron.split(' ')[0]} of every hour`) : every !== undefined ? `every ${every}` : `once at ${at}`;
   const start = Math.ceil(Date.now() / 60_000) * 60_000;
-  const notes = tz === 'Europe/Berlin' && cron === '0 2 * * *' ? ['On 28 March 2027 the clocks go from 02:00 to 03:00: it runs at 03:00 on that day.'] : [];
+  const notes = tz === 'Europe/Berlin' && cron === '0 2 * * *' ? ['On 2027-03-28 clocks in Europe/Berlin skip from 02:00 to 03:00, so 02:00 does not exist; the job fires at 03:00 instead (2027-03-28 01:00:00Z).'] : [];
   return [200, { expression: cron ?? null, tz: tz ?? 'UTC', words, fires: Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString()), notes }];
 }
 
@@ -274,7 +274,7 @@ function why(world: World, job: string) {
   return {
     job, at: run.fire_at, run: run.id,
     chain: [
-      { step: 'due', instant: run.fire_at, ver: 3, since: '2026-11-01T08:00:00Z', by: 'ada', schedule: 'every 5 minutes, UTC' },
+      { step: 'due', instant: run.fire_at, ver: 3, since: '2026-11-01T08:00:00Z', by: 'ada', schedule: 'every 5 minutes (UTC)' },
       { step: 'lateness', late_ms: 84, late_after_ms: 60000, missed: false, policy: 'fire_once', covers: null, skipped: false },
       { step: 'overlapping', policy: 'forbid', blocked_by: null, skipped: false },
       { step: 'placed', node: run.node, placement: run.placement },

@@ -69,8 +69,9 @@ export function noise(n: number): number {
 const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
 
 export const WORDS: Record<string, string> = {
-  '0 2 * * *': 'every day at 02:00', '0 9 * * MON-FRI': 'at 09:00 from Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'every hour at 5 past', '30 3 * * *': 'every day at 03:30', '15 1 * * *': 'every day at 01:15',
-  '*/10 * * * * *': 'every 10 seconds', '* * * * *': 'every minute', '0 */6 * * *': 'every 6 hours', '30 23 L * *': 'at 23:30 on the last day of the month', '*/5 * * * *': 'every 5 minutes', '*/2 * * * *': 'every 2 minutes', '0 7 * * *': 'every day at 07:00',
+  '0 2 * * *': 'at 02:00 every day', '0 9 * * MON-FRI': 'at 09:00, Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'at minute 5 of every hour', '30 3 * * *': 'at 03:30 every day', '15 1 * * *': 'at 01:15 every day',
+  '*/10 * * * * *': 'every 10 seconds', '* * * * *': 'every minute', '0 */6 * * *': 'every 6 hours', '30 23 L * *': 'at 23:30 on the last day of the month', '*/5 * * * *': 'every 5 minutes', '*/2 * * * *': 'every 2 minutes',
+  '0 7 * * *': 'at 07:00 every day',
 };
 
 export class World {

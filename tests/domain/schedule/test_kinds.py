@@ -17,7 +17,6 @@ from cronflow.domain.schedule.kinds import (
     Once,
     Schedule,
     count_between,
-    describe,
     last_before,
     latest,
     next_after,
@@ -306,30 +305,6 @@ def test_a_sparse_schedule_is_found_across_a_skipped_leap_year_in_both_direction
     leap_day = Cron("* 0 29 2 *", "America/New_York")
     assert next_after(leap_day, at("2096-03-01 12:00")) == at("2104-02-29 05:00")
     assert last_before(leap_day, at("2104-02-29 04:59"), not_before=at("1900-01-01")) == at("2096-02-29 05:59")
-
-
-@pytest.mark.parametrize(
-    ("schedule", "words"),
-    [
-        (Cron("0 2 * * *", BERLIN), "at 02:00 every day, Europe/Berlin"),
-        (Cron("@hourly"), "at the start of every hour, UTC"),
-        (
-            Cron("*/10 * * * *", start=at("2026-01-01"), end=at("2026-02-01 10:00:05")),
-            "every 10th minute of every hour, UTC, from 2026-01-01 00:00 UTC, until 2026-02-01 10:00:05 UTC",
-        ),
-        (Every("30s"), "every 30 s"),
-        (Every("90m"), "every 90 min"),
-        (Every("1h"), "every 1 h"),
-        (Every("1d"), "every day at 00:00, UTC"),
-        (Every("2w"), "every 2 weeks on Monday at 00:00, UTC"),
-        (Every("1w", time="06:00", tz=BERLIN), "every week on Monday at 06:00, Europe/Berlin"),
-        (Every("2d", time="06:00", tz=BERLIN), "every 2 days at 06:00, Europe/Berlin"),
-        (Every("30m", at("2026-01-01")), "every 30 min, counted from 2026-01-01 00:00 UTC"),
-        (Once(at("2026-12-24 17:00")), "once at 2026-12-24 17:00 UTC"),
-    ],
-)
-def test_a_schedule_is_told_in_words(schedule: Schedule, words: str) -> None:
-    assert describe(schedule) == words
 
 
 @pytest.mark.parametrize(

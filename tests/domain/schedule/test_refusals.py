@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.schedule.describe import describe
 from cronflow.domain.schedule.kinds import (
     Cron,
     Every,
     Once,
     Schedule,
     count_between,
-    describe,
     last_before,
     latest,
     next_after,
@@ -31,7 +31,7 @@ def at(text: str) -> datetime:
 
 
 HOW_MANY = "(write 5 fields, minute hour day-of-month month day-of-week, or 6 with seconds in front)"
-NEVER = "never fires, no date matches it (correct the day or the month)"
+NEVER = "never fires: no date matches it (correct the day or the month)"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ NEVER = "never fires, no date matches it (correct the day or the month)"
         (
             "@reboot",
             (
-                "'@reboot' has no meaning here, because a cluster has no boot "
-                "(write a schedule, or run the job by hand when the cluster starts)"
+                "'@reboot' is not supported: a cluster does not boot "
+                "(write a schedule, or run the job manually when the cluster starts)"
             ),
         ),
         (
@@ -106,7 +106,7 @@ NEVER = "never fires, no date matches it (correct the day or the month)"
         ),
     ],
 )
-def test_a_bad_expression_is_told_what_is_wrong_and_what_to_write(expr: str, message: str) -> None:
+def test_the_error_of_a_bad_expression_explains_what_to_write(expr: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Cron(expr)
     assert str(caught.value) == message
@@ -122,7 +122,7 @@ IANA = "(write an IANA name such as Europe/Berlin, or UTC)"
         (
             lambda: Cron("* 2 * 3 7L", BERLIN),
             (
-                "cron '* 2 * 3 7L' never fires in Europe/Berlin, all its times fall into the hour that the clocks skip "
+                "cron '* 2 * 3 7L' never fires in Europe/Berlin: all its times fall into the hour that the clocks skip "
                 "there (choose another hour, or a minute without *)"
             ),
         ),
@@ -221,7 +221,7 @@ IANA = "(write an IANA name such as Europe/Berlin, or UTC)"
         ),
     ],
 )
-def test_bad_input_is_told_what_is_wrong_and_what_to_do(make: Callable[[], Schedule], message: str) -> None:
+def test_the_error_of_bad_input_explains_what_to_do(make: Callable[[], Schedule], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         make()
     assert str(caught.value) == message
