@@ -1,4 +1,4 @@
-"""The use-cases on the servers of the settings, with the live stream or without."""
+"""The use-cases on the servers of the settings, with or without the live stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from cronflow.usecases.service import Service
 
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
-    """The use-cases on the servers of the settings."""
     redis_url, mongo_url = urls(settings)
     clock = SystemClock()
     async with (
@@ -31,7 +30,7 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
-    """The use-cases, and the live stream as an API replica has it, in this process."""
+    """The use-cases, and a live stream in this process, as in an API replica."""
     redis_url, mongo_url = urls(settings)
     clock = SystemClock()
     async with (
@@ -49,7 +48,7 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
 
 @asynccontextmanager
 async def told(event_log: EventLog, clock: Clock) -> AsyncIterator[EventSink]:
-    """Write what is told meanwhile, and the rest at the end."""
+    """Write the events in the background, and the remaining ones at the end."""
     telling = asyncio.create_task(repeat(event_log.role, clock, Outages()), name="events")
     try:
         yield event_log.emit
@@ -62,7 +61,7 @@ async def told(event_log: EventLog, clock: Clock) -> AsyncIterator[EventSink]:
 
 
 def service_on(settings: Settings, backends: Backends, clock: Clock, emit: EventSink) -> Service:
-    """The use-cases on stores that are open."""
+    """The use-cases on open backends."""
     return Service(
         backends,
         clock,

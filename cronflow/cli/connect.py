@@ -1,49 +1,70 @@
-"""The way from a command to the use-cases: through the API or to the servers, one event loop, and the names that were
-perhaps meant.
+"""The one way from a command to the cluster: a client of the API for a logged-in user, else one on the servers of the
+settings. Both have the methods of `AsyncClient`.
 
-The rule: files and flags are checked before this is called, so whoever is told of a server that is away knows that the
-rest was right. `client` is the only door to the API and `open_service` the only one to the servers; a test puts others
-in their place.
+The rule: files and flags are checked before the client is opened, so an error about an unreachable server means that
+everything else was valid. `client` is the only access to the API, `open_service` and `open_live` to the servers; tests
+replace them. CRONFLOW_API_URL takes precedence over the login file, and both over REDIS_URL and MONGO_URL.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from cronflow.domain.errors import CronFlowError, NotFound
+from cronflow.cli.terminal import interrupt
+from cronflow.cli.terminal.prompts import author
+from cronflow.domain.errors import CronFlowError, InvalidInput, NotFound, Problem
+from cronflow.domain.job import Retry
 
 if TYPE_CHECKING:
-    from cronflow.client import AsyncClient
+    from cronflow.client.aio import AsyncClient
+    from cronflow.client.local import LocalClient
+    from cronflow.client.session import Login, LoginFile
     from cronflow.config import Settings
-    from cronflow.domain.job import JobRecord, Retry
     from cronflow.live.hub import Hub
-    from cronflow.remote.login import Login, LoginFile
-    from cronflow.remote.usecases import Deployed, UseCases
+    from cronflow.schemas.runs import RunSchema
     from cronflow.usecases.service import Service
 
-PAGE = 500
+    Cluster = AsyncClient | LocalClient
+
+SUGGESTED_FROM = 500
 NEAR_ENOUGH = 0.6
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+api_in_use: str | None = None
+"""The API that this command uses; None: it connects to the servers, or has not connected yet."""
 
 
-class Named(Protocol):
-    """What is listed by name."""
+def settings(overrides: Mapping[str, object] | None = None) -> Settings:
+    """The settings of this process. Raises InvalidInput with every problem."""
+    from cronflow.config import load_settings
 
-    @property
-    def name(self) -> str:
-        """Its name."""
+    return load_settings(overrides or {})
 
 
-Record = TypeVar("Record", bound=Named)
+# -------------------------------------------------------------------------------------------------------- the two ways
+
+
+def client() -> AsyncClient | None:
+    """The client of the login; None: commands connect to the servers. Raises InvalidInput for an invalid login."""
+    found = current_login()
+    if found is None:
+        return None
+    from cronflow.client.authenticated import AuthenticatedClient
+
+    return AuthenticatedClient(*found)
 
 
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[Service]:
-    """The service on the servers of the settings. Raises BackendUnavailable when one does not answer."""
+    """The use-cases on the servers of the settings. Raises BackendUnavailable when one does not answer."""
     from cronflow.bootstrap import commands
 
     _log_to_stderr(settings)
@@ -62,135 +83,204 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
 
 
 def _log_to_stderr(settings: Settings) -> None:
-    """What the log has to say of a server belongs there, for people; stdout carries the answer."""
+    """Warnings about a server go to the log, in the form for people; stdout carries the answer."""
     import structlog
 
-    from cronflow.cli.logs import LogFormat, log_of
+    from cronflow.cli.process_log import LogFormat, log_of
 
     if not structlog.is_configured():
         log_of(settings, otherwise=LogFormat.TEXT, level="warn", role="command")
 
 
-def settings(overrides: Mapping[str, object] | None = None) -> Settings:
-    """The settings of this process. Raises InvalidInput with every problem."""
-    from cronflow.config import load_settings
-
-    return load_settings(overrides or {})
-
-
-def client() -> AsyncClient | None:
-    """The client of whoever is logged in; None: commands go to the servers. Raises InvalidInput for a login that is
-    none. Its errors are those of the service.
-    """
-    found = current_login()
-    if found is None:
-        return None
-    from cronflow.remote.client import RemoteClient
-
-    return RemoteClient(*found)
-
-
-def current_login() -> tuple[Login, LoginFile | None] | None:
-    """The login that counts, and the file that it is kept in; None: commands go to the servers. Raises InvalidInput."""
-    from cronflow.cli.credentials import login_of
-
-    return login_of(settings())
-
-
 @asynccontextmanager
-async def open_cluster() -> AsyncIterator[UseCases]:
-    """The use-cases, through the API when somebody is logged in, else on the servers of the settings."""
+async def open_client(*, live: bool = False) -> AsyncIterator[Cluster]:
+    """The client of this process; `live`: it can follow. Names that do not exist get suggestions."""
+    global api_in_use
     found = client()
-    if found is None:
-        async with open_service(settings()) as service:
-            yield service
+    api_in_use = None if found is None else found.url
+    if found is not None:
+        async with found, _suggesting(found):
+            yield found
         return
-    from cronflow.remote.service import RemoteService
-
-    async with found:
-        yield RemoteService(found)
-
-
-async def deployed(service: UseCases) -> Deployed:
-    """What commands go by of the settings: as the API says, or those of this process for who asks the servers."""
-    from cronflow.remote.usecases import Deployed, Remote
-
-    if isinstance(service, Remote):
-        return await service.deployed()
     read = settings()
-    return Deployed(namespace=read.namespace, heartbeat=read.heartbeat, retry=read.retry)
+    if live:
+        async with open_live(read) as (service, hub), _suggesting(one := _local(read, service, hub)):
+            yield one
+        return
+    async with open_service(read) as service, _suggesting(one := _local(read, service)):
+        yield one
 
 
-def retry() -> Retry:
-    """What stands in for the retry that a job leaves out, before the cluster is asked anything else.
+def _local(read: Settings, service: Service, hub: Hub | None = None) -> LocalClient:
+    from cronflow.client.local import LocalClient
 
-    Where the API does not say, it is that of the settings here: what is read with it can be checked all the same, and
-    whatever is asked next will tell what is wrong with the API.
-    """
-    import asyncio
-
-    async def ask() -> Retry:
-        try:
-            async with open_cluster() as service:
-                return (await deployed(service)).retry
-        except CronFlowError:
-            return settings().retry
-
-    return settings().retry if current_login() is None else asyncio.run(ask())
+    return LocalClient(
+        service, by=author(), namespace=read.namespace, heartbeat=read.heartbeat, retry=read.retry, hub=hub
+    )
 
 
-def call(use: Callable[[UseCases], Awaitable[Answer]]) -> Answer:
-    """Connect, do it, disconnect."""
-    from cronflow.cli import interrupt
+def call(use: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+    """Connect, use the client, disconnect."""
 
     async def run() -> Answer:
-        async with open_cluster() as service, suggesting(service):
-            return await use(service)
+        async with open_client() as cluster:
+            return await use(cluster)
 
     return interrupt.run(run())
 
 
+def following(use: Callable[[Cluster], Awaitable[Answer]], *, awaited: bool = False) -> Answer | None:
+    """The same with a client that can follow. Ctrl-C ends following and returns None; with `awaited` the command was
+    waiting for an end, and KeyboardInterrupt is raised.
+    """
+
+    async def run() -> Answer:
+        async with open_client(live=True) as cluster:
+            return await use(cluster)
+
+    try:
+        return interrupt.run(run())
+    except KeyboardInterrupt:
+        if awaited:
+            raise
+        return None
+
+
+def retry() -> Retry:
+    """The retry of jobs that do not define one, read before anything else is requested.
+
+    If the API does not answer, the retry of the local settings is used: files can still be checked, and the next
+    request reports the problem.
+    """
+
+    async def read() -> Retry:
+        try:
+            async with open_client() as cluster:
+                found = await cluster.cluster.settings()
+        except CronFlowError:
+            return settings().retry
+        initial = timedelta(milliseconds=found["retry_initial_ms"])
+        return Retry(max=found["retry_max"], initial=initial, multiplier=found["retry_multiplier"])
+
+    return settings().retry if current_login() is None else interrupt.run(read())
+
+
+# ----------------------------------------------------------------------------------------------------------- the login
+
+
+def login_file() -> LoginFile:
+    """In the configuration folder of the XDG base directories. Raises InvalidInput without a home directory."""
+    from cronflow.client.session import LoginFile
+
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    if not Path(folder).is_absolute():
+        try:
+            folder = str(Path.home() / ".config")
+        except RuntimeError:
+            raise InvalidInput(Problem("HOME", "is not set, so no login is stored", "set XDG_CONFIG_HOME")) from None
+    return LoginFile(Path(folder) / "cronflow" / "login.json")
+
+
+def current_login() -> tuple[Login, LoginFile | None] | None:
+    """The active login, and the file that stores it; None: commands connect to the servers. Raises InvalidInput."""
+    from cronflow.client.session import Login
+
+    read = settings()
+    key = _api_key(read)
+    if read.api_url is None:
+        if key is not None:
+            what = "is set, and CRONFLOW_API_URL is not"
+            raise InvalidInput(Problem("CRONFLOW_API_KEY", what, "set CRONFLOW_API_URL to the address of the API"))
+        return _stored_login()
+    url = read.api_url.rstrip("/")
+    if key is not None:
+        return Login(url=url, token=key, insecure=read.api_insecure), None
+    stored = _stored_login()
+    if stored is None or stored[0].url != url:
+        what = f"is {url}, and there is no login for it"
+        remedy = f"set CRONFLOW_API_KEY or CRONFLOW_API_KEY_FILE, or: cronflow login {url}"
+        raise InvalidInput(Problem("CRONFLOW_API_URL", what, remedy))
+    return stored
+
+
+def _stored_login() -> tuple[Login, LoginFile | None] | None:
+    try:
+        file = login_file()
+    except InvalidInput:
+        # Without a home directory there is no login.
+        return None
+    login = file.read()
+    return None if login is None else (login, file)
+
+
+def _api_key(read: Settings) -> str | None:
+    if read.api_key is not None and read.api_key_file is not None:
+        what = "CRONFLOW_API_KEY and CRONFLOW_API_KEY_FILE are both set"
+        raise InvalidInput(Problem("CRONFLOW_API_KEY_FILE", what, "remove one of the two"))
+    if read.api_key_file is None:
+        return read.api_key
+    from cronflow.config.values import key
+
+    path = read.api_key_file
+    try:
+        return key(path.read_text("ascii"))
+    except OSError as error:
+        reason = f"{path} cannot be read: {error.strerror}"
+    except (UnicodeDecodeError, InvalidInput):
+        reason = f"{path} does not contain an API key"
+    raise InvalidInput(Problem("CRONFLOW_API_KEY_FILE", reason))
+
+
+# --------------------------------------------------------------------------------------------------------- suggestions
+
+
 @asynccontextmanager
-async def suggesting(service: UseCases) -> AsyncIterator[None]:
-    """Add the nearest names to what is not found."""
+async def _suggesting(cluster: Cluster) -> AsyncIterator[None]:
+    """Add the nearest names to a NotFound."""
     try:
         yield
     except NotFound as error:
-        await _suggest(service, error)
+        known = await _known(cluster, error)
+        near = get_close_matches(error.name, known, n=3, cutoff=NEAR_ENOUGH)
+        if near:
+            error.add_note(f"did you mean {' or '.join(near)}?")
         raise
 
 
-async def all_jobs(service: UseCases) -> list[JobRecord]:
-    """Every job, by name."""
-    return await every(service.jobs)
-
-
-async def every(find: Callable[..., Awaitable[list[Record]]]) -> list[Record]:
-    """All that there is, page by page. `find` takes `after` and `limit` and lists by name."""
-    found: list[Record] = []
-    while True:
-        page = await find(after=found[-1].name if found else "", limit=PAGE)
-        found += page
-        if len(page) < PAGE:
-            return found
-
-
-async def _suggest(service: UseCases, error: NotFound) -> None:
-    """Add the nearest names to the error."""
-    from cronflow.ports import RunQuery
-
+async def _known(cluster: Cluster, error: NotFound) -> list[str]:
+    """The names of this kind. Suggestions are optional: if they cannot be read, the error is reported without them."""
     try:
         if error.kind == "job":
-            known = [record.name for record in await all_jobs(service)]
-        elif error.kind == "run":
+            return [job["name"] async for job in cluster.jobs.list()]
+        if error.kind == "run":
             job = error.name.partition("@")[0]
-            runs = await service.runs(RunQuery(job=job, limit=PAGE)) or await service.runs(RunQuery(limit=PAGE))
-            known = [run.id for run in runs]
-        else:
-            return
+            runs = await runs_of(cluster, job, SUGGESTED_FROM)
+            return [run["id"] for run in runs or await runs_of(cluster, None, SUGGESTED_FROM)]
     except CronFlowError:
-        # The names would have been a kindness; what is told is that there is no such thing.
-        return
-    near = get_close_matches(error.name, known, n=3, cutoff=NEAR_ENOUGH)
-    if near:
-        error.add_note(f"did you mean {' or '.join(near)}?")
+        pass
+    return []
+
+
+async def collect(items: AsyncIterator[Item]) -> list[Item]:
+    """All items of a list of the client."""
+    return [item async for item in items]
+
+
+async def runs_of(
+    cluster: Cluster,
+    job: str | None,
+    limit: int | None,
+    *,
+    states: Collection[str] = (),
+    since: datetime | None = None,
+    dead: bool = False,
+) -> list[RunSchema]:
+    """The latest runs that match, of one job or of all."""
+    if job is None or states or since is not None or dead:
+        found = cluster.runs.list(job=job, state=[*states], since=since, dead=dead, limit=limit)
+        return await collect(found)
+    try:
+        # An API key for this job alone may read this address too.
+        return await collect(cluster.jobs.runs(job, limit=limit))
+    except NotFound:
+        return []

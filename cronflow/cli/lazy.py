@@ -1,7 +1,7 @@
-"""The root of the commands: it loads each of them when it is called, and catches what they raise.
+"""The root of the commands: it loads a command when it is called, and reports the errors that it raises.
 
-The rule it protects: `cronflow --help` pays for no command, and a command for no other one. The root knows the name,
-the help and the place of each; what stands at the place is a function, or a `typer.Typer` with commands of its own.
+The rule it protects: `cronflow --help` loads no command, and a command loads no other one. The root has the name, the
+help and the address of each; at the address is a function, or a `typer.Typer` with commands of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from cronflow.cli.quick import quicken
-
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Place(NamedTuple):
-    """Where a command stands, `module:attribute`, and what the root's help says of it."""
+    """The address of a command, `module:attribute`, and its entry in the root's help."""
 
     address: str
     help: str
@@ -27,43 +25,32 @@ class Place(NamedTuple):
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a module; it is not imported."""
+        """Whether the module exists; it is not imported."""
         return find_spec(self.address.partition(":")[0]) is not None
 
 
 class Root(TyperGroup):
-    """The group that loads. Subclassed with the `places` that it knows."""
+    """The group that loads commands. Subclassed with its `places`."""
 
     places: dict[str, Place] = {}  # noqa: RUF012  the subclass replaces it
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
-        super().__init__(*args, **rest)
-        self._quick = False
-
-    def make_context(self, *args: Any, **rest: Any) -> Any:
-        """Begin to read the arguments. Only now has typer given the root all of its own options."""
-        if not self._quick:
-            self._quick = True
-            quicken(self)
-        return super().make_context(*args, **rest)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the first argument names; put the real one where its entry stood."""
+        """Find the command of the first argument, and replace its entry with the real one."""
         if args and args[0] in self.commands and args[0] in self.places:
             self.commands[args[0]] = _load(args[0], self.places[args[0]])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it. Errors that are expected become a message and an exit code; all others go on as they are."""
+        """Run it. Expected errors become a message and an exit code; all others propagate."""
         from cronflow.cli import errors
 
         try:
             return super().invoke(ctx)
         except Exception as error:
-            told = errors.expected(error)
-            if told is None:
+            found = errors.expected(error)
+            if found is None:
                 raise
-            raise typer.Exit(errors.report(told)) from None
+            raise typer.Exit(errors.report(found)) from None
 
 
 def root(places: dict[str, Place], text: str) -> typer.Typer:
@@ -76,7 +63,7 @@ def root(places: dict[str, Place], text: str) -> typer.Typer:
 
 
 def new_group(text: str, *, cls: type[TyperGroup] = TyperGroup, add_completion: bool = False) -> typer.Typer:
-    """A group of commands in the style of all of them."""
+    """A group of commands, in the common style."""
     made = typer.Typer(
         cls=cls,
         help=text,
@@ -87,13 +74,13 @@ def new_group(text: str, *, cls: type[TyperGroup] = TyperGroup, add_completion: 
         rich_markup_mode="markdown",
     )
 
-    # A group with a callback stays a group, also while it has a single command.
+    # A group with a callback stays a group even with a single command.
     made.callback()(_entry)
     return made
 
 
 def _entry() -> None:
-    """Stands in the root's help for a command that has not been loaded."""
+    """The entry in the root's help of a command that has not been loaded."""
 
 
 def _load(name: str, place: Place) -> Any:
@@ -107,5 +94,4 @@ def _load(name: str, place: Place) -> Any:
         found = single
     command = typer.main.get_command(found)
     command.name = name
-    quicken(command)
     return command

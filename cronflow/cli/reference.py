@@ -14,17 +14,17 @@ from cronflow.cli.main import PLACES, app
 
 HEAD = f"""# The commands
 
-Made from the commands by `make docs`; do not edit it. `--help` after any command says the same.
+Made from the commands by `make docs`; do not edit it. `--help` prints the same.
 
 Every command ends with one of these exit codes:
 
 | code | |
 |---|---|
 | 0 | done |
-| {FAILED} | it failed, or what was asked for does not hold |
-| {USAGE} | the command, a file or a setting cannot be understood |
-| {NOT_FOUND} | what was named does not exist |
-| {RUN_FAILED} | the run that was waited for did not succeed |
+| {FAILED} | it failed, or a check found problems |
+| {USAGE} | the command, a file or a setting is invalid |
+| {NOT_FOUND} | not found |
+| {RUN_FAILED} | the run did not succeed |
 | {UNREACHABLE} | Redis, MongoDB or the API does not answer |
 | 130 | Ctrl-C |
 """
@@ -50,7 +50,7 @@ def _command(parent: Any, name: str) -> Iterator[str]:
     yield from (f"{'##' if parent.parent is None else '###'} {context.command_path}", "")
     yield from (*_paragraphs(command.help), "")
     if not inner:
-        # An argument that may be left out, or be repeated, has its brackets or dots more than once.
+        # typer repeats the brackets or dots of an optional or repeatable argument.
         usage = " ".join(re.sub(r"^\[\[(.*)\]\]$", r"[\1]", part) for part in command.collect_usage_pieces(context))
         yield from ("```text", f"{context.command_path} {usage}", "```", "")
         yield from _parameters(command, context)
@@ -59,7 +59,7 @@ def _command(parent: Any, name: str) -> Iterator[str]:
 
 
 def _parameters(command: Any, context: Any) -> Iterator[str]:
-    # Of a hidden option there is none.
+    # Hidden options have no help record.
     found = (param.get_help_record(context) for param in command.get_params(context) if "--help" not in param.opts)
     records = [record for record in found if record is not None]
     if records:
@@ -73,7 +73,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Bars would end the cell, also within code."""
+    """Escape bars, which would end the cell, even in code."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

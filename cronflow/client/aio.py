@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
+from cronflow.client.admin import Alerts, Audit, Keys, Secrets, Users
 from cronflow.client.calls import (
+    PAGE,
     PATIENCE_S,
     ApiError,
     Call,
@@ -21,17 +23,20 @@ from cronflow.client.calls import (
     get,
     given,
     instant,
+    page_size,
     path_of,
     pause_s,
     unreachable,
 )
 
 if TYPE_CHECKING:
+    from cronflow.schemas.access import PrincipalSchema
     from cronflow.schemas.cluster import (
         ClusterSchema,
         DrainSchema,
         NodeDetailSchema,
         NodeSchema,
+        SettingsSchema,
         StepdownSchema,
         UndrainSchema,
     )
@@ -42,13 +47,12 @@ if TYPE_CHECKING:
     from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
     from cronflow.schemas.why import WhySchema
 
-PAGE = 200
 POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a login gave. The refresh token changes with each use."""
+    """The tokens of a login. The refresh token changes with each use."""
 
     access: str
     refresh: str | None = None
@@ -69,7 +73,7 @@ class AsyncClient:
         timeout_s: float = 30.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """Raises InvalidInput when the address is none. `transport` is for tests and proxies."""
+        """Raises InvalidInput when the URL is invalid. `transport` is for tests and proxies."""
         self.url = checked_url(url)
         self.tokens = None if token is None else Tokens(token)
         self._http = httpx2.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport)
@@ -80,6 +84,11 @@ class AsyncClient:
         self.cluster = Cluster(self)
         self.events = Events(self)
         self.logs = Logs(self)
+        self.alerts = Alerts(self)
+        self.users = Users(self)
+        self.keys = Keys(self)
+        self.secrets = Secrets(self)
+        self.audit = Audit(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,38 +103,39 @@ class AsyncClient:
         await self._http.aclose()
 
     async def login(self, username: str, password: str) -> Tokens:
-        """Get tokens for a user; they are renewed by themselves while this client lives."""
+        """Get tokens for a user; the client renews them automatically."""
         body = {"username": username, "password": password}
         self.tokens = _tokens(await self.send(Call("POST", path_of("auth", "token"), body=body)))
         return self.tokens
 
     async def logout(self) -> None:
-        """Give the tokens back, so that nobody can use them any more."""
+        """Revoke the tokens."""
         if self.tokens is not None and self.tokens.refresh is not None:
             await self.send(Call("POST", path_of("auth", "logout"), body={"refresh_token": self.tokens.refresh}))
         self.tokens = None
 
+    async def me(self) -> PrincipalSchema:
+        """Who is logged in."""
+        return await self.send(get(path_of("auth", "me")))
+
     async def preview(
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
     ) -> PreviewSchema:
-        """What a schedule means: in words, as its next fires, and with what may surprise."""
+        """A schedule in words, with its next fires and warnings."""
         body = given(schedule=schedule, count=count, start=instant(start))
-        answer: PreviewSchema = await self.send(
-            Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
-        )
-        return answer
+        return await self.send(Call("POST", path_of("schedules", "preview"), body=body, repeatable=True))
 
     def follow(
         self, *topics: str, since: str | None = None, tail: int = 0, patience_s: float | None = PATIENCE_S
     ) -> AsyncGenerator[StreamMessage, None]:
-        """The live stream: a snapshot of the cluster, then a tick each second with what happened, and the lines of
-        these topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
+        """The live stream: a snapshot of the cluster, then a tick each second with events, and the lines of these
+        topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
 
-        `since`, the `seq` of a message, goes on behind it. A lost connection is replaced by itself; what was missed
-        comes first, and where that is not there any more a gap says so. Raises ApiError when the login is over, a
-        topic is refused, or nobody answers for `patience_s` (None: wait for ever). `aclose` it, or use `aclosing`.
+        `since`, the `seq` of a message, continues after it. The client reconnects automatically and replays what is
+        still buffered; a gap marks what is lost. Raises ApiError when the login has ended, a topic is refused, or the
+        API does not answer for `patience_s` (None: wait forever). `aclose` it, or use `aclosing`.
         """
-        # Here and below: most clients ask and go, and need no websockets.
+        # Imported here and below: most programs need no websockets.
         from cronflow.client.following import follow
 
         return follow(self, topics, since, tail, patience_s)
@@ -139,13 +149,16 @@ class AsyncClient:
             response = await self._send(call, self.tokens)
         return answer_of(response)
 
-    async def pages(self, call: Call) -> AsyncIterator[Any]:
-        """The items of a list, page by page."""
-        params = dict(call.params)
+    async def pages(self, call: Call, most: int | None = None) -> AsyncIterator[Any]:
+        """The items of a list, page by page; at most `most` of them."""
+        params, found = dict(call.params), 0
         while True:
             page = await self.send(Call(call.method, call.path, params, repeatable=True))
             for item in page["items"]:
                 yield item
+                found += 1
+                if found == most:
+                    return
             if page["next_cursor"] is None:
                 return
             params["cursor"] = page["next_cursor"]
@@ -170,19 +183,19 @@ class AsyncClient:
             await asyncio.sleep(pause)
 
     async def renew(self, used: Tokens) -> Tokens:
-        """New tokens for these. Who keeps them for others too, does that here."""
+        """New tokens for these. A subclass that stores tokens overrides this."""
         call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
         return _tokens(answer_of(await self._send(call, None)))
 
     async def _refresh(self, used: Tokens) -> None:
         async with self._refreshing:
             if self.tokens is used:
-                # Else another request has done it meanwhile.
+                # Otherwise another request has renewed them meanwhile.
                 self.tokens = await self.renew(used)
 
 
 class Jobs:
-    """Define, look at, change and run jobs."""
+    """Define, read, change and run jobs."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -193,78 +206,74 @@ class Jobs:
         return self._client.pages(call)
 
     async def get(self, name: str) -> JobSchema:
-        """A job. Its `version` is what `put` and `delete` compare."""
-        answer: JobSchema = await self._client.send(get(path_of("jobs", name)))
-        return answer
+        """A job. `put` and `delete` compare its `version`."""
+        return await self._client.send(get(path_of("jobs", name)))
 
     async def create(self, job: Mapping[str, object]) -> JobSchema:
         """Define a new job; 409 when the name exists."""
-        answer: JobSchema = await self._client.send(Call("POST", path_of("jobs"), body=job))
-        return answer
+        return await self._client.send(Call("POST", path_of("jobs"), body=job))
 
     async def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobSchema:
-        """Create or replace a job; with `version` only if it is still at that one, else 409."""
+        """Create or replace a job; with `version` only if it still has that one, else 409."""
         call = Call(
             "PUT", path_of("jobs", str(job["name"])), body=job, headers=_if(version), repeatable=version is None
         )
-        answer: JobSchema = await self._client.send(call)
-        return answer
+        return await self._client.send(call)
 
     async def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobSchema:
         """Change a part of a job by a JSON merge patch (RFC 7396)."""
         call = Call("PATCH", path_of("jobs", name), body=changes, headers=_if(version), repeatable=version is None)
-        answer: JobSchema = await self._client.send(call)
-        return answer
+        return await self._client.send(call)
 
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         """Remove a job."""
-        answer: DeletedSchema = await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
-        return answer
+        return await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
     async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        """What would change if these jobs were put; nothing is written."""
+        """What would change if these jobs were applied; nothing is written."""
         call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
-        answer: dict[str, Sequence[AppliedSchema]] = await self._client.send(call)
-        return answer["jobs"]
+        return (await self._client.send(call))["jobs"]
+
+    async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
+        """Create or replace these jobs; nothing is written unless all of them are valid."""
+        call = Call("POST", path_of("jobs", "apply"), body={"jobs": [*jobs]}, repeatable=True)
+        return (await self._client.send(call))["jobs"]
 
     async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
-        """Run a job now. One `key`, one run; without one it is made up, so a repeated request runs it once."""
+        """Run a job now. One `key`, one run; the default is a random key, so a repeated request runs it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         call = Call("POST", path_of("jobs", name, "run"), body=given(args=args), headers=headers, repeatable=True)
-        answer: AskedSchema = await self._client.send(call)
-        return answer
+        return await self._client.send(call)
 
     async def pause(self, name: str) -> JobSchema:
-        """Plan no more of its fires."""
-        answer: JobSchema = await self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
-        return answer
+        """Stop planning it until it is resumed."""
+        return await self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
 
     async def resume(self, name: str) -> JobSchema:
-        """Go on with the next fire."""
-        answer: JobSchema = await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
-        return answer
+        """Continue with the next fire."""
+        return await self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
 
     async def next(self, name: str, n: int = 10) -> FiresSchema:
-        """The next instants at which it falls due."""
-        answer: FiresSchema = await self._client.send(get(path_of("jobs", name, "next"), n=n))
-        return answer
+        """The next instants at which it is due."""
+        return await self._client.send(get(path_of("jobs", name, "next"), n=n))
 
-    async def why(self, name: str, at: datetime | None = None) -> WhySchema:
-        """Why an instant ran, did not run or waits."""
-        answer: WhySchema = await self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
-        return answer
+    async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
+        """Why an instant ran, did not run or waits: the latest one that was due, unless `at` is given. Not `exact`: the
+        last one until then.
+        """
+        return await self._client.send(get(path_of("jobs", name, "why"), at=instant(at), exact=exact))
 
     def history(self, name: str) -> AsyncIterator[VersionSchema]:
         """Every version, the oldest first."""
         return self._client.pages(get(path_of("jobs", name, "history")))
 
-    def runs(self, name: str) -> AsyncIterator[RunSchema]:
-        """Its runs, those that fell due last first."""
-        return self._client.pages(get(path_of("jobs", name, "runs"), limit=PAGE))
+    def runs(self, name: str, *, limit: int | None = None) -> AsyncIterator[RunSchema]:
+        """Its runs, the latest due first."""
+        return self._client.pages(get(path_of("jobs", name, "runs"), limit=page_size(limit)), limit)
 
 
 class Runs:
-    """Look at runs, cancel, replay and acknowledge them."""
+    """Read, cancel, replay and acknowledge runs."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -278,8 +287,9 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
+        limit: int | None = None,
     ) -> AsyncIterator[RunSchema]:
-        """Runs, those that fell due last first."""
+        """Runs, the latest due first; at most `limit`."""
         call = get(
             path_of("runs"),
             job=job,
@@ -288,17 +298,16 @@ class Runs:
             since=instant(since),
             until=instant(until),
             dead=dead or None,
-            limit=PAGE,
+            limit=page_size(limit),
         )
-        return self._client.pages(call)
+        return self._client.pages(call, limit)
 
-    async def get(self, id: str) -> RunDetailSchema:  # noqa: A002  the public name
-        """A run."""
-        answer: RunDetailSchema = await self._client.send(get(path_of("runs", id)))
-        return answer
+    async def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
+        """A run. `whole`: with its result even if that is so large that it is stored separately."""
+        return await self._client.send(get(path_of("runs", id), whole=whole or None))
 
     async def wait(self, id: str, timeout_s: float | None = None) -> RunDetailSchema:  # noqa: A002
-        """Until it has ended, by asking once a second. Raises TimeoutError."""
+        """Wait until it has ended, polling once a second. Raises TimeoutError."""
         waited = 0.0
         while (run := await self.get(id))["ended_at"] is None:
             if timeout_s is not None and waited >= timeout_s:
@@ -308,7 +317,7 @@ class Runs:
         return run
 
     async def logs(self, id: str, q: str = "", *, follow: bool = False) -> AsyncIterator[LogSchema]:  # noqa: A002
-        """What it wrote, those lines with `q`. With `follow` until it has ended."""
+        """Its log lines, or those that contain `q`. With `follow` until it has ended."""
         after: str | None = None
         while True:
             page = await self._client.send(get(path_of("runs", id, "logs"), q=q, after=after, limit=PAGE))
@@ -328,35 +337,39 @@ class Runs:
         *,
         patience_s: float | None = PATIENCE_S,
     ) -> AsyncGenerator[RunMessage, None]:
-        """Its states and its lines as they come, from the first line on, until it has ended: every line once, and in
-        order. The last message is its last state. As `AsyncClient.follow` otherwise.
+        """Its states and lines as they arrive, from the first line until it has ended: every line once, in order. The
+        last message is its last state. See `AsyncClient.follow`.
         """
         from cronflow.client.following import follow_run_of
 
         return follow_run_of(self._client, id, patience_s)
 
     async def cancel(self, id: str, reason: str = "") -> RunSchema:  # noqa: A002
-        """Cancel it; asking again is harmless."""
+        """Cancel it; repeating this is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
-        answer: RunSchema = await self._client.send(call)
-        return answer
+        return await self._client.send(call)
 
-    async def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplaySchema:  # noqa: A002
-        """Replay one that has ended."""
-        call = Call("POST", path_of("runs", id, "retry"), body=given(args=args, note=note or None))
-        answer: ReplaySchema = await self._client.send(call)
-        return answer
+    async def retry(
+        self,
+        id: str,  # noqa: A002
+        args: Mapping[str, object] | None = None,
+        note: str = "",
+        *,
+        only_dead: bool = False,
+    ) -> ReplaySchema:
+        """Replay one that has ended; with `only_dead` 409 unless it is an open dead letter."""
+        body = given(args=args, note=note or None, only_dead=only_dead or None)
+        call = Call("POST", path_of("runs", id, "retry"), body=body)
+        return await self._client.send(call)
 
     async def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002
-        """Acknowledge a dead letter; asking again is harmless."""
+        """Acknowledge a dead letter; repeating this is harmless."""
         call = Call("POST", path_of("runs", id, "ack"), body=given(note=note or None), repeatable=True)
-        answer: RunSchema = await self._client.send(call)
-        return answer
+        return await self._client.send(call)
 
-    async def report(self, since: datetime, job: str | None = None) -> ReportSchema:
-        """What failed since then, by reason."""
-        answer: ReportSchema = await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
-        return answer
+    async def report(self, since: datetime, job: str | None = None, *, limit: int = 100) -> ReportSchema:
+        """What failed since then, by reason; at most `limit` reasons."""
+        return await self._client.send(get(path_of("runs", "report"), since=instant(since), job=job, limit=limit))
 
 
 class Logs:
@@ -373,10 +386,12 @@ class Logs:
         job: str | None = None,
         node: str | None = None,
         since: datetime | None = None,
+        limit: int | None = None,
     ) -> AsyncIterator[LogSchema]:
-        """Lines with this text, of this level or a graver one, the newest first."""
-        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
-        return self._client.pages(call)
+        """Lines with this text, of this level or a more severe one, the newest first; at most `limit`."""
+        size = page_size(limit)
+        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=size)
+        return self._client.pages(call, limit)
 
     def follow(
         self,
@@ -387,8 +402,8 @@ class Logs:
         tail: int = 0,
         patience_s: float | None = PATIENCE_S,
     ) -> AsyncGenerator[LineMessage, None]:
-        """Lines as they are written, after the last `tail` ones (at most 1000), each once; and gaps where some are
-        missing, which `search` finds. Lines of one run come in order; among runs there is none.
+        """New lines after the last `tail` ones (at most 1000), each once. A gap marks missing lines, which `search`
+        finds. Lines of one run are in order; lines of different runs are not.
         """
         from cronflow.client.following import follow_lines_of
 
@@ -396,14 +411,17 @@ class Logs:
 
 
 class Events:
-    """What happened in the cluster."""
+    """Events of the cluster."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
 
-    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> AsyncIterator[EventSchema]:
-        """What happened, the newest first. What happens from now on comes with `AsyncClient.follow`."""
-        return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
+    def list(
+        self, *, since: datetime | None = None, kind: Sequence[str] = (), limit: int | None = None
+    ) -> AsyncIterator[EventSchema]:
+        """Events, the newest first; at most `limit`. New ones come with `AsyncClient.follow`."""
+        call = get(path_of("events"), since=instant(since), kind=[*kind], limit=page_size(limit))
+        return self._client.pages(call, limit)
 
 
 class Nodes:
@@ -413,25 +431,20 @@ class Nodes:
         self._client = client
 
     def list(self) -> AsyncIterator[NodeSchema]:
-        """By name."""
+        """Nodes, by name."""
         return self._client.pages(get(path_of("nodes")))
 
     async def get(self, name: str) -> NodeDetailSchema:
         """A node."""
-        answer: NodeDetailSchema = await self._client.send(get(path_of("nodes", name)))
-        return answer
+        return await self._client.send(get(path_of("nodes", name)))
 
     async def drain(self, name: str) -> DrainSchema:
-        """Have it end what runs and take no more."""
-        answer: DrainSchema = await self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
-        return answer
+        """Let it finish running jobs and accept no new ones."""
+        return await self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
 
     async def undrain(self, name: str) -> UndrainSchema:
-        """Let it take work again."""
-        answer: UndrainSchema = await self._client.send(
-            Call("POST", path_of("nodes", name, "undrain"), repeatable=True)
-        )
-        return answer
+        """Let it accept runs again."""
+        return await self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
 
 
 class Cluster:
@@ -441,19 +454,20 @@ class Cluster:
         self._client = client
 
     async def get(self) -> ClusterSchema:
-        """Who leads, and how full it is."""
-        answer: ClusterSchema = await self._client.send(get(path_of("cluster")))
-        return answer
+        """The leader, the nodes and the load."""
+        return await self._client.send(get(path_of("cluster")))
+
+    async def settings(self) -> SettingsSchema:
+        """The settings of the cluster that its clients depend on."""
+        return await self._client.send(get(path_of("cluster", "settings")))
 
     async def stepdown(self) -> StepdownSchema:
-        """Ask the leader to give its lead to another node."""
-        answer: StepdownSchema = await self._client.send(Call("POST", path_of("cluster", "stepdown")))
-        return answer
+        """Ask the leader to step down."""
+        return await self._client.send(Call("POST", path_of("cluster", "stepdown")))
 
     async def sweep(self) -> AskedSchema:
-        """Check every record now; returns the run that does."""
-        answer: AskedSchema = await self._client.send(Call("POST", path_of("cluster", "sweep")))
-        return answer
+        """Check every record now; returns the run of the sweep."""
+        return await self._client.send(Call("POST", path_of("cluster", "sweep")))
 
 
 def _tokens(answer: Mapping[str, Any]) -> Tokens:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
+from cronflow.client.admin_blocking import Alerts, Audit, Keys, Secrets, Users
 from cronflow.client.calls import (
+    PAGE,
     PATIENCE_S,
     ApiError,
     Call,
@@ -22,17 +24,20 @@ from cronflow.client.calls import (
     get,
     given,
     instant,
+    page_size,
     path_of,
     pause_s,
     unreachable,
 )
 
 if TYPE_CHECKING:
+    from cronflow.schemas.access import PrincipalSchema
     from cronflow.schemas.cluster import (
         ClusterSchema,
         DrainSchema,
         NodeDetailSchema,
         NodeSchema,
+        SettingsSchema,
         StepdownSchema,
         UndrainSchema,
     )
@@ -43,13 +48,12 @@ if TYPE_CHECKING:
     from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
     from cronflow.schemas.why import WhySchema
 
-PAGE = 200
 POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a login gave. The refresh token changes with each use."""
+    """The tokens of a login. The refresh token changes with each use."""
 
     access: str
     refresh: str | None = None
@@ -70,7 +74,7 @@ class Client:
         timeout_s: float = 30.0,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        """Raises InvalidInput when the address is none. `transport` is for tests and proxies."""
+        """Raises InvalidInput when the URL is invalid. `transport` is for tests and proxies."""
         self.url = checked_url(url)
         self.tokens = None if token is None else Tokens(token)
         self._http = httpx2.Client(base_url=self.url, timeout=timeout_s, transport=transport)
@@ -81,6 +85,11 @@ class Client:
         self.cluster = Cluster(self)
         self.events = Events(self)
         self.logs = Logs(self)
+        self.alerts = Alerts(self)
+        self.users = Users(self)
+        self.keys = Keys(self)
+        self.secrets = Secrets(self)
+        self.audit = Audit(self)
 
     def __enter__(self) -> Self:
         return self
@@ -95,38 +104,39 @@ class Client:
         self._http.close()
 
     def login(self, username: str, password: str) -> Tokens:
-        """Get tokens for a user; they are renewed by themselves while this client lives."""
+        """Get tokens for a user; the client renews them automatically."""
         body = {"username": username, "password": password}
         self.tokens = _tokens(self.send(Call("POST", path_of("auth", "token"), body=body)))
         return self.tokens
 
     def logout(self) -> None:
-        """Give the tokens back, so that nobody can use them any more."""
+        """Revoke the tokens."""
         if self.tokens is not None and self.tokens.refresh is not None:
             self.send(Call("POST", path_of("auth", "logout"), body={"refresh_token": self.tokens.refresh}))
         self.tokens = None
 
+    def me(self) -> PrincipalSchema:
+        """Who is logged in."""
+        return self.send(get(path_of("auth", "me")))
+
     def preview(
         self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
     ) -> PreviewSchema:
-        """What a schedule means: in words, as its next fires, and with what may surprise."""
+        """A schedule in words, with its next fires and warnings."""
         body = given(schedule=schedule, count=count, start=instant(start))
-        answer: PreviewSchema = self.send(
-            Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
-        )
-        return answer
+        return self.send(Call("POST", path_of("schedules", "preview"), body=body, repeatable=True))
 
     def follow(
         self, *topics: str, since: str | None = None, tail: int = 0, patience_s: float | None = PATIENCE_S
     ) -> Generator[StreamMessage, None]:
-        """The live stream: a snapshot of the cluster, then a tick each second with what happened, and the lines of
-        these topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
+        """The live stream: a snapshot of the cluster, then a tick each second with events, and the lines of these
+        topics (`run:<id>`, `logs?level=warn&job=…&node=…`) after their last `tail` ones, at most 1000.
 
-        `since`, the `seq` of a message, goes on behind it. A lost connection is replaced by itself; what was missed
-        comes first, and where that is not there any more a gap says so. Raises ApiError when the login is over, a
-        topic is refused, or nobody answers for `patience_s` (None: wait for ever). `close` it, or use `closing`.
+        `since`, the `seq` of a message, continues after it. The client reconnects automatically and replays what is
+        still buffered; a gap marks what is lost. Raises ApiError when the login has ended, a topic is refused, or the
+        API does not answer for `patience_s` (None: wait forever). `close` it, or use `closing`.
         """
-        # Here and below: most clients ask and go, and need no websockets.
+        # Imported here and below: most programs need no websockets.
         from cronflow.client.following_blocking import follow
 
         return follow(self, topics, since, tail, patience_s)
@@ -140,13 +150,16 @@ class Client:
             response = self._send(call, self.tokens)
         return answer_of(response)
 
-    def pages(self, call: Call) -> Iterator[Any]:
-        """The items of a list, page by page."""
-        params = dict(call.params)
+    def pages(self, call: Call, most: int | None = None) -> Iterator[Any]:
+        """The items of a list, page by page; at most `most` of them."""
+        params, found = dict(call.params), 0
         while True:
             page = self.send(Call(call.method, call.path, params, repeatable=True))
             for item in page["items"]:
                 yield item
+                found += 1
+                if found == most:
+                    return
             if page["next_cursor"] is None:
                 return
             params["cursor"] = page["next_cursor"]
@@ -171,19 +184,19 @@ class Client:
             time.sleep(pause)
 
     def renew(self, used: Tokens) -> Tokens:
-        """New tokens for these. Who keeps them for others too, does that here."""
+        """New tokens for these. A subclass that stores tokens overrides this."""
         call = Call("POST", path_of("auth", "refresh"), body={"refresh_token": used.refresh})
         return _tokens(answer_of(self._send(call, None)))
 
     def _refresh(self, used: Tokens) -> None:
         with self._refreshing:
             if self.tokens is used:
-                # Else another request has done it meanwhile.
+                # Otherwise another request has renewed them meanwhile.
                 self.tokens = self.renew(used)
 
 
 class Jobs:
-    """Define, look at, change and run jobs."""
+    """Define, read, change and run jobs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -194,78 +207,74 @@ class Jobs:
         return self._client.pages(call)
 
     def get(self, name: str) -> JobSchema:
-        """A job. Its `version` is what `put` and `delete` compare."""
-        answer: JobSchema = self._client.send(get(path_of("jobs", name)))
-        return answer
+        """A job. `put` and `delete` compare its `version`."""
+        return self._client.send(get(path_of("jobs", name)))
 
     def create(self, job: Mapping[str, object]) -> JobSchema:
         """Define a new job; 409 when the name exists."""
-        answer: JobSchema = self._client.send(Call("POST", path_of("jobs"), body=job))
-        return answer
+        return self._client.send(Call("POST", path_of("jobs"), body=job))
 
     def put(self, job: Mapping[str, object], *, version: int | None = None) -> JobSchema:
-        """Create or replace a job; with `version` only if it is still at that one, else 409."""
+        """Create or replace a job; with `version` only if it still has that one, else 409."""
         call = Call(
             "PUT", path_of("jobs", str(job["name"])), body=job, headers=_if(version), repeatable=version is None
         )
-        answer: JobSchema = self._client.send(call)
-        return answer
+        return self._client.send(call)
 
     def patch(self, name: str, changes: Mapping[str, object], *, version: int | None = None) -> JobSchema:
         """Change a part of a job by a JSON merge patch (RFC 7396)."""
         call = Call("PATCH", path_of("jobs", name), body=changes, headers=_if(version), repeatable=version is None)
-        answer: JobSchema = self._client.send(call)
-        return answer
+        return self._client.send(call)
 
     def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
         """Remove a job."""
-        answer: DeletedSchema = self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
-        return answer
+        return self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
     def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        """What would change if these jobs were put; nothing is written."""
+        """What would change if these jobs were applied; nothing is written."""
         call = Call("POST", path_of("jobs", "plan"), body={"jobs": [*jobs]}, repeatable=True)
-        answer: dict[str, Sequence[AppliedSchema]] = self._client.send(call)
-        return answer["jobs"]
+        return (self._client.send(call))["jobs"]
+
+    def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
+        """Create or replace these jobs; nothing is written unless all of them are valid."""
+        call = Call("POST", path_of("jobs", "apply"), body={"jobs": [*jobs]}, repeatable=True)
+        return (self._client.send(call))["jobs"]
 
     def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
-        """Run a job now. One `key`, one run; without one it is made up, so a repeated request runs it once."""
+        """Run a job now. One `key`, one run; the default is a random key, so a repeated request runs it once."""
         headers = {"Idempotency-Key": key or secrets.token_hex(16)}
         call = Call("POST", path_of("jobs", name, "run"), body=given(args=args), headers=headers, repeatable=True)
-        answer: AskedSchema = self._client.send(call)
-        return answer
+        return self._client.send(call)
 
     def pause(self, name: str) -> JobSchema:
-        """Plan no more of its fires."""
-        answer: JobSchema = self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
-        return answer
+        """Stop planning it until it is resumed."""
+        return self._client.send(Call("POST", path_of("jobs", name, "pause"), repeatable=True))
 
     def resume(self, name: str) -> JobSchema:
-        """Go on with the next fire."""
-        answer: JobSchema = self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
-        return answer
+        """Continue with the next fire."""
+        return self._client.send(Call("POST", path_of("jobs", name, "resume"), repeatable=True))
 
     def next(self, name: str, n: int = 10) -> FiresSchema:
-        """The next instants at which it falls due."""
-        answer: FiresSchema = self._client.send(get(path_of("jobs", name, "next"), n=n))
-        return answer
+        """The next instants at which it is due."""
+        return self._client.send(get(path_of("jobs", name, "next"), n=n))
 
-    def why(self, name: str, at: datetime | None = None) -> WhySchema:
-        """Why an instant ran, did not run or waits."""
-        answer: WhySchema = self._client.send(get(path_of("jobs", name, "why"), at=instant(at)))
-        return answer
+    def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
+        """Why an instant ran, did not run or waits: the latest one that was due, unless `at` is given. Not `exact`: the
+        last one until then.
+        """
+        return self._client.send(get(path_of("jobs", name, "why"), at=instant(at), exact=exact))
 
     def history(self, name: str) -> Iterator[VersionSchema]:
         """Every version, the oldest first."""
         return self._client.pages(get(path_of("jobs", name, "history")))
 
-    def runs(self, name: str) -> Iterator[RunSchema]:
-        """Its runs, those that fell due last first."""
-        return self._client.pages(get(path_of("jobs", name, "runs"), limit=PAGE))
+    def runs(self, name: str, *, limit: int | None = None) -> Iterator[RunSchema]:
+        """Its runs, the latest due first."""
+        return self._client.pages(get(path_of("jobs", name, "runs"), limit=page_size(limit)), limit)
 
 
 class Runs:
-    """Look at runs, cancel, replay and acknowledge them."""
+    """Read, cancel, replay and acknowledge runs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -279,8 +288,9 @@ class Runs:
         since: datetime | None = None,
         until: datetime | None = None,
         dead: bool = False,
+        limit: int | None = None,
     ) -> Iterator[RunSchema]:
-        """Runs, those that fell due last first."""
+        """Runs, the latest due first; at most `limit`."""
         call = get(
             path_of("runs"),
             job=job,
@@ -289,17 +299,16 @@ class Runs:
             since=instant(since),
             until=instant(until),
             dead=dead or None,
-            limit=PAGE,
+            limit=page_size(limit),
         )
-        return self._client.pages(call)
+        return self._client.pages(call, limit)
 
-    def get(self, id: str) -> RunDetailSchema:  # noqa: A002  the public name
-        """A run."""
-        answer: RunDetailSchema = self._client.send(get(path_of("runs", id)))
-        return answer
+    def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
+        """A run. `whole`: with its result even if that is so large that it is stored separately."""
+        return self._client.send(get(path_of("runs", id), whole=whole or None))
 
     def wait(self, id: str, timeout_s: float | None = None) -> RunDetailSchema:  # noqa: A002
-        """Until it has ended, by asking once a second. Raises TimeoutError."""
+        """Wait until it has ended, polling once a second. Raises TimeoutError."""
         waited = 0.0
         while (run := self.get(id))["ended_at"] is None:
             if timeout_s is not None and waited >= timeout_s:
@@ -309,7 +318,7 @@ class Runs:
         return run
 
     def logs(self, id: str, q: str = "", *, follow: bool = False) -> Iterator[LogSchema]:  # noqa: A002
-        """What it wrote, those lines with `q`. With `follow` until it has ended."""
+        """Its log lines, or those that contain `q`. With `follow` until it has ended."""
         after: str | None = None
         while True:
             page = self._client.send(get(path_of("runs", id, "logs"), q=q, after=after, limit=PAGE))
@@ -329,35 +338,39 @@ class Runs:
         *,
         patience_s: float | None = PATIENCE_S,
     ) -> Generator[RunMessage, None]:
-        """Its states and its lines as they come, from the first line on, until it has ended: every line once, and in
-        order. The last message is its last state. As `Client.follow` otherwise.
+        """Its states and lines as they arrive, from the first line until it has ended: every line once, in order. The
+        last message is its last state. See `Client.follow`.
         """
         from cronflow.client.following_blocking import follow_run_of
 
         return follow_run_of(self._client, id, patience_s)
 
     def cancel(self, id: str, reason: str = "") -> RunSchema:  # noqa: A002
-        """Cancel it; asking again is harmless."""
+        """Cancel it; repeating this is harmless."""
         call = Call("POST", path_of("runs", id, "cancel"), body=given(reason=reason or None), repeatable=True)
-        answer: RunSchema = self._client.send(call)
-        return answer
+        return self._client.send(call)
 
-    def retry(self, id: str, args: Mapping[str, object] | None = None, note: str = "") -> ReplaySchema:  # noqa: A002
-        """Replay one that has ended."""
-        call = Call("POST", path_of("runs", id, "retry"), body=given(args=args, note=note or None))
-        answer: ReplaySchema = self._client.send(call)
-        return answer
+    def retry(
+        self,
+        id: str,  # noqa: A002
+        args: Mapping[str, object] | None = None,
+        note: str = "",
+        *,
+        only_dead: bool = False,
+    ) -> ReplaySchema:
+        """Replay one that has ended; with `only_dead` 409 unless it is an open dead letter."""
+        body = given(args=args, note=note or None, only_dead=only_dead or None)
+        call = Call("POST", path_of("runs", id, "retry"), body=body)
+        return self._client.send(call)
 
     def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002
-        """Acknowledge a dead letter; asking again is harmless."""
+        """Acknowledge a dead letter; repeating this is harmless."""
         call = Call("POST", path_of("runs", id, "ack"), body=given(note=note or None), repeatable=True)
-        answer: RunSchema = self._client.send(call)
-        return answer
+        return self._client.send(call)
 
-    def report(self, since: datetime, job: str | None = None) -> ReportSchema:
-        """What failed since then, by reason."""
-        answer: ReportSchema = self._client.send(get(path_of("runs", "report"), since=instant(since), job=job))
-        return answer
+    def report(self, since: datetime, job: str | None = None, *, limit: int = 100) -> ReportSchema:
+        """What failed since then, by reason; at most `limit` reasons."""
+        return self._client.send(get(path_of("runs", "report"), since=instant(since), job=job, limit=limit))
 
 
 class Logs:
@@ -374,10 +387,12 @@ class Logs:
         job: str | None = None,
         node: str | None = None,
         since: datetime | None = None,
+        limit: int | None = None,
     ) -> Iterator[LogSchema]:
-        """Lines with this text, of this level or a graver one, the newest first."""
-        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=PAGE)
-        return self._client.pages(call)
+        """Lines with this text, of this level or a more severe one, the newest first; at most `limit`."""
+        size = page_size(limit)
+        call = get(path_of("logs"), q=q, level=level, job=job, node=node, since=instant(since), limit=size)
+        return self._client.pages(call, limit)
 
     def follow(
         self,
@@ -388,8 +403,8 @@ class Logs:
         tail: int = 0,
         patience_s: float | None = PATIENCE_S,
     ) -> Generator[LineMessage, None]:
-        """Lines as they are written, after the last `tail` ones (at most 1000), each once; and gaps where some are
-        missing, which `search` finds. Lines of one run come in order; among runs there is none.
+        """New lines after the last `tail` ones (at most 1000), each once. A gap marks missing lines, which `search`
+        finds. Lines of one run are in order; lines of different runs are not.
         """
         from cronflow.client.following_blocking import follow_lines_of
 
@@ -397,14 +412,17 @@ class Logs:
 
 
 class Events:
-    """What happened in the cluster."""
+    """Events of the cluster."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def list(self, *, since: datetime | None = None, kind: Sequence[str] = ()) -> Iterator[EventSchema]:
-        """What happened, the newest first. What happens from now on comes with `Client.follow`."""
-        return self._client.pages(get(path_of("events"), since=instant(since), kind=[*kind], limit=PAGE))
+    def list(
+        self, *, since: datetime | None = None, kind: Sequence[str] = (), limit: int | None = None
+    ) -> Iterator[EventSchema]:
+        """Events, the newest first; at most `limit`. New ones come with `Client.follow`."""
+        call = get(path_of("events"), since=instant(since), kind=[*kind], limit=page_size(limit))
+        return self._client.pages(call, limit)
 
 
 class Nodes:
@@ -414,25 +432,20 @@ class Nodes:
         self._client = client
 
     def list(self) -> Iterator[NodeSchema]:
-        """By name."""
+        """Nodes, by name."""
         return self._client.pages(get(path_of("nodes")))
 
     def get(self, name: str) -> NodeDetailSchema:
         """A node."""
-        answer: NodeDetailSchema = self._client.send(get(path_of("nodes", name)))
-        return answer
+        return self._client.send(get(path_of("nodes", name)))
 
     def drain(self, name: str) -> DrainSchema:
-        """Have it end what runs and take no more."""
-        answer: DrainSchema = self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
-        return answer
+        """Let it finish running jobs and accept no new ones."""
+        return self._client.send(Call("POST", path_of("nodes", name, "drain"), repeatable=True))
 
     def undrain(self, name: str) -> UndrainSchema:
-        """Let it take work again."""
-        answer: UndrainSchema = self._client.send(
-            Call("POST", path_of("nodes", name, "undrain"), repeatable=True)
-        )
-        return answer
+        """Let it accept runs again."""
+        return self._client.send(Call("POST", path_of("nodes", name, "undrain"), repeatable=True))
 
 
 class Cluster:
@@ -442,19 +455,20 @@ class Cluster:
         self._client = client
 
     def get(self) -> ClusterSchema:
-        """Who leads, and how full it is."""
-        answer: ClusterSchema = self._client.send(get(path_of("cluster")))
-        return answer
+        """The leader, the nodes and the load."""
+        return self._client.send(get(path_of("cluster")))
+
+    def settings(self) -> SettingsSchema:
+        """The settings of the cluster that its clients depend on."""
+        return self._client.send(get(path_of("cluster", "settings")))
 
     def stepdown(self) -> StepdownSchema:
-        """Ask the leader to give its lead to another node."""
-        answer: StepdownSchema = self._client.send(Call("POST", path_of("cluster", "stepdown")))
-        return answer
+        """Ask the leader to step down."""
+        return self._client.send(Call("POST", path_of("cluster", "stepdown")))
 
     def sweep(self) -> AskedSchema:
-        """Check every record now; returns the run that does."""
-        answer: AskedSchema = self._client.send(Call("POST", path_of("cluster", "sweep")))
-        return answer
+        """Check every record now; returns the run of the sweep."""
+        return self._client.send(Call("POST", path_of("cluster", "sweep")))
 
 
 def _tokens(answer: Mapping[str, Any]) -> Tokens:

@@ -1,4 +1,4 @@
-"""What a request is, when it may be repeated, and what an error says: the part of a client that awaits nothing."""
+"""Requests, retries and errors: the part of the clients without I/O."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import orjson
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 
 PREFIX = "/api/v1"
+PAGE = 200
 TRIES = 4
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 PATIENCE_S = 300.0
-"""So long a follower goes on without a connection."""
+"""How long a follower tries to reconnect."""
 _NOT_NOW = frozenset({429, 502, 503, 504})
 
 Value = TypeVar("Value")
 
 
 class ApiError(CronFlowError):
-    """The API answered with a problem, or did not answer. `status` is 0 when there was no answer; `problems` has what
-    is wrong with the input, field by field; `retry_after_s` is how long the API asks to wait; `missing` is of which
-    kind what there is not would have been, and its name.
+    """The API answered with a problem, or did not answer (`status` 0). `problems` are the invalid fields of the input;
+    `retry_after_s` is how long the API asks to wait; `missing` is the kind and name of what was not found.
     """
 
     def __init__(
@@ -71,12 +71,17 @@ class Call:
 
 
 def get(path: str, **params: object) -> Call:
-    """A reading one."""
+    """A request that only reads."""
     return Call("GET", path, params, repeatable=True)
 
 
+def page_size(limit: int | None) -> int:
+    """How many items to request at once when `limit` are wanted."""
+    return PAGE if limit is None else min(PAGE, limit)
+
+
 def instant(at: datetime | None) -> str | None:
-    """Raises ValueError for an instant without a zone, which means another one everywhere."""
+    """Raises ValueError for an instant without a time zone."""
     if at is None:
         return None
     if at.utcoffset() is None:
@@ -85,19 +90,19 @@ def instant(at: datetime | None) -> str | None:
 
 
 def path_of(*parts: str) -> str:
-    """The path, each part quoted whole."""
+    """The path, with each part quoted."""
     return PREFIX + "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def given(**fields: object) -> dict[str, object]:
-    """Those fields that have a value."""
+    """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def pause_s(call: Call, tries: int, failure: httpx2.Response | httpx2.TransportError) -> float | None:
-    """How long to wait before the call is sent again; None: it must not be, or has been often enough.
+    """How long to wait before the call is repeated; None: it must not be repeated, or not again.
 
-    What was never sent, and what was refused because of a rate limit, may always be sent again.
+    A request that was never sent, or was refused by a rate limit, may always be repeated.
     """
     if tries >= TRIES:
         return None
@@ -127,7 +132,7 @@ def answer_of(response: httpx2.Response) -> Any:
 
 
 def error_of(response: httpx2.Response, content: Any) -> ApiError:
-    """From a problem document (RFC 9457), or from whatever else stands there."""
+    """From a problem document (RFC 9457), or from any other content."""
     if not isinstance(content, Mapping):
         content = {}
     detail = str(content.get("detail") or f"{response.request.method} {response.request.url.path} failed")
@@ -142,24 +147,25 @@ def error_of(response: httpx2.Response, content: Any) -> ApiError:
 
 
 def unreachable(url: str, error: httpx2.TransportError) -> ApiError:
-    """Nobody answered."""
     return ApiError(0, f"{url} does not answer: {str(error) or type(error).__name__}")
 
 
 def retry_after_s(response: httpx2.Response) -> float | None:
-    """`Retry-After` in seconds; a date there is passed over."""
+    """`Retry-After` in seconds; a date is ignored."""
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdigit() else None
 
 
 def checked_url(url: str) -> str:
-    """Raises InvalidInput when it is no address of an API."""
+    """Raises InvalidInput when it cannot be the URL of an API."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise InvalidInput(Problem("url", f"{url!r} is no address: {error}")) from None
+        raise InvalidInput(Problem("url", f"{url!r} is not a URL: {error}")) from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidInput(Problem("url", f"{url!r} is no address of an API", "write https://host or http://host:8500"))
+        raise InvalidInput(
+            Problem("url", f"{url!r} is not the URL of an API", "write https://host or http://host:8500")
+        )
     return url.rstrip("/")
 
 

@@ -1,8 +1,8 @@
 """Following over the live stream, for asyncio. `cronflow.client.following_blocking` is made from this file.
 
-The rules it protects: a connection that is lost is replaced, on whatever replica answers, and what was missed meanwhile
-comes first; where something is missing nevertheless, a gap says so. The lines of one run are never missing: what the
-stream does not have in order is read by REST.
+The rules it protects: a lost connection is replaced, on any replica that answers, and missed messages are replayed
+first; a gap marks what is lost. Lines of one run are never lost: lines that the stream does not have in order are read
+over REST.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from cronflow.client.places import (
     auth_text,
     stream_url,
 )
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.schemas.runs import LogSchema, RunDetailSchema
 from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
 
@@ -57,7 +58,7 @@ async def follow(
                         renew_at = time.monotonic() + RENEW_S
                     async with asyncio.timeout(SILENT_S):
                         text = await socket.recv()
-                    patience.heard()
+                    patience.reset()
                     for message in place.take(text):
                         yield message
         except LOST as error:
@@ -74,28 +75,28 @@ class RunReader(Protocol):
     """Reads one run."""
 
     async def run(self) -> RunDetailSchema:
-        """As it is now."""
+        """The current state."""
 
     async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
-        """Some lines behind (fence, n), in order, and whether there may be more now."""
+        """Lines after (fence, n), in order, and whether there may be more."""
 
 
 async def follow_run(
     topic: str, messages: AsyncIterator[StreamMessage], reader: RunReader
 ) -> AsyncGenerator[RunMessage, None]:
-    """The states and the lines of a run until it has ended, from its first line on. `messages` follow its topic.
+    """The states and lines of a run until it has ended, from its first line on. `messages` follow its topic.
 
-    Lines of the stream that do not follow on the last one by their number make it read; so every line comes once, and
-    in order. The state is read at each tick.
+    Lines of the stream that do not continue the last one's number trigger a read, so every line is yielded once, in
+    order. The state is read at each tick.
     """
-    told: tuple[object, ...] | None = None
+    last_state: tuple[object, ...] | None = None
     place = (0, -1)
     missing = True
     async for message in messages:
         run = await reader.run()
         over = run["ended_at"] is not None
-        if not over and told != (run["state"], run["attempt"], run["node"]):
-            told = (run["state"], run["attempt"], run["node"])
+        if not over and last_state != (run["state"], run["attempt"], run["node"]):
+            last_state = (run["state"], run["attempt"], run["node"])
             yield {"t": "state", "run": run}
         for chunk in message["logs"] if message["t"] == "tick" else ():
             missing = missing or (chunk["topic"] == topic and chunk["gap"] != 0)
@@ -107,7 +108,7 @@ async def follow_run(
                     break
                 place = (line["fence"], line["n"])
                 yield {"t": "line", "line": line}
-        # What it wrote before it ended is stored when it has ended.
+        # Lines from before the end are stored once the run has ended.
         missing = missing or over
         while missing:
             lines, missing = await reader.lines(place)
@@ -120,7 +121,7 @@ async def follow_run(
 
 
 async def follow_lines(topic: str, messages: AsyncIterator[StreamMessage]) -> AsyncGenerator[LineMessage, None]:
-    """The lines of a topic, and a gap where some are missing. `messages` follow it."""
+    """The lines of a topic, with gaps for missing ones. `messages` follow it."""
     async for message in messages:
         for chunk in message["logs"] if message["t"] == "tick" else ():
             if chunk["topic"] != topic:
@@ -143,7 +144,7 @@ def lines_topic(level: str | None = None, job: str | None = None, node: str | No
 
 
 class ApiRunReader:
-    """Reads a run by REST, and waits for an API that is away."""
+    """Reads a run over REST, and retries while the API is unavailable."""
 
     def __init__(self, client: AsyncClient, id: str, patience_s: float | None) -> None:  # noqa: A002
         self._client = client
@@ -151,22 +152,22 @@ class ApiRunReader:
         self._patience_s = patience_s
 
     async def run(self) -> RunDetailSchema:
-        """As it is now."""
+        """The current state."""
         found: RunDetailSchema = await self._read(get(path_of("runs", self._id)))
         return found
 
     async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
-        """A page behind (fence, n)."""
+        """A page after (fence, n)."""
         place = None if after[1] < 0 else f"{after[0]}:{after[1]}"
         page = await self._read(get(path_of("runs", self._id, "logs"), after=place, limit=PAGE))
         return page["items"], len(page["items"]) == PAGE
 
     async def _read(self, call: Call) -> Any:
-        patience = Patience(self._client.url, self._patience_s)
+        patience = Patience(self._client.url, self._patience_s, connected=True)
         while True:
             try:
                 return await self._client.send(call)
-            except ApiError as error:
+            except (ApiError, BackendUnavailable) as error:
                 pause = patience.pause_s(error)
             await asyncio.sleep(pause)
 
@@ -178,7 +179,7 @@ async def follow_run_of(
 ) -> AsyncGenerator[RunMessage, None]:
     """See `Runs.follow`."""
     topic = run_topic(id)
-    # The last line before tells whether any was written between the first reading and the beginning of this.
+    # The last stored line shows whether any was written between the first read and the start of the stream.
     async with (
         aclosing(follow(client, [topic], None, 1, patience_s)) as messages,
         aclosing(follow_run(topic, messages, ApiRunReader(client, id, patience_s))) as found,

@@ -1,8 +1,8 @@
 """Following over the live stream. Made from `following.py` by `tests.client.generate`; change that one.
 
-The rules it protects: a connection that is lost is replaced, on whatever replica answers, and what was missed meanwhile
-comes first; where something is missing nevertheless, a gap says so. The lines of one run are never missing: what the
-stream does not have in order is read by REST.
+The rules it protects: a lost connection is replaced, on any replica that answers, and missed messages are replayed
+first; a gap marks what is lost. Lines of one run are never lost: lines that the stream does not have in order are read
+over REST.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from cronflow.client.places import (
     auth_text,
     stream_url,
 )
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.schemas.runs import LogSchema, RunDetailSchema
 from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
 
@@ -55,7 +56,7 @@ def follow(
                         socket.send(auth_text(_ticket(client)))
                         renew_at = time.monotonic() + RENEW_S
                     text = socket.recv(SILENT_S)
-                    patience.heard()
+                    patience.reset()
                     for message in place.take(text):
                         yield message
         except LOST as error:
@@ -72,28 +73,28 @@ class RunReader(Protocol):
     """Reads one run."""
 
     def run(self) -> RunDetailSchema:
-        """As it is now."""
+        """The current state."""
 
     def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
-        """Some lines behind (fence, n), in order, and whether there may be more now."""
+        """Lines after (fence, n), in order, and whether there may be more."""
 
 
 def follow_run(
     topic: str, messages: Iterator[StreamMessage], reader: RunReader
 ) -> Generator[RunMessage, None]:
-    """The states and the lines of a run until it has ended, from its first line on. `messages` follow its topic.
+    """The states and lines of a run until it has ended, from its first line on. `messages` follow its topic.
 
-    Lines of the stream that do not follow on the last one by their number make it read; so every line comes once, and
-    in order. The state is read at each tick.
+    Lines of the stream that do not continue the last one's number trigger a read, so every line is yielded once, in
+    order. The state is read at each tick.
     """
-    told: tuple[object, ...] | None = None
+    last_state: tuple[object, ...] | None = None
     place = (0, -1)
     missing = True
     for message in messages:
         run = reader.run()
         over = run["ended_at"] is not None
-        if not over and told != (run["state"], run["attempt"], run["node"]):
-            told = (run["state"], run["attempt"], run["node"])
+        if not over and last_state != (run["state"], run["attempt"], run["node"]):
+            last_state = (run["state"], run["attempt"], run["node"])
             yield {"t": "state", "run": run}
         for chunk in message["logs"] if message["t"] == "tick" else ():
             missing = missing or (chunk["topic"] == topic and chunk["gap"] != 0)
@@ -105,7 +106,7 @@ def follow_run(
                     break
                 place = (line["fence"], line["n"])
                 yield {"t": "line", "line": line}
-        # What it wrote before it ended is stored when it has ended.
+        # Lines from before the end are stored once the run has ended.
         missing = missing or over
         while missing:
             lines, missing = reader.lines(place)
@@ -118,7 +119,7 @@ def follow_run(
 
 
 def follow_lines(topic: str, messages: Iterator[StreamMessage]) -> Generator[LineMessage, None]:
-    """The lines of a topic, and a gap where some are missing. `messages` follow it."""
+    """The lines of a topic, with gaps for missing ones. `messages` follow it."""
     for message in messages:
         for chunk in message["logs"] if message["t"] == "tick" else ():
             if chunk["topic"] != topic:
@@ -141,7 +142,7 @@ def lines_topic(level: str | None = None, job: str | None = None, node: str | No
 
 
 class ApiRunReader:
-    """Reads a run by REST, and waits for an API that is away."""
+    """Reads a run over REST, and retries while the API is unavailable."""
 
     def __init__(self, client: Client, id: str, patience_s: float | None) -> None:  # noqa: A002
         self._client = client
@@ -149,22 +150,22 @@ class ApiRunReader:
         self._patience_s = patience_s
 
     def run(self) -> RunDetailSchema:
-        """As it is now."""
+        """The current state."""
         found: RunDetailSchema = self._read(get(path_of("runs", self._id)))
         return found
 
     def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
-        """A page behind (fence, n)."""
+        """A page after (fence, n)."""
         place = None if after[1] < 0 else f"{after[0]}:{after[1]}"
         page = self._read(get(path_of("runs", self._id, "logs"), after=place, limit=PAGE))
         return page["items"], len(page["items"]) == PAGE
 
     def _read(self, call: Call) -> Any:
-        patience = Patience(self._client.url, self._patience_s)
+        patience = Patience(self._client.url, self._patience_s, connected=True)
         while True:
             try:
                 return self._client.send(call)
-            except ApiError as error:
+            except (ApiError, BackendUnavailable) as error:
                 pause = patience.pause_s(error)
             time.sleep(pause)
 
@@ -176,7 +177,7 @@ def follow_run_of(
 ) -> Generator[RunMessage, None]:
     """See `Runs.follow`."""
     topic = run_topic(id)
-    # The last line before tells whether any was written between the first reading and the beginning of this.
+    # The last stored line shows whether any was written between the first read and the start of the stream.
     with (
         closing(follow(client, [topic], None, 1, patience_s)) as messages,
         closing(follow_run(topic, messages, ApiRunReader(client, id, patience_s))) as found,

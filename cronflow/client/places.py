@@ -1,9 +1,8 @@
-"""Where a follower of the live stream stands: what it says hello with, and what is new in what it is sent. This part
-awaits nothing.
+"""The position of a follower in the live stream: its hello message, and the new part of each message. It does no I/O.
 
-The rules it protects. What was yielded once is not yielded again, on whatever replica it goes on. Where something may
-be missing a gap says so: before a snapshot that came instead of the missed ticks, and in the lines of a topic whose
-last ones before the loss are no longer among those that come with the new connection.
+The rules it protects. A message is yielded once, whichever replica the follower reconnects to. A gap marks possible
+losses: before a snapshot that replaces missed ticks, and in the lines of a topic whose last lines before the loss are
+no longer among those of the new connection.
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ import orjson
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from cronflow.client.calls import PREFIX, ApiError
+from cronflow.domain.errors import BackendUnavailable
 from cronflow.schemas.runs import LogSchema
 from cronflow.schemas.stream import LinesSchema, StreamErrorSchema, StreamMessage, TickSchema
 
 SILENT_S = 30.0
-"""A connection that says nothing for so long is given up: a tick comes each second."""
+"""A connection without messages for this long is replaced: a tick comes each second."""
 RENEW_S = 600.0
-"""A login on the stream is good for 900 s."""
+"""A login on the stream is valid for 900 s."""
 CLOSE_S = 2.0
 LARGEST_MESSAGE = 64 * 1024 * 1024
 RESUMED_TAIL = 1000
-"""The most that the server sends of what was before."""
+"""The most earlier lines that the server sends."""
 REMEMBERED = 10_000
 CLOCKS_DIFFER = timedelta(seconds=15)
 FIRST_PAUSE_S = 0.25
@@ -38,16 +38,16 @@ LOGIN_OVER = 4401
 REFUSALS = 3
 AWAY = frozenset({0, 429, 502, 503, 504})
 
-LOST = (OSError, WebSocketException, ApiError)
-"""What ends a connection; which of them are the end of following is for `Patience` to say."""
+LOST = (OSError, WebSocketException, ApiError, BackendUnavailable)
+"""Errors that end a connection; `Patience` decides which of them end following."""
 
 
 class Interrupted(OSError):
-    """The connection is of no use: what was asked for on it was not obeyed because a server is away."""
+    """The request on this connection failed because a server is unavailable."""
 
 
 def stream_url(url: str) -> str:
-    """Where the stream of this API is."""
+    """The URL of this API's stream."""
     return f"ws{url.removeprefix('http')}{PREFIX}/stream"
 
 
@@ -57,7 +57,7 @@ def auth_text(ticket: str) -> str:
 
 
 class Place:
-    """A follower of these topics, behind the tick `since`; `tail` lines of each topic come first."""
+    """A follower of these topics, after the tick `since`; `tail` lines of each topic come first."""
 
     def __init__(self, topics: Sequence[str], since: str | None, tail: int) -> None:
         self._seen = {topic: Seen(topic, tail) for topic in dict.fromkeys(topics)}
@@ -76,7 +76,7 @@ class Place:
         return orjson.dumps(message).decode()
 
     def take(self, text: str | bytes) -> Iterator[StreamMessage]:
-        """What is new in a message. Raises ApiError when a topic is refused, Interrupted when it is for now."""
+        """The new part of a message. Raises ApiError when a topic is refused, Interrupted when only for now."""
         message: Any = orjson.loads(text)
         match message["t"]:
             case "snap":
@@ -106,7 +106,7 @@ class Place:
 
 
 class Seen:
-    """The lines of one topic that were yielded. Those of one run have an order; of others the newest ids are kept."""
+    """The yielded lines of one topic. Lines of one run have an order; for others the newest ids are stored."""
 
     def __init__(self, topic: str, tail: int) -> None:
         self.began: datetime | None = None
@@ -117,17 +117,17 @@ class Seen:
         self._joining = False
 
     def resume(self) -> None:
-        """The lines that come next are the last ones before and since the loss."""
+        """The next lines are the last ones before and since the loss."""
         self._joining = True
 
     def take(self, chunk: LinesSchema) -> LinesSchema:
-        """Without what was yielded before, and with a gap where the old and the new do not meet."""
+        """Without lines that were yielded before; with a gap if old and new lines do not join."""
         lines, gap = chunk["lines"], chunk["gap"]
-        fresh = [line for line in lines if not self._knows(line)]
+        fresh = [line for line in lines if not self._has(line)]
         if self._joining and lines:
             self._joining = False
             if self._last is None and self._tail == 0 and self.began is not None:
-                # Nothing was yielded yet, and what was there before was not asked for.
+                # Nothing was yielded yet, and earlier lines were not requested.
                 fresh = [line for line in fresh if datetime.fromisoformat(line["at"]) >= self.began]
             elif len(fresh) == len(lines) >= RESUMED_TAIL:
                 gap = None
@@ -135,7 +135,7 @@ class Seen:
             self._remember(line)
         return {**chunk, "gap": gap, "lines": fresh}
 
-    def _knows(self, line: LogSchema) -> bool:
+    def _has(self, line: LogSchema) -> bool:
         if self._ordered:
             return self._last is not None and (line["fence"], line["n"]) <= self._last
         return (line["run"], line["fence"], line["n"]) in self._ids
@@ -149,44 +149,53 @@ class Seen:
 
 
 class Patience:
-    """How long to go on trying. `seconds` without a message are the end; None: there is none."""
+    """How long to retry: `seconds` without a message; None: forever.
 
-    def __init__(self, url: str, seconds: float | None) -> None:
+    BackendUnavailable, which only clients of commands raise, is retried once the API was reached (`connected`): a
+    command whose first request fails should end at once.
+    """
+
+    def __init__(self, url: str, seconds: float | None, *, connected: bool = False) -> None:
         self._url = url
         self._seconds = seconds
-        self.heard()
+        self.reset()
+        self._connected = connected
 
-    def heard(self) -> None:
-        """A message came."""
-        self._heard_at = time.monotonic()
+    def reset(self) -> None:
+        """A message arrived."""
+        self._connected = True
+        self._reset_at = time.monotonic()
         self._losses = 0
         self._refusals = 0
 
     def pause_s(self, error: BaseException) -> float:
-        """How long to wait before the next connection. Raises ApiError when there is to be none."""
+        """How long to wait before the next connection. Raises ApiError to give up."""
         self._give_up(error)
         self._losses += 1
         pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (self._losses - 1)) * random.uniform(0.5, 1.0)
-        waited = time.monotonic() - self._heard_at
+        waited = time.monotonic() - self._reset_at
         if self._seconds is not None and waited + pause > self._seconds:
+            if isinstance(error, BackendUnavailable):
+                raise error
             what = f"{self._url} had no live stream for {waited:.0f} s: {_reason(error)}"
             status = error.status if isinstance(error, ApiError) else 0
             raise ApiError(status, what) from error
         return pause
 
     def _give_up(self, error: BaseException) -> None:
-        """Raise for what no other connection would change."""
+        """Raise for errors that a new connection would not solve."""
         if isinstance(error, ApiError) and error.status not in AWAY:
+            raise error
+        if isinstance(error, BackendUnavailable) and not self._connected:
             raise error
         if isinstance(error, InvalidStatus) and 400 <= error.response.status_code < 500:
             raise ApiError(error.response.status_code, "the stream was refused; is this the address of the API?")
         if isinstance(error, ConnectionClosed) and error.rcvd is not None:
             if error.rcvd.code == LOGIN_OVER:
-                # A login that ended while it was followed is renewed by the next ticket; fresh tickets that are
-                # refused are not.
+                # The next ticket renews a login that ended meanwhile; refused fresh tickets mean that it is over.
                 self._refusals += 1
                 if self._refusals >= REFUSALS:
-                    raise ApiError(401, error.rcvd.reason or "the login is over") from error
+                    raise ApiError(401, error.rcvd.reason or "the login has ended") from error
             elif error.rcvd.code == 1007:
                 raise ApiError(400, error.rcvd.reason) from error
 

@@ -11,8 +11,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from cronflow.cli import connect, times
+from cronflow.cli import connect
 from cronflow.cli.main import app
+from cronflow.cli.terminal import times
 from tests.cli.scene import NOON, Scene
 
 Cli = Callable[..., Result]

@@ -57,15 +57,15 @@ def test_a_user_that_cannot_be_is_refused(cli: Cli) -> None:
     assert (short.exit_code, "8 to 1024 characters" in short.stderr, "short" in short.stderr) == (2, True, False)
     assert "ADMIN_USER" in cli("users", "create", "admin", stdin=GOOD).stderr
     assert cli("users", "create", "ada", "--role", "root", stdin=GOOD).exit_code == 2
-    assert "nothing is to change" in cli("users", "change", "ada").stderr
+    assert "nothing to change" in cli("users", "change", "ada").stderr
     assert cli("users", "change", "ada", "--enable").exit_code == 3
 
 
-def test_a_key_is_told_once(cli: Cli, empty: Scene) -> None:
+def test_a_key_is_printed_once(cli: Cli, empty: Scene) -> None:
     made = cli("keys", "create", "ci", "--role", "operator", "--job", "billing-*", "--expires-in", "90d")
     text = made.stdout.strip()
     assert text.startswith("cfk.ci.")
-    assert "only time" in made.stderr
+    assert "not shown again" in made.stderr
     [listed] = parsed(cli("keys", "list", "-o", "json"))
     assert (listed["jobs"], listed["expires_at"], listed["created_by"]) == (
         ["billing-*"],
@@ -86,7 +86,7 @@ def test_a_key_is_told_once(cli: Cli, empty: Scene) -> None:
 def test_a_secret_comes_from_stdin_and_is_never_shown(cli: Cli, empty: Scene) -> None:
     empty.service = Service(empty.backends, empty.clock, vault=Vault([b"0" * 32]))
     value = "line one\nline two"
-    assert "DB_PASSWORD is set" in cli("secrets", "set", "DB_PASSWORD", stdin=value + "\n").stdout
+    assert "secret DB_PASSWORD created" in cli("secrets", "set", "DB_PASSWORD", stdin=value + "\n").stdout
     [secret] = asyncio.run(empty.backends.secrets.find())
     assert Vault([b"0" * 32]).open(secret) == value
     assert "replaced" in cli("secrets", "set", "DB_PASSWORD", stdin="another").stdout
@@ -160,7 +160,7 @@ def test_a_data_folder_has_credentials_of_its_own_that_only_its_owner_can_read(t
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
-def test_what_the_settings_have_is_taken_and_not_told(tmp_path: Path) -> None:
+def test_credentials_of_the_settings_are_used_and_not_printed(tmp_path: Path) -> None:
     given = Settings(admin_password="of the settings", jwt_secret="x" * 32, secrets_key=(b"0" * 32,))
     found = complete(given, tmp_path)
     assert (found.settings, found.password, found.for_api, found.for_all) == (given, None, {}, {})
@@ -171,6 +171,6 @@ def test_in_memory_nothing_is_kept_and_no_two_are_the_same() -> None:
     assert complete(Settings(), None).password != complete(Settings(), None).password
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CronFlowError, match="admin-password cannot be used"):
         complete(Settings(), tmp_path / "gone")

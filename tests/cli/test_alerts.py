@@ -40,7 +40,7 @@ def test_alerts_are_listed(cli: Cli, scene: Scene) -> None:
 
 
 @pytest.mark.usefixtures("empty")
-def test_without_alerts_it_says_how_to_define_one() -> None:
+def test_without_alerts_the_list_shows_how_to_define_one() -> None:
     from typer.testing import CliRunner
 
     from cronflow.cli.main import app
@@ -49,7 +49,7 @@ def test_without_alerts_it_says_how_to_define_one() -> None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_an_alert_is_shown_with_what_it_had_to_tell(cli: Cli) -> None:
+def test_an_alert_is_shown_with_its_notifications(cli: Cli) -> None:
     shown = cli("alerts", "show", "billing")
     assert "${secret:HOOKS}" in shown.stdout
     waiting = row(shown, "waiting")
@@ -103,9 +103,9 @@ def test_what_is_wrong_with_a_file_has_its_line_and_a_remedy(cli: Cli, tmp_path:
     assert told in refused.stderr
 
 
-def test_a_test_says_what_the_receiver_said(cli: Cli, scene: Scene) -> None:
+def test_a_test_prints_the_receivers_answer(cli: Cli, scene: Scene) -> None:
     good = cli("alerts", "test", "billing")
-    assert (good.exit_code, "it answered 204 in 12 ms" in good.stdout) == (0, True)
+    assert (good.exit_code, "the receiver answered 204 in 12 ms" in good.stdout) == (0, True)
     [(webhook, notification, body)] = scene.webhook_sender.posted
     assert (webhook.secret, '"kind":"test"' in body, notification in body) == ("${secret:HOOKS}", True, True)
     scene.webhook_sender.answer = Answer(500, "answered 500: oh no", 7)

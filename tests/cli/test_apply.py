@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from cronflow.cli.dev import jobs as dev_jobs
-from cronflow.domain.errors import Conflict
-from cronflow.domain.job import Retry
+from cronflow.domain.errors import Conflict, InvalidInput
+from cronflow.domain.job import Job, Retry
+from cronflow.usecases.compare import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 
@@ -65,7 +66,7 @@ def test_the_first_apply_creates_and_the_second_changes_nothing(cli: Cli, file: 
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_change_is_applied_and_told(cli: Cli, file: str, tmp_path: Path) -> None:
+def test_a_change_is_applied_and_printed(cli: Cli, file: str, tmp_path: Path) -> None:
     cli("jobs", "apply", "-f", file)
     (tmp_path / file).write_text(FILE.replace("0 2 * * *", "0 3 * * *"))
     applied = parsed(cli("jobs", "apply", "-f", file, "-o", "json"))
@@ -75,7 +76,7 @@ def test_a_change_is_applied_and_told(cli: Cli, file: str, tmp_path: Path) -> No
     ]
 
 
-def test_a_dry_run_tells_each_difference_and_writes_nothing(cli: Cli, file: str, tmp_path: Path, empty: Scene) -> None:
+def test_a_dry_run_prints_each_difference_and_writes_nothing(cli: Cli, file: str, tmp_path: Path, empty: Scene) -> None:
     cli("jobs", "apply", "-f", file)
     changed = FILE.replace("0 2 * * *", "0 3 * * *").replace("[bin/tokens]}", "[bin/tokens]}\n    labels: {a: b}")
     (tmp_path / file).write_text(changed + "  - name: new\n    run: {argv: [x]}\n")
@@ -89,7 +90,7 @@ def test_a_dry_run_tells_each_difference_and_writes_nothing(cli: Cli, file: str,
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_dry_run_foretells_what_apply_then_does(cli: Cli, file: str, tmp_path: Path) -> None:
+def test_a_dry_run_predicts_the_result_of_apply(cli: Cli, file: str, tmp_path: Path) -> None:
     cli("jobs", "apply", "-f", file)
     cli("jobs", "pause", "nightly")
     (tmp_path / file).write_text(FILE.replace("0 2 * * *", "30 12 * * *").replace("30s", "45s"))
@@ -134,7 +135,7 @@ def test_a_name_may_occur_once_in_files_and_apps_together(
     (tmp_path / file).write_text("name: sweep\nrun: {argv: [x]}\n")
     result = cli("jobs", "apply", "-f", file, "--app", f"{module}:shop", "--app", f"{module}:nothing")
     assert result.exit_code == 2
-    assert f"{module}:shop: the name 'sweep' is taken by the files" in result.stderr
+    assert f"{module}:shop: the name 'sweep' is used by the files" in result.stderr
     assert f"{module}:nothing: this App has no jobs" in result.stderr
     assert empty.opened == 0
 
@@ -158,13 +159,13 @@ def test_the_retry_of_the_settings_stands_in_for_what_a_file_leaves_out(
 
 
 @pytest.mark.usefixtures("empty")
-def test_apply_without_files_says_how(cli: Cli) -> None:
+def test_apply_without_files_shows_an_example(cli: Cli) -> None:
     result = cli("jobs", "apply")
     assert result.exit_code == 2
     assert "cronflow jobs apply -f jobs.yaml" in result.stderr
 
 
-def test_a_conflict_says_that_applying_again_is_harmless(
+def test_a_conflict_notes_that_applying_again_is_safe(
     cli: Cli, file: str, empty: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lose(_jobs: object, **_: object) -> None:
@@ -173,7 +174,29 @@ def test_a_conflict_says_that_applying_again_is_harmless(
     monkeypatch.setattr(empty.service, "apply", lose)
     result = cli("jobs", "apply", "-f", file)
     assert result.exit_code == 1
-    assert "applying all of them again is harmless" in result.stderr
+    assert "it is safe to apply all of them again" in result.stderr
+
+
+def test_of_jobs_that_take_several_requests_none_is_applied_when_one_is_refused(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.cli.commands.jobs.MOST_JOBS", 2)
+    names = [f"job-{n}" for n in range(5)]
+    path = tmp_path / "many.yaml"
+    path.write_text("jobs:\n" + "".join(f"  - {{name: {name}, run: {{argv: ['true']}}}}\n" for name in names))
+    compare = empty.service.compare
+
+    async def refuse_the_last(jobs: Sequence[Job]) -> list[Comparison]:
+        if any(job.name == "job-4" for job in jobs):
+            raise InvalidInput("this name is reserved")
+        return await compare(jobs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(empty.service, "compare", refuse_the_last)
+        assert cli("jobs", "apply", "-f", str(path)).exit_code == 2
+    assert asyncio.run(empty.service.jobs()) == []
+    assert cli("jobs", "apply", "-f", str(path), "-o", "name").stdout.split() == names
+    assert [record.name for record in asyncio.run(empty.service.jobs())] == names
 
 
 PLAIN_AND_OWN = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cronflow.cli import times
+from cronflow.cli.terminal import times
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.run import RunState
 from tests.cli.conftest import Cli, parsed, row
@@ -44,13 +44,13 @@ def test_a_run_that_runs_is_asked_to_end_and_shown_so(cli: Cli, scene: Scene) ->
     shape = parsed(cli("runs", "cancel", RUNNING, "-o", "json"))[0]
     assert (shape["state"], shape["cancel_requested"]) == ("running", True)
     assert shape["cancel_by"]
-    assert "--wait waits for it" in cli("runs", "cancel", RUNNING).stderr  # asking again is harmless
-    assert "to be    cancelled by" in cli("runs", "show", RUNNING).stdout
+    assert "--wait waits for them" in cli("runs", "cancel", RUNNING).stderr  # asking again is harmless
+    assert "requested  cancelled by" in cli("runs", "show", RUNNING).stdout
     assert scene.backends.memory.is_cancelled(RUNNING)
 
 
 @pytest.mark.parametrize(("state", "code"), [(RunState.CANCELLED, 0), (RunState.SUCCEEDED, 1)])
-def test_waiting_tells_how_it_ended(
+def test_waiting_prints_the_outcome(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, code: int
 ) -> None:
     attempt_result(scene, monkeypatch, RUNNING, state)
@@ -61,7 +61,7 @@ def test_waiting_tells_how_it_ended(
 
 
 @pytest.mark.usefixtures("scene")
-def test_what_has_ended_is_not_cancelled_and_says_so(cli: Cli) -> None:
+def test_cancelling_an_ended_run_is_refused(cli: Cli) -> None:
     result = cli("runs", "cancel", SUCCEEDED)
     assert result.exit_code == 1
     assert f"run {SUCCEEDED} has already ended: succeeded" in result.stderr
@@ -79,7 +79,7 @@ def test_many_are_counted_before_they_are_cancelled(cli: Cli, scene: Scene) -> N
     assert {word for word in result.stdout.split() if "@" in word} == {RETRYING, RUNNING}
 
 
-def test_yes_asks_nothing_and_still_tells_how_many(cli: Cli, scene: Scene) -> None:
+def test_yes_skips_the_question_and_still_prints_the_count(cli: Cli, scene: Scene) -> None:
     result = cli("runs", "cancel", "--job", "send-invoices", "--yes", "-o", "name")
     assert result.stdout.split() == [RETRYING]
     assert "cancelling 1 open run" in result.stderr
@@ -89,7 +89,7 @@ def test_yes_asks_nothing_and_still_tells_how_many(cli: Cli, scene: Scene) -> No
 @pytest.mark.usefixtures("scene")
 def test_nothing_that_matches_is_no_mistake_but_an_unknown_job_is(cli: Cli) -> None:
     assert cli("runs", "cancel", "--job", "rotate-keys", "--yes").stdout == (
-        "No open run matches; nothing was cancelled.\n"
+        "No open runs match; nothing was cancelled.\n"
     )
     assert cli("runs", "cancel", "--job", "rotate-kies", "--yes").exit_code == 3
 
@@ -116,16 +116,16 @@ def test_a_node_is_shown_with_what_it_runs(cli: Cli) -> None:
     assert shape["spool"] == {"outcomes": 0, "bytes": 0, "since": None}
     missing = cli("nodes", "show", "node-z")
     assert missing.exit_code == 3
-    assert "cronflow nodes list shows who is up" in missing.stderr
+    assert "list the nodes: cronflow nodes list" in missing.stderr
 
 
 def test_a_node_is_drained_and_undrained(cli: Cli, scene: Scene) -> None:
     result = cli("nodes", "drain", "node-a")
-    assert "node-a takes no more work" in result.stdout
+    assert "node-a: accepts no new runs" in result.stdout
     assert "cronflow nodes undrain node-a" in result.stderr
     assert scene.backends.memory.drains == {"node-a": True}
     assert row(cli("nodes", "list"), "node-a").startswith("↓ draining")
-    assert "node-a takes work again" in cli("nodes", "undrain", "node-a").stdout
+    assert "node-a: accepts runs again" in cli("nodes", "undrain", "node-a").stdout
     assert scene.backends.memory.drains == {"node-a": False}
 
 
@@ -151,7 +151,7 @@ def test_a_node_that_is_not_up_can_be_undrained_and_not_drained(cli: Cli) -> Non
     assert cli("nodes", "drain", "node-z").exit_code == 3
     result = cli("nodes", "undrain", "node-z")
     assert result.exit_code == 0
-    assert "no node called node-z is up now" in result.stderr
+    assert "node node-z is not up now" in result.stderr
 
 
 def test_a_node_is_shown_with_its_breakers_and_its_spool(cli: Cli, empty: Scene) -> None:

@@ -9,22 +9,22 @@ from tests.cli.scene import Scene
 
 
 @pytest.mark.usefixtures("scene")
-def test_the_status_tells_leader_term_lease_and_load(cli: Cli) -> None:
+def test_the_status_shows_leader_term_lease_and_load(cli: Cli) -> None:
     lines = cli("cluster", "status", columns=100).stdout.splitlines()
     assert lines[:5] == [
         "cluster  default",
         "leader   ♛ node-a  since 2026-11-21 12:00:00Z, now",
         "term     1",
         "lease    22s left",
-        "work     7 running, 0 queued, room for 32 more (36 slots)",
+        "work     7 running, 0 queued, capacity for 32 more (36 slots)",
     ]
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_leader_that_is_not_heard_of_is_told_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_without_a_heartbeat_is_marked(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_HEARTBEAT", "3s")
     (line,) = [line for line in cli("cluster", "status", columns=160).stdout.splitlines() if line.startswith("leader")]
-    assert line.startswith("leader   ♛ node-a  since 2026-11-21 12:00:00Z, now, not heard of any more: another node")
+    assert line.startswith("leader   ♛ node-a  since 2026-11-21 12:00:00Z, now, no heartbeat; a new leader takes over")
 
 
 @pytest.mark.usefixtures("scene")
@@ -76,11 +76,11 @@ def test_the_tables_of_nodes_fit_the_terminal(cli: Cli, columns: int) -> None:
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_cluster_without_nodes_says_what_to_do(cli: Cli) -> None:
+def test_a_cluster_without_nodes_names_the_next_step(cli: Cli) -> None:
     status = cli("cluster", "status").stdout
     assert "leader   none" in status
-    assert "No node is up. Start one: cronflow node" in status
-    assert cli("nodes", "list").stdout == "No node is up. Start one: cronflow node\n"
+    assert "No nodes are up. Start one: cronflow node" in status
+    assert cli("nodes", "list").stdout == "No nodes are up. Start one: cronflow node\n"
     assert parsed(cli("cluster", "status", "-o", "json"))["leader"] is None
 
 
@@ -90,7 +90,7 @@ def test_the_leader_is_asked_to_step_down(cli: Cli, scene: Scene) -> None:
 
 
 @pytest.mark.usefixtures("empty")
-def test_nobody_can_step_down_when_nobody_leads(cli: Cli) -> None:
+def test_stepping_down_without_a_leader_is_refused(cli: Cli) -> None:
     result = cli("cluster", "stepdown")
     assert result.exit_code == 3
-    assert "cronflow node starts one" in result.stderr
+    assert "start one: cronflow node" in result.stderr

@@ -28,7 +28,7 @@ def test_settings_are_shown_with_their_sources_and_without_passwords(
     assert {"name": "SLOTS", "value": "4", "source": "cronflow.toml"} in listed
 
 
-def test_check_tells_every_problem_and_exits_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_reports_every_problem_and_exits_2(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_SLOTS", "many")
     monkeypatch.setenv("CRONFLOW_LEADR_TTL", "20s")
     monkeypatch.setenv("CRONFLOW_HEARTBEAT", "soon")

@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON
 
 
-def test_an_expression_is_shown_in_words_and_with_its_fires_on_both_clocks(cli: Cli) -> None:
+def test_an_expression_is_explained_in_words_and_as_fires_on_both_clocks(cli: Cli) -> None:
     assert cli("cron", "explain", "0 9 * * MON#2", "--tz", "Europe/Berlin", "-n", "2").stdout.splitlines() == [
         "0 9 * * MON#2  at 09:00 on the second Monday of the month (Europe/Berlin)",
         "",

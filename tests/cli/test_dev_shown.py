@@ -30,7 +30,7 @@ def proof(*lateness: timedelta) -> Proof:
     return Proof(Audit(len(lateness), (), (), (), (), {}, lateness), 0, timedelta(seconds=60))
 
 
-def test_lengths_are_told_in_the_unit_that_suits_them_and_in_columns() -> None:
+def test_lengths_have_a_suitable_unit_and_are_aligned() -> None:
     shown = Shown()
     started = NOON + timedelta(seconds=29.382)
     late = run("late", NOON, RunState.SUCCEEDED, started_at=started, ended_at=started + timedelta(milliseconds=4))
@@ -43,7 +43,7 @@ def test_lengths_are_told_in_the_unit_that_suits_them_and_in_columns() -> None:
     ]
 
 
-def test_the_summary_tells_lateness_for_people_and_in_milliseconds_for_scripts() -> None:
+def test_the_summary_has_lateness_for_people_and_in_milliseconds_for_scripts() -> None:
     shown = Shown()
     found = proof(*(timedelta(milliseconds=20),) * 98, timedelta(seconds=1.2), timedelta(seconds=13.693))
     view(shown.console, found)
@@ -51,7 +51,7 @@ def test_the_summary_tells_lateness_for_people_and_in_milliseconds_for_scripts()
     assert as_json(found)["lateness_ms"] == {"p50": 20.0, "p99": 1200.0, "max": 13693.0}
 
 
-def test_the_summary_of_a_cluster_in_which_nothing_ran_says_so() -> None:
+def test_the_summary_of_a_cluster_without_runs() -> None:
     shown = Shown()
     view(shown.console, proof())
-    assert "  lateness   nothing ran" in shown.lines
+    assert "  lateness   no runs" in shown.lines

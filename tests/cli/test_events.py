@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cronflow.cli import times
+from cronflow.cli.terminal import times
 from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from tests.cli.conftest import Cli
 from tests.cli.scene import NOON, Scene
@@ -30,7 +30,7 @@ def happened(empty: Scene) -> Scene:
 
 
 @pytest.mark.usefixtures("happened")
-def test_events_are_told_in_sentences_the_oldest_first(cli: Cli) -> None:
+def test_events_are_printed_as_sentences_the_oldest_first(cli: Cli) -> None:
     assert cli("cluster", "events", "--since", "1h").stdout.splitlines() == [
         "2026-11-21 11:30:00Z INFO  node-a leads, term 7  node-a",
         "2026-11-21 11:40:00Z ERROR a process of node-b was lost with 3 runs on it  node-a",
@@ -62,7 +62,7 @@ def test_a_kind_that_there_is_not_is_an_error_with_the_nearest(cli: Cli) -> None
 def test_nothing_happened(cli: Cli) -> None:
     result = cli("cluster", "events")
     assert result.stdout == ""
-    assert "nothing happened since" in result.stderr
+    assert "no events since" in result.stderr
 
 
 def test_following_shows_each_event_once_and_also_one_that_was_written_late(

@@ -10,23 +10,25 @@ import orjson
 import pytest
 from rich.console import Console
 
-from cronflow.cli import connect, follow, runwatch, source, words
-from cronflow.cli.clusterwatch import Cluster
-from cronflow.cli.follow import Status, progress_text
-from cronflow.cli.runwatch import Runs
+from cronflow.cli import connect
+from cronflow.cli.terminal import formatting
+from cronflow.cli.views import lines, runwatch
+from cronflow.cli.views.clusterwatch import ClusterView
+from cronflow.cli.views.lines import Status, progress_text
+from cronflow.cli.views.runwatch import Runs
 from cronflow.domain.run import OPEN, RunState
 from cronflow.schemas.runs import run_detail_schema
 from tests.cli.conftest import Cli
 from tests.cli.scene import NOON, RUNNING, RUNS
-from tests.cli.told import Told
+from tests.cli.scripted import ScriptedClient
 
 [SOME] = [run for run in RUNS if run.id == RUNNING]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    made = Told()
-    monkeypatch.setattr(source, "open_source", made.open)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> ScriptedClient:
+    made = ScriptedClient()
+    monkeypatch.setattr(connect, "open_client", made.open)
     return made
 
 
@@ -52,9 +54,9 @@ def line(text: str, n: int = 0, **fields: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- a run
 
 
-def test_the_lines_of_a_run_are_written_as_they_come(cli: Cli, told: Told) -> None:
-    told.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
-    told._interrupted = False
+def test_the_lines_of_a_run_are_written_as_they_come(cli: Cli, scripted: ScriptedClient) -> None:
+    scripted.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
+    scripted.interrupted = False
     result = cli("runs", "logs", RUNNING, "-f")
     assert result.stdout.splitlines() == [
         "2026-11-21 12:00:00.000Z INFO     one",
@@ -65,9 +67,9 @@ def test_the_lines_of_a_run_are_written_as_they_come(cli: Cli, told: Told) -> No
     assert [one["text"] for one in written] == ["one", "2/4"]
 
 
-def test_ctrl_c_ends_following_with_0_and_waiting_with_130(cli: Cli, told: Told) -> None:
-    told.of_run = told.of_lines = [line("one")]
-    told.looks = [[]]
+def test_ctrl_c_ends_following_with_0_and_waiting_with_130(cli: Cli, scripted: ScriptedClient) -> None:
+    scripted.of_run = scripted.of_lines = [line("one")]
+    scripted.polls = [[]]
     for command in (["runs", "logs", RUNNING, "-f"], ["logs", "-f"], ["cluster", "watch"], ["runs", "watch"]):
         assert cli(*command).exit_code == 0, command
     assert cli("jobs", "run", "reindex-search", "--follow").exit_code == 130
@@ -78,19 +80,19 @@ def test_ctrl_c_ends_following_with_0_and_waiting_with_130(cli: Cli, told: Told)
     [(RunState.SUCCEEDED, "ok", 0), (RunState.FAILED, "error", 4), (RunState.SKIPPED, "skipped", 0)],
 )
 def test_a_job_that_is_run_and_followed_exits_as_one_that_is_waited_for(
-    cli: Cli, told: Told, ended: RunState, outcome: str, code: int
+    cli: Cli, scripted: ScriptedClient, ended: RunState, outcome: str, code: int
 ) -> None:
-    told._interrupted = False
+    scripted.interrupted = False
     last = a_run(ended, outcome=outcome, result={"rows": 42}, error="it broke" if code else None)
-    told.of_run = [state(a_run()), line("one"), state(last)]
+    scripted.of_run = [state(a_run()), line("one"), state(last)]
     result = cli("jobs", "run", "reindex-search", "--follow", "--arg", "a=1")
     assert result.exit_code == code
-    assert told.asked == [("reindex-search", {"a": 1})]
+    assert scripted.requested == [("reindex-search", {"a": 1})]
     lines = result.stdout.splitlines()
     assert lines[0].endswith("INFO     one")
     assert lines[1].endswith(f" {ended}  {RUNNING}  took 3.2s")
     assert ("error   it broke" in lines) == bool(code)
-    assert "asked for reindex-search@manual-1" in result.stderr
+    assert "requested reindex-search@manual-1" in result.stderr
     assert "▶ running, node-c" in result.stderr
     messages = cli("jobs", "run", "reindex-search", "--follow", "-o", "json").stdout.splitlines()
     assert [orjson.loads(text)["t"] for text in messages] == ["state", "line", "state"]
@@ -101,7 +103,7 @@ def test_how_far_a_run_is_stands_below_its_lines() -> None:
     status = Status(RUNNING)
     assert status.text().plain == f"◌ {RUNNING}"
     status.run = a_run(started_at="2026-11-21T11:59:00Z")  # type: ignore[assignment]
-    status.see(a_line("30/120", level="progress"))  # type: ignore[arg-type]
+    status.read(a_line("30/120", level="progress"))  # type: ignore[arg-type]
     assert f"▶ running  {RUNNING}" in status.text().plain
     assert status.text().plain.endswith("██████··················  25%  30/120")
     # Of an attempt that is over.
@@ -117,10 +119,12 @@ def test_progress_is_a_bar_where_the_total_is_known(text: str, shown: str) -> No
     assert progress_text(text, 4).plain == shown
 
 
-def test_on_a_terminal_progress_is_drawn_and_no_line(cli: Cli, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "console", lambda: Console(force_terminal=True))
-    told._interrupted = False
-    told.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
+def test_on_a_terminal_progress_is_drawn_and_no_line(
+    cli: Cli, scripted: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "console", lambda: Console(force_terminal=True))
+    scripted.interrupted = False
+    scripted.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
     written = cli("runs", "logs", RUNNING, "-f", columns=100).stdout
     assert "INFO     one" in written
     assert "PROGRESS" not in written
@@ -129,28 +133,23 @@ def test_on_a_terminal_progress_is_drawn_and_no_line(cli: Cli, told: Told, monke
 # ------------------------------------------------------------------------------------------------------ all the lines
 
 
-def test_the_last_lines_of_all_runs_have_their_run_beside_them(cli: Cli, told: Told) -> None:
-    told.stored = [a_line(f"text {n}", n) for n in range(5)]
+def test_the_last_lines_of_all_runs_have_their_run_beside_them(cli: Cli, scripted: ScriptedClient) -> None:
+    scripted.stored = [a_line(f"text {n}", n) for n in range(5)]
     result = cli("logs", "-n", "2", "--level", "warn", "--job", "reindex-search", "--node", "node-c", "--grep", "Text")
     assert result.stdout.splitlines() == [f"2026-11-21 12:00:0{n}.000Z INFO     text {n}  {RUNNING}" for n in (3, 4)]
     assert "older lines are not shown; --limit 10 shows more" in result.stderr
-    [(wanted, limit)] = told.wanted
-    assert (wanted.text, wanted.level, wanted.job, wanted.node, limit) == (
-        "Text",
-        "warn",
-        "reindex-search",
-        "node-c",
-        2,
-    )
-    told.stored = []
+    assert scripted.wanted == [
+        {"q": "Text", "level": "warn", "job": "reindex-search", "node": "node-c", "since": None, "limit": 3}
+    ]
+    scripted.stored = []
     result = cli("logs", "--since", "1h", "-o", "yaml")
-    assert (result.stdout, result.stderr) == ("[]\n", "no line matches\n")
+    assert (result.stdout, result.stderr) == ("[]\n", "no lines match\n")
     assert cli("logs", "--level", "grave").exit_code == 2
 
 
-def test_history_and_what_follows_join_and_each_line_is_written_once(cli: Cli, told: Told) -> None:
-    told.stored = [a_line(f"wanted {n}", n) for n in (3, 4)]
-    told.of_lines = [
+def test_history_and_what_follows_join_and_each_line_is_written_once(cli: Cli, scripted: ScriptedClient) -> None:
+    scripted.stored = [a_line(f"wanted {n}", n) for n in (3, 4)]
+    scripted.of_lines = [
         line("wanted, but older than what was shown", 1),
         line("wanted 3", 3),
         line("wanted 4", 4),
@@ -167,8 +166,8 @@ def test_history_and_what_follows_join_and_each_line_is_written_once(cli: Cli, t
         "WANTED 6",
         "wanted 7",
     ]
-    assert "1 line is missing here" in result.stderr
-    assert "some lines are missing here" in result.stderr
+    assert "1 line missing here" in result.stderr
+    assert "some lines missing here" in result.stderr
 
 
 # ------------------------------------------------------------------------------------------------------ the live views
@@ -219,6 +218,14 @@ def an_event(text: str, second: int = 0) -> dict[str, Any]:
     return {"id": at, "at": at, "kind": "x", "severity": "warn", "source": "node-a", "text": text, "fields": {}}
 
 
+def runs_view(client: Any, job: str | None) -> Runs:
+    return Runs(client, job)
+
+
+def a_view(client: Any) -> ClusterView:
+    return ClusterView(client)
+
+
 def drawn(view: Any, *messages: Any, width: int, height: int = 40) -> list[str]:
     """The frame after these messages, as a terminal of this width shows it."""
 
@@ -231,9 +238,9 @@ def drawn(view: Any, *messages: Any, width: int, height: int = 40) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
-def test_the_cluster_fits_and_shows_leader_load_and_events(told: Told, width: int) -> None:
-    told.happened = [an_event("before")]
-    frame = drawn(Cluster(told), a_snap(), a_tick(an_event("node-c was lost with 2 runs on it", 5)), width=width)
+def test_the_cluster_fits_and_shows_leader_load_and_events(scripted: ScriptedClient, width: int) -> None:
+    scripted.happened = [an_event("before")]
+    frame = drawn(a_view(scripted), a_snap(), a_tick(an_event("node-c was lost with 2 runs on it", 5)), width=width)
     assert max(map(len, frame)) <= width
     shown = "\n".join(frame)
     assert frame[0].startswith("♛ node-a  term 7  since 11:00:00Z")
@@ -241,11 +248,11 @@ def test_the_cluster_fits_and_shows_leader_load_and_events(told: Told, width: in
     for part in (
         "21s left",
         "6 of 32 running, 4 queued, 11 open",
-        "3.2 a second, 0.2 failed",
+        "3.2 per second, 0.2 failed",
         "p50 12ms   p95 90ms   p99 1.2s",
         "9 active, 1 paused, 2 idle   3 dead letters",
         "✓ Redis 0.4 ms   ✗ MongoDB no primary",
-        "api.example.com is left alone by node-b",
+        "api.example.com: circuit open on node-b",
         "next     nightly-report in 42s",
         "♛ node-a",
         "↓ draining",
@@ -257,63 +264,65 @@ def test_the_cluster_fits_and_shows_leader_load_and_events(told: Told, width: in
     assert "_sys:sweep" not in shown
 
 
-def test_a_low_terminal_shows_fewer_nodes_and_still_the_events(told: Told) -> None:
+def test_a_low_terminal_shows_fewer_nodes_and_still_the_events(scripted: ScriptedClient) -> None:
     node = a_doc()["nodes"][1]
     nodes = [node | {"name": f"n{n}"} for n in range(200)]
-    frame = drawn(Cluster(told), a_snap(), a_tick(an_event("it"), nodes=nodes, nodes_more=7), width=80, height=30)
+    frame = drawn(a_view(scripted), a_snap(), a_tick(an_event("it"), nodes=nodes, nodes_more=7), width=80, height=30)
     assert len(frame) <= 30
     assert any(text.endswith(" more nodes") for text in frame)
     assert frame[-1].endswith("it  node-a")
 
 
-def test_without_a_leader_and_without_a_tick_the_view_says_so(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_leader_or_a_tick_the_view_shows_that(
+    scripted: ScriptedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now)
-    view = Cluster(told)
+    view = a_view(scripted)
     assert "waiting for the first tick" in drawn(view, width=80)[0]
     assert "◌ connecting" in drawn(view, width=80)[0]
     frame = drawn(view, a_snap(leader=None, lease_left_s=None, nodes=[]), width=80)
-    assert frame[0].startswith("no leader  fires wait until a node leads")
-    assert "No node is up. Start one: cronflow node" in frame
+    assert frame[0].startswith("no leader  due runs wait for a leader")
+    assert "No nodes are up. Start one: cronflow node" in frame
     now += 7.0
-    assert "! no news for 7s" in drawn(view, width=80)[0]
+    assert "! no updates for 7s" in drawn(view, width=80)[0]
 
 
-def test_after_ticks_that_were_missed_the_events_are_read_anew(told: Told) -> None:
-    view = Cluster(told)
+def test_after_ticks_that_were_missed_the_events_are_read_anew(scripted: ScriptedClient) -> None:
+    view = a_view(scripted)
     drawn(view, a_snap(), width=80)
-    told.happened = [an_event("meanwhile")]
+    scripted.happened = [an_event("meanwhile")]
     assert drawn(view, a_tick(dropped=4), width=80)[-1].endswith("meanwhile  node-a")
 
 
-def test_the_cluster_where_nothing_is_drawn_is_a_line_a_second(cli: Cli, told: Told) -> None:
-    told.stream = [a_snap(), a_tick(an_event("it happened")), a_tick(leader=None)]
-    numbers = "2 nodes; 6/32 running, 4 queued; 3.2 ended a second, 0.2 failed"
+def test_the_cluster_where_nothing_is_drawn_is_a_line_a_second(cli: Cli, scripted: ScriptedClient) -> None:
+    scripted.stream = [a_snap(), a_tick(an_event("it happened")), a_tick(leader=None)]
+    numbers = "2 nodes; 6/32 running, 4 queued; 3.2 ended per second, 0.2 failed"
     assert cli("cluster", "watch").stdout.splitlines() == [
         "2026-11-21 12:00:00Z WARN  it happened  node-a",
-        f"2026-11-21 12:00:00Z node-a leads, term 7; {numbers}",
+        f"2026-11-21 12:00:00Z leader node-a, term 7; {numbers}",
         f"2026-11-21 12:00:00Z no leader; {numbers}",
     ]
     written = [orjson.loads(text) for text in cli("cluster", "watch", "-o", "json").stdout.splitlines()]
-    assert written == told.stream
+    assert written == scripted.stream
     assert cli("cluster", "watch", "-o", "yaml").exit_code == 2
 
 
-def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(told: Told) -> None:
+def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(scripted: ScriptedClient) -> None:
     begun, waiting = a_run(started_at="2026-11-21T11:58:58Z"), a_run(RunState.DISPATCHED, id="waits@1")
     over = a_run(RunState.FAILED, id="over@1", error="ValueError: no rows", duration_ms=48)
-    told.looks = [[], [begun, waiting, over], [waiting, over]]
-    view = Runs(told, None)
+    scripted.polls = [[], [begun, waiting, over], [waiting, over]]
+    view = runs_view(scripted, None)
     progress = {"topic": "logs?level=progress", "gap": 0, "lines": [a_line("30/120", level="progress")]}
     frame = drawn(view, a_tick(logs=[progress]), width=140)
-    assert frame[0].startswith("1 running, 1 dispatched   3.2 ended a second")
+    assert frame[0].startswith("1 running, 1 dispatched   3.2 ended per second")
     rows = [text.split() for text in frame[3:]]
     assert [row[2] for row in rows] == [RUNNING, "waits@1", "over@1"]
     assert "████············  25%  30/120" in frame[3]
     assert " 1m 2s… " in frame[3]
     assert frame[5].endswith("ValueError: no rows")
     # Due long ago, ended now: no list of the newest has it.
-    told.details = {RUNNING: a_run(RunState.SUCCEEDED, ended_at="2026-11-21T11:59:59Z")}
+    scripted.details = {RUNNING: a_run(RunState.SUCCEEDED, ended_at="2026-11-21T11:59:59Z")}
     frame = drawn(view, a_tick(), width=140)
     assert [text.split()[1:3] for text in frame[3:]] == [
         ["dispatched", "waits@1"],
@@ -323,58 +332,37 @@ def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(told: To
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
-def test_more_runs_than_fit_leave_room_for_those_that_ended(told: Told, width: int) -> None:
+def test_more_runs_than_fit_leave_room_for_those_that_ended(scripted: ScriptedClient, width: int) -> None:
     runs = [a_run(id=f"many-{n}@1") for n in range(60)] + [a_run(RunState.FAILED, id=f"e-{n}@1") for n in range(9)]
-    told.looks = [runs]
-    frame = drawn(Runs(told, None), a_tick(), width=width, height=24)
+    scripted.polls = [runs]
+    frame = drawn(runs_view(scripted, None), a_tick(), width=width, height=24)
     assert len(frame) <= 23
     assert max(map(len, frame)) <= width
     assert "… and 47 more open" in frame
     assert sum("failed" in text for text in frame) == 5
 
 
-def test_no_runs_at_all(told: Told) -> None:
-    told.looks = [[]]
-    frame = drawn(Runs(told, "report"), a_tick(rates={}), width=80)
-    assert frame[0].startswith("nothing open of report")
-    assert frame[-1].startswith("Nothing has run yet.")
+def test_no_runs_at_all(scripted: ScriptedClient) -> None:
+    scripted.polls = [[]]
+    frame = drawn(runs_view(scripted, "report"), a_tick(rates={}), width=80)
+    assert frame[0].startswith("no open runs of report")
+    assert frame[-1].startswith("No runs yet.")
 
 
-def test_runs_where_nothing_is_drawn_are_a_line_a_change(cli: Cli, told: Told) -> None:
+def test_runs_where_nothing_is_drawn_are_a_line_a_change(cli: Cli, scripted: ScriptedClient) -> None:
     over = a_run(RunState.SUCCEEDED, id="over@1")
-    told.looks = [[], [a_run(), over], [a_run(), over], [a_run(RunState.SUCCEEDED), over]]
-    told.stream = [a_snap(), a_tick(), {"t": "gap", "missed": None}, a_tick()]
+    scripted.polls = [[], [a_run(), over], [a_run(), over], [a_run(RunState.SUCCEEDED), over]]
+    scripted.stream = [a_snap(), a_tick(), {"t": "gap", "missed": None}, a_tick()]
     assert [text[21:] for text in cli("runs", "watch", "--job", "reindex-search").stdout.splitlines()] == [
         f"▶ running    {RUNNING}  node-c",
         f"✓ succeeded  {RUNNING}  took 3.2s  node-c",
     ]
-    assert told.topics[-1] == ()
-    told.looks = [[], [a_run()], [a_run(RunState.SUCCEEDED)]]
-    told.stream = [a_snap(), a_tick()]
+    assert scripted.topics[-1] == ()
+    scripted.polls = [[], [a_run()], [a_run(RunState.SUCCEEDED)]]
+    scripted.stream = [a_snap(), a_tick()]
     written = cli("runs", "watch", "-o", "json").stdout.splitlines()
     assert [orjson.loads(text)["state"] for text in written] == ["running", "succeeded"]
 
 
 def test_every_state_of_a_run_has_its_place_in_the_view() -> None:
-    assert {*runwatch._ORDER, *runwatch.ENDED_STATES} == set(RunState) == set(words.RUNS)
-
-
-def test_who_is_logged_in_follows_the_api(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Client:
-        closed = False
-
-        async def __aenter__(self) -> Client:
-            return self
-
-        async def __aexit__(self, *_: object) -> None:
-            self.closed = True
-
-    client = Client()
-    monkeypatch.setattr(connect, "client", lambda: client)
-
-    async def use() -> None:
-        async with source.open_source() as found:
-            assert isinstance(found, source.ApiSource)
-
-    asyncio.run(use())
-    assert client.closed
+    assert {*runwatch._ORDER, *runwatch.ENDED_STATES} == set(RunState) == set(formatting.RUNS)

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from cronflow.cli import interrupt
+from cronflow.cli.terminal import interrupt
 
 
 @pytest.mark.parametrize("swallowed", [0, 1, 2])

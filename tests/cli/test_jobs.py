@@ -13,7 +13,7 @@ from tests.cli.scene import JOBS, NOON, Scene
 
 
 @pytest.mark.usefixtures("scene")
-def test_the_list_says_when_each_job_runs_and_when_next(cli: Cli) -> None:
+def test_the_list_shows_schedule_and_next_fire_of_each_job(cli: Cli) -> None:
     result = cli("jobs", "list", columns=140)
     assert result.exit_code == 0
     assert "at 02:00 every day (Europe/Berlin)" in row(result, "nightly-report")
@@ -70,15 +70,15 @@ def test_names_alone_are_one_a_line(cli: Cli) -> None:
 
 
 def test_the_list_reads_every_page(cli: Cli, empty: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronflow.cli.connect.PAGE", 5)
+    monkeypatch.setattr("cronflow.client.local_admin.PAGE", 5)
     asyncio.run(empty.fill())
     assert len(cli("jobs", "list", "-o", "name").stdout.splitlines()) == len(JOBS)
     assert empty.backends.faults.calls["jobs.find"] > 2
 
 
 @pytest.mark.usefixtures("empty")
-def test_an_empty_list_says_what_to_do(cli: Cli) -> None:
-    assert cli("jobs", "list").stdout == "There are no jobs yet. Define some: cronflow jobs apply -f jobs.yaml\n"
+def test_an_empty_list_names_the_next_step(cli: Cli) -> None:
+    assert cli("jobs", "list").stdout == "No jobs yet. Define some: cronflow jobs apply -f jobs.yaml\n"
     assert parsed(cli("jobs", "list", "-o", "json")) == []
     assert cli("jobs", "list", "-o", "name").stdout == ""
 
@@ -88,7 +88,7 @@ def test_a_job_is_shown_with_its_defaults_its_cursor_and_its_latest_runs(cli: Cl
     shown = cli("jobs", "show", "nightly-report", columns=100).stdout
     assert "● active  nightly-report" in shown
     assert "next fire     2026-11-22 01:00:00Z  in 13h" in shown
-    assert "planned last  2026-11-21 01:00:00Z  11h ago, dispatched" in shown
+    assert "last planned  2026-11-21 01:00:00Z  11h ago, dispatched" in shown
     assert "✗ failed  nightly-report@20261121T010000Z" in shown
     document = shown.partition("Document, with every default\n")[2]
     [job] = [job for job in JOBS if job.name == "nightly-report"]
@@ -97,13 +97,13 @@ def test_a_job_is_shown_with_its_defaults_its_cursor_and_its_latest_runs(cli: Cl
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_paused_job_says_that_its_next_fire_is_not_planned(cli: Cli) -> None:
+def test_a_paused_job_shows_that_its_next_fire_is_not_planned(cli: Cli) -> None:
     shown = cli("jobs", "show", "warehouse.import").stdout
     assert "next fire  2026-12-01 03:15:00Z  not planned while the job is paused" in shown
 
 
 @pytest.mark.usefixtures("scene")
-def test_the_next_fires_are_told_on_the_clocks_of_the_job_and_in_utc(cli: Cli) -> None:
+def test_the_next_fires_are_listed_in_the_jobs_zone_and_in_utc(cli: Cli) -> None:
     result = cli("jobs", "next", "nightly-report", "-n", "2")
     assert result.stdout.splitlines() == [
         "#  Europe/Berlin                   UTC                   FROM NOW",
@@ -125,10 +125,10 @@ def test_the_next_fires_are_told_on_the_clocks_of_the_job_and_in_utc(cli: Cli) -
         ("warehouse.import", "cronflow jobs resume warehouse.import"),
         ("legacy-export", "enabled: true"),
         ("rebuild-cache", "cronflow jobs run rebuild-cache"),
-        ("launch-2025", "will not fall due again"),
+        ("launch-2025", "will not be due again"),
     ],
 )
-def test_a_job_that_will_not_run_says_why_beside_its_next_fires(cli: Cli, name: str, said: str) -> None:
+def test_a_job_that_will_not_run_has_a_note_with_the_reason(cli: Cli, name: str, said: str) -> None:
     result = cli("jobs", "next", name)
     assert result.exit_code == 0
     assert said in result.stderr
@@ -153,7 +153,7 @@ def test_nothing_is_paused_when_one_of_the_names_is_wrong(cli: Cli, scene: Scene
 
 def test_a_deleted_job_is_gone_and_its_runs_stay(cli: Cli, scene: Scene) -> None:
     result = cli("jobs", "delete", "nightly-report")
-    assert result.stdout == "- nightly-report is deleted; its history stays\n"
+    assert result.stdout == "- nightly-report deleted; its history is kept\n"
     assert cli("jobs", "show", "nightly-report").exit_code == 3
     assert cli("runs", "show", "nightly-report@20261121T010000Z").exit_code == 0
     assert scene.clock.now() == NOON

@@ -10,7 +10,7 @@ import orjson
 import pytest
 import structlog
 
-from cronflow.cli.logs import LogFormat, People, configure
+from cronflow.cli.process_log import LogFormat, People, configure
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ import orjson
 import pytest
 import structlog
 
-from cronflow.cli.logs import LogFormat, configure, log_of
-from cronflow.cli.masking import MASK, SHORTEST, Masking
+from cronflow.cli.process_log import MASK, SHORTEST, LogFormat, Masking, configure, log_of
 from cronflow.config import Settings
 from cronflow.config.credentials import secrets_of
 from cronflow.config.settings import FIELDS
@@ -171,7 +170,7 @@ def test_elsewhere_than_on_a_terminal_lines_are_json_and_say_which_process_it_is
     assert second["node"] == "node-1#abcd"
 
 
-def test_on_a_terminal_lines_are_for_people_unless_the_setting_says_json(
+def test_on_a_terminal_lines_are_for_people_unless_the_setting_is_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -185,7 +184,7 @@ def test_on_a_terminal_lines_are_for_people_unless_the_setting_says_json(
     assert orjson.loads(machine)["role"] == "api"
 
 
-def test_what_an_attempt_logs_says_which_run_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_an_attempt_have_its_run(capsys: pytest.CaptureFixture[str]) -> None:
     configure("info", LogFormat.JSON)
     with structlog.contextvars.bound_contextvars(run="a@1", job="a", attempt=2):
         structlog.get_logger("x").info("start refused", fence=9)

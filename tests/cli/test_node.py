@@ -58,7 +58,7 @@ def test_a_node_gets_its_apps_labels_and_settings(
     assert settings.sources["slots"] == "flag"
 
 
-def test_every_mistake_is_told_before_a_server_is_contacted(
+def test_every_mistake_is_reported_before_a_server_is_contacted(
     cli: Cli, started: list[tuple[Any, dict[str, Any]]]
 ) -> None:
     flags = ["--app", "nowhere_at_all:app", "--label", "eu", "--label", "a=1", "--label", "a=2", "--slots", "0"]

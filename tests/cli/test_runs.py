@@ -76,13 +76,13 @@ def test_the_list_is_narrowed(cli: Cli, flags: list[str], expected: list[str]) -
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_cut_list_says_that_there_are_older_ones(cli: Cli) -> None:
-    assert "older ones are not shown" in cli("runs", "list", "--limit", "9").stderr
+def test_a_cut_list_notes_that_there_are_older_runs(cli: Cli) -> None:
+    assert "older runs are not shown" in cli("runs", "list", "--limit", "9").stderr
     assert cli("runs", "list", "--limit", "10").stderr == ""
 
 
 def test_more_runs_than_a_page_are_read_page_by_page(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronflow.cli.runs.PAGE", 3)
+    monkeypatch.setattr("cronflow.client.local_admin.PAGE", 3)
     assert len(cli("runs", "list", "-o", "name").stdout.split()) == len(RUNS)
     assert scene.backends.faults.calls["runs.find"] == 4
 
@@ -92,13 +92,13 @@ def test_no_runs_of_a_job_is_an_answer_and_no_such_job_an_error(cli: Cli) -> Non
     result = cli("runs", "list", "--job", "black-friday")
     assert (result.exit_code, result.stdout) == (
         0,
-        "No run matches. Leave out --job, --state or --since to see more.\n",
+        "No runs match. Leave out --job, --state or --since to see more.\n",
     )
     assert cli("runs", "list", "--job", "black-fridya").exit_code == 3
 
 
 @pytest.mark.usefixtures("empty")
-def test_an_empty_list_says_what_to_do(cli: Cli) -> None:
+def test_an_empty_list_names_the_next_step(cli: Cli) -> None:
     assert "cronflow jobs run NAME" in cli("runs", "list").stdout
     assert parsed(cli("runs", "list", "-o", "json")) == []
 
@@ -141,7 +141,7 @@ def test_a_large_result_is_shown_by_its_size_and_whole_for_scripts(cli: Cli, sce
     scene.backends.runs.runs[SUCCEEDED] = large  # type: ignore[attr-defined]
     asyncio.run(scene.backends.results.keep([LargeResult(id="f1", run=SUCCEEDED, text=orjson.dumps(rows).decode())]))
     shown = cli("runs", "show", SUCCEEDED).stdout
-    assert f"result   20,061 bytes of JSON; cronflow runs show {SUCCEEDED} -o json has it" in shown
+    assert f"result   20,061 bytes of JSON; print it with cronflow runs show {SUCCEEDED} -o json" in shown
     whole = parsed(cli("runs", "show", SUCCEEDED, "-o", "json"))
     assert (whole["result"], whole["result_size"]) == (rows, 20_061)
     listed = parsed(cli("runs", "list", "-o", "json"))
@@ -149,7 +149,7 @@ def test_a_large_result_is_shown_by_its_size_and_whole_for_scripts(cli: Cli, sce
 
 
 @pytest.mark.usefixtures("scene")
-def test_yaml_reads_back_as_what_json_says(cli: Cli) -> None:
+def test_yaml_has_the_same_content_as_json(cli: Cli) -> None:
     assert yaml.safe_load(cli("runs", "show", FAILED, "-o", "yaml").stdout) == parsed(
         cli("runs", "show", FAILED, "-o", "json")
     )
@@ -170,7 +170,7 @@ def test_the_log_has_every_attempt_and_nothing_in_it_steers_the_terminal(cli: Cl
 def test_the_log_as_json_is_an_object_a_line_over_all_pages(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronflow.cli.runs.LINES", 2)
+    monkeypatch.setattr("cronflow.client.local_admin.PAGE", 2)
     lines = [orjson.loads(line) for line in cli("runs", "logs", RETRYING, "-o", "json").stdout.splitlines()]
     assert [(line["attempt"], line["n"], line["level"]) for line in lines] == [
         (1, 0, "info"),
@@ -179,16 +179,16 @@ def test_the_log_as_json_is_an_object_a_line_over_all_pages(
         (2, 3, "progress"),
         (2, 4, "warn"),
     ]
-    assert scene.backends.faults.calls["logs.read"] == 4
+    assert scene.backends.faults.calls["logs.read"] == 3
     assert [line["n"] for line in yaml.safe_load(cli("runs", "logs", RETRYING, "-o", "yaml").stdout)] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_run_without_lines_says_why_there_may_be_none(cli: Cli) -> None:
+def test_a_run_without_lines_notes_the_possible_reason(cli: Cli) -> None:
     open_run, ended = cli("runs", "logs", RUNNING), cli("runs", "logs", SUCCEEDED)
     assert (open_run.stdout, ended.stdout) == ("", "")
     assert "wait for lines with -f" in open_run.stderr
-    assert "it wrote nothing, or its lines are older than they are kept" in ended.stderr
+    assert "no output, or its log lines are past their retention period" in ended.stderr
 
 
 def test_a_run_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli, scene: Scene) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cronflow.cli import times
+from cronflow.cli.terminal import times
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
 from cronflow.domain.system_jobs import SWEEP, system_jobs
@@ -68,18 +68,18 @@ def attempt_result(
     monkeypatch.setattr(times, "sleep", wait)
 
 
-def test_a_sweep_that_finds_nothing_exits_0_and_says_what_it_looked_at(
+def test_a_sweep_without_findings_exits_0_and_prints_what_it_checked(
     cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt_result(swept, monkeypatch)
     result = cli("cluster", "sweep")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "sweep    2026-11-21 12:00:00Z, now  found nothing",
+        "sweep    2026-11-21 12:00:00Z, now  no findings",
         "checked  14 runs  12 jobs",
         "took     1,234 ms",
     ]
-    assert f"asked for {SWEEP}@manual-" in result.stderr
+    assert f"requested {SWEEP}@manual-" in result.stderr
 
 
 def test_a_sweep_with_findings_exits_1_and_lists_them(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_sweep_that_fails_itself_exits_4(cli: Cli, swept: Scene, monkeypatch: 
     assert "the sweep itself failed: no" in result.stderr
 
 
-def test_the_report_of_another_sweep_is_not_told_as_this_ones(
+def test_the_report_of_another_sweep_is_not_printed_as_this_ones(
     cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempt_result(swept, monkeypatch, report_of=f"{SWEEP}@20261121T000000Z")
@@ -121,10 +121,10 @@ def test_the_report_of_another_sweep_is_not_told_as_this_ones(
 def test_without_a_leader_so_far_there_is_no_sweep_to_run(cli: Cli) -> None:
     result = cli("cluster", "sweep")
     assert result.exit_code == 3
-    assert "cronflow node starts one" in result.stderr
+    assert "start one: cronflow node" in result.stderr
 
 
-def test_the_status_tells_the_last_sweep(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_shows_the_last_sweep(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed(cli("cluster", "status", "-o", "json"))["sweep"] is None
     assert "sweep" not in cli("cluster", "status").stdout
     attempt_result(swept, monkeypatch, FINDINGS)

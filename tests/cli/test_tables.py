@@ -7,8 +7,8 @@ import re
 import pytest
 from rich.text import Text
 
-from cronflow.cli import output, words
-from cronflow.cli.tables import SPARE, Column, fit, table
+from cronflow.cli.terminal import formatting, output
+from cronflow.cli.terminal.tables import SPARE, Column, fit, table
 from cronflow.domain.run import Outcome, RunState
 
 COLUMNS = [Column("KEPT"), Column("SHORT", least=5), Column("MINOR", drop=2), Column("SPARE", drop=SPARE)]
@@ -44,21 +44,21 @@ def test_numbers_stand_below_each_other_and_wide_characters_count_twice(capsys: 
 
 def test_every_state_and_outcome_has_a_glyph_and_its_word() -> None:
     for state in RunState:
-        assert re.fullmatch(rf"\S {state.value}", words.run_state(state).plain)
+        assert re.fullmatch(rf"\S {state.value}", formatting.run_state(state).plain)
     for how in Outcome:
-        assert re.fullmatch(rf"\S {how.value}", words.outcome(how).plain)
-    assert len({look.glyph for look in words.RUNS.values()}) == len(RunState)
+        assert re.fullmatch(rf"\S {how.value}", formatting.outcome(how).plain)
+    assert len({look.glyph for look in formatting.RUNS.values()}) == len(RunState)
 
 
 def test_text_of_others_cannot_steer_the_terminal() -> None:
     text = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J back\rover \x9b1m \u202eflip"
-    cleaned = words.clean(text)
+    cleaned = formatting.clean(text)
     assert cleaned.startswith("red ␛]0;title␇ ␛[2J back␍over \\u009b1m \\u202eflip")
-    assert words.one_line(" a\n\tb ") == "a b"
+    assert formatting.one_line(" a\n\tb ") == "a b"
 
 
 def test_what_is_piped_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
-    output.console().print(words.run_state(RunState.FAILED))
+    output.console().print(formatting.run_state(RunState.FAILED))
     output.warn("look")
     captured = capsys.readouterr()
     assert captured.out == "✗ failed\n"
@@ -72,12 +72,12 @@ def test_a_terminal_gets_the_colour_that_it_can_show(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", term)
     monkeypatch.delenv("COLORTERM", raising=False)
-    output.console().print(Text.assemble(words.run_state(RunState.FAILED), ("!", f"bold {words.RED}")))
+    output.console().print(Text.assemble(formatting.run_state(RunState.FAILED), ("!", f"bold {formatting.RED}")))
     assert capsys.readouterr().out == f"\x1b[{code}m✗ failed\x1b[0m\x1b[1;{code}m!\x1b[0m\n"
 
 
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    output.console().print(words.run_state(RunState.FAILED))
+    output.console().print(formatting.run_state(RunState.FAILED))
     assert capsys.readouterr().out == "✗ failed\n"

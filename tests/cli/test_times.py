@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronflow.cli import times
+from cronflow.cli.terminal import times
 from cronflow.domain.errors import InvalidInput
 from cronflow.schemas.base import iso
 from tests.cli.scene import NOON
@@ -41,7 +41,7 @@ def test_a_length_is_exact_where_it_is_short(seconds: float, words: str) -> None
     assert times.span(timedelta(seconds=seconds)) == words
 
 
-def test_an_absolute_time_is_utc_and_says_so() -> None:
+def test_an_absolute_time_is_marked_as_utc() -> None:
     berlin = datetime.fromisoformat("2026-11-21T13:00:00+01:00")
     assert times.absolute(berlin) == "2026-11-21 12:00:00Z"
     assert iso(berlin) == "2026-11-21T12:00:00Z"

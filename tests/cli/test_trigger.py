@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cronflow.cli import times
-from cronflow.cli.trigger import read_args
+from cronflow.cli.commands.jobs import parse_args
+from cronflow.cli.terminal import times
 from cronflow.domain.errors import BackendUnavailable, InvalidInput
 from cronflow.domain.run import Outcome, RunState
 from tests.cli.conftest import Cli, parsed
@@ -29,12 +29,12 @@ def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunSt
     monkeypatch.setattr(times, "sleep", wait)
 
 
-def test_a_run_is_asked_for_and_its_id_is_told(cli: Cli, scene: Scene) -> None:
+def test_a_run_is_requested_and_its_id_is_printed(cli: Cli, scene: Scene) -> None:
     [name] = cli("jobs", "run", "rebuild-cache", "-o", "name").stdout.split()
     run = asyncio.run(scene.service.run(name))
     assert (run.job, run.args, run.fire_at) == ("rebuild-cache", None, NOON)
     result = cli("jobs", "run", "rebuild-cache")
-    assert result.stdout.startswith("asked for rebuild-cache@manual-")
+    assert result.stdout.startswith("requested rebuild-cache@manual-")
     assert "cronflow runs show rebuild-cache@manual-" in result.stderr
 
 
@@ -47,7 +47,7 @@ def test_arguments_reach_the_run(cli: Cli) -> None:
 
 def test_an_argument_is_json_where_it_reads_as_such() -> None:
     pairs = ["a=1", 'b="1"', "c=[1,null]", "d=true", "e=", "f=x=y", "g={", "h=NaN"]
-    assert read_args(pairs) == {
+    assert parse_args(pairs) == {
         "a": 1,
         "b": "1",
         "c": [1, None],
@@ -59,9 +59,9 @@ def test_an_argument_is_json_where_it_reads_as_such() -> None:
     }
 
 
-def test_every_wrong_argument_is_told() -> None:
+def test_every_wrong_argument_is_reported() -> None:
     with pytest.raises(InvalidInput) as caught:
-        read_args(["alone", "a b=1", "a=1", "a=2"])
+        parse_args(["alone", "a b=1", "a=1", "a=2"])
     assert [problem.what for problem in caught.value.problems] == [
         "'alone' is not KEY=VALUE",
         "'a b=1' is not KEY=VALUE",
@@ -100,7 +100,7 @@ def test_waiting_shows_how_it_ended(cli: Cli, scene: Scene, monkeypatch: pytest.
         (RunState.SKIPPED, None, 4),
     ],
 )
-def test_the_exit_code_says_whether_it_went_well(
+def test_the_exit_code_is_that_of_the_outcome(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, outcome: Outcome | None, code: int
 ) -> None:
     attempt_result(scene, monkeypatch, state, outcome=outcome, error="it broke", ended_at=NOON)
@@ -109,15 +109,15 @@ def test_the_exit_code_says_whether_it_went_well(
     assert f'"state": "{state}"' in result.stdout
 
 
-def test_without_a_node_the_run_is_made_and_the_reason_for_waiting_told(cli: Cli, empty: Scene) -> None:
+def test_without_a_node_the_run_is_requested_and_a_warning_printed(cli: Cli, empty: Scene) -> None:
     asyncio.run(empty.fill())
     empty.backends.memory.reports.clear()
     result = cli("jobs", "run", "rebuild-cache")
     assert result.exit_code == 0
-    assert "no node is up; the run waits until one is: cronflow node" in result.stderr
+    assert "no nodes are up; the run waits for one: cronflow node" in result.stderr
 
 
-def test_servers_that_go_away_while_waiting_exit_5_with_the_id_told(
+def test_servers_that_fail_while_waiting_exit_5_after_the_id_is_printed(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(_seconds: float) -> None:
@@ -126,12 +126,12 @@ def test_servers_that_go_away_while_waiting_exit_5_with_the_id_told(
     monkeypatch.setattr(times, "sleep", away)
     result = cli("jobs", "run", "rebuild-cache", "--wait")
     assert result.exit_code == 5
-    assert "asked for rebuild-cache@manual-" in result.stderr
+    assert "requested rebuild-cache@manual-" in result.stderr
     assert "MongoDB at db:27017 is not available" in result.stderr
     assert scene.opened == 1
 
 
-def test_waiting_for_a_retry_tells_when_it_comes(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_retry_prints_when_it_is_due(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     later = NOON + timedelta(seconds=30)
     attempt_result(scene, monkeypatch, RunState.RETRYING, RunState.FAILED, check_at=later, outcome=Outcome.ERROR)
     assert "↻ retrying, next try in 30s" in cli("jobs", "run", "rebuild-cache", "--wait").stderr.splitlines()

@@ -34,7 +34,7 @@ def titles(text: str) -> list[str]:
     return [line[:14].strip() for line in text.splitlines()[2:] if line[:1].strip() and line[0] in "✓✗…↷▶⊘?"]
 
 
-def test_a_failed_fire_is_told_link_by_link(cli: Cli, scene: Scene) -> None:
+def test_a_failed_fire_is_explained_step_by_step(cli: Cli, scene: Scene) -> None:
     change(scene, FAILED, placement=PLACED)
     shown = cli("jobs", "why", "nightly-report").stdout
     assert shown.splitlines()[0] == "nightly-report  2026-11-21 01:00:00Z  11h ago"
@@ -43,10 +43,10 @@ def test_a_failed_fire_is_told_link_by_link(cli: Cli, scene: Scene) -> None:
         "✗ attempt 1", "✗ attempt 2", "✗ attempt 3", "✗ attempt 4", "✗ failed",
     ]  # fmt: skip
     assert "at 02:00 every day (Europe/Berlin)" in shown
-    assert "node-a#5f1c, rank 0.31 (the lowest takes it)" in shown
+    assert "node-a#5f1c, rank 0.31 (lowest rank wins)" in shown
     assert "not node-b#77aa: draining" in shown
     assert "not node-c#0c44: rank 1.5" in shown
-    assert "and 2 nodes more" in shown
+    assert "and 2 more nodes" in shown
     assert f"by term 7, fence {FENCE}" in shown
     assert "ValueError: no rows for 2026-11-20" in shown
     assert f"cronflow runs retry {FAILED}" in shown
@@ -82,22 +82,22 @@ def test_a_time_ago_means_the_last_instant_until_then(cli: Cli, time: str) -> No
 
 
 @pytest.mark.usefixtures("scene")
-def test_an_instant_that_is_none_names_the_nearest(cli: Cli) -> None:
+def test_an_instant_outside_the_schedule_names_the_nearest_ones(cli: Cli) -> None:
     shown = cli("jobs", "why", "nightly-report", "2026-11-21T03:00:00Z").stdout
     assert titles(shown) == ["✗ not due"]
     assert "not an instant of the schedule (at 02:00 every day (Europe/Berlin))" in shown
-    assert "the last one before: 2026-11-21 01:00:00Z" in shown
-    assert "the next one after: 2026-11-22 01:00:00Z" in shown
+    assert "previous: 2026-11-21 01:00:00Z" in shown
+    assert "next: 2026-11-22 01:00:00Z" in shown
 
 
 @pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize(
     ("time", "said"),
     [
-        ("2026-11-21T02:00:00", "has no zone"),
-        ("yesterday", "neither an instant nor a time ago"),
-        ("-later", "neither an instant nor a time ago"),
-        ("--job", "neither an instant nor a time ago"),
+        ("2026-11-21T02:00:00", "has no time zone"),
+        ("yesterday", "neither an instant nor a duration such as -2h"),
+        ("-later", "neither an instant nor a duration such as -2h"),
+        ("--job", "neither an instant nor a duration such as -2h"),
     ],
 )
 def test_a_time_that_is_not_clear_is_refused(cli: Cli, time: str, said: str) -> None:
@@ -117,7 +117,7 @@ def test_a_job_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli) -> No
     assert (result.exit_code, "did you mean nightly-report?" in result.stderr) == (3, True)
 
 
-def test_a_retry_says_when_and_for_what_it_waits(cli: Cli, scene: Scene) -> None:
+def test_a_retry_shows_when_it_is_due_and_what_it_waits_for(cli: Cli, scene: Scene) -> None:
     assert "attempt 4 in 1m 30s" in cli("jobs", "why", "send-invoices", instant(RETRYING)).stdout
     waiting = Waiting(
         fire=ago(hours=1),
@@ -135,7 +135,7 @@ def instant(run_id: str) -> str:
     return f"{datetime.strptime(run_id.partition('@')[2], '%Y%m%dT%H%M%SZ').isoformat()}Z"  # noqa: DTZ007
 
 
-def test_a_fire_that_waits_says_for_which_run_and_since_when(cli: Cli, scene: Scene) -> None:
+def test_a_waiting_fire_names_the_blocking_run_and_the_time(cli: Cli, scene: Scene) -> None:
     fire = ago(minutes=1)
     waiting = Waiting(fire=fire, since=ago(seconds=55), reason="another run of this job is open", blocked_by="x@1")
     record(scene, "health-ping", next_fire=fire, waiting=waiting)
@@ -149,7 +149,7 @@ def test_a_fire_that_waits_says_for_which_run_and_since_when(cli: Cli, scene: Sc
 def test_a_skipped_overlap_names_the_run_in_the_way(cli: Cli, scene: Scene) -> None:
     change(scene, "sync-tokens@20261121T115830Z", blocked_by="sync-tokens@20261121T115800Z", attempt=0, node=None)
     shown = cli("jobs", "why", "sync-tokens", "2026-11-21T11:58:30Z").stdout
-    assert "run sync-tokens@20261121T115800Z was open, and the job says overlap: forbid" in shown
+    assert "run sync-tokens@20261121T115800Z was open, and the job has overlap: forbid" in shown
     assert titles(shown)[2] == "↷ overlap"
 
 
@@ -167,32 +167,32 @@ def test_what_was_held_names_the_edit(cli: Cli, scene: Scene) -> None:
     shown = cli("jobs", "why", "health-ping", "2026-11-21T12:03:00Z").stdout
     assert titles(shown) == ["✓ due", "↷ paused"]
     assert "by version 2, since 2026-11-21 12:00:00Z by bob@desk" in shown
-    assert "a skipped run will say so when the job goes on" in shown
+    assert "it will be recorded as skipped when the job is resumed" in shown
 
 
-def test_what_is_to_come_says_when(cli: Cli, scene: Scene) -> None:
+def test_an_upcoming_fire_shows_when_it_is_due(cli: Cli, scene: Scene) -> None:
     shown = cli("jobs", "why", "black-friday").stdout
-    assert titles(shown) == ["✓ due", "… to come"]
-    assert "falls due in 5d 17h" in shown
+    assert titles(shown) == ["✓ due", "… upcoming"]
+    assert "due in 5d 17h" in shown
 
 
-def test_a_missed_range_is_told_for_each_instant_in_it(cli: Cli, scene: Scene) -> None:
+def test_a_missed_range_is_explained_for_each_of_its_instants(cli: Cli, scene: Scene) -> None:
     # A run is named by the first instant of its range, the cursor that it consumed.
     first = datetime(2026, 11, 1, 4, 30, tzinfo=UTC)
     change(scene, "clean-uploads@20261115T043000Z", fire_at=first, created_at=ago(days=6))
     shown = cli("jobs", "why", "clean-uploads", "2026-11-08T04:30:00Z").stdout
-    assert "one run stands for 3 instants, 2026-11-01 04:30:00Z to 2026-11-15 04:30:00Z" in shown
+    assert "one run covers 3 instants, 2026-11-01 04:30:00Z to 2026-11-15 04:30:00Z" in shown
     assert "… missed" in shown
 
 
-def test_a_settled_run_says_by_whom_and_offers_nothing_more(cli: Cli, scene: Scene) -> None:
+def test_a_resolved_run_names_the_author_and_offers_no_actions(cli: Cli, scene: Scene) -> None:
     change(scene, FAILED, resolution=Resolution(Settled.ACKNOWLEDGED, NOON, "ann@desk", "known \x1b[31mred"))
     shown = cli("jobs", "why", "nightly-report").stdout
     assert "acknowledged 2026-11-21 12:00:00Z by ann@desk: known red" in shown
     assert "runs retry" not in shown
 
 
-def test_what_an_error_says_cannot_steer_the_terminal(cli: Cli, scene: Scene) -> None:
+def test_the_text_of_an_error_cannot_control_the_terminal(cli: Cli, scene: Scene) -> None:
     made = run(
         "sync-tokens", ago(seconds=300), RunState.FAILED, outcome=Outcome.ERROR, error="\x1b]0;title\x07 bad\nmore"
     )
@@ -202,7 +202,7 @@ def test_what_an_error_says_cannot_steer_the_terminal(cli: Cli, scene: Scene) ->
     assert "more" not in shown.replace("nodes more", "")
 
 
-def test_the_history_names_each_version_and_who_made_it(cli: Cli, scene: Scene) -> None:
+def test_the_history_has_each_version_and_its_author(cli: Cli, scene: Scene) -> None:
     nothing_open(scene, "health-ping")
 
     async def edits() -> None:

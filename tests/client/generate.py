@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).parents[2] / "cronflow" / "client"
-MADE = {"blocking.py": "aio.py", "following_blocking.py": "following.py"}
+MADE = {"blocking.py": "aio.py", "following_blocking.py": "following.py", "admin_blocking.py": "admin.py"}
 
-_NAMES = {"aio": "blocking", "following": "following_blocking"}
+_NAMES = {"aio": "blocking", "following": "following_blocking", "admin": "admin_blocking"}
 _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (
         r'"""The client for asyncio\. .*?"""',
@@ -19,7 +19,11 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
         r'"""Following over the live stream, for asyncio\. .*?\n',
         '"""Following over the live stream. Made from `following.py` by `tests.client.generate`; change that one.\n',
     ),
-    (r"\bcronflow\.client\.(aio|following)\b", lambda found: f"cronflow.client.{_NAMES[found[1]]}"),
+    (
+        r'"""What admins manage, for asyncio: (.*?) `cronflow.client.admin_blocking` is\nmade from this file\.\n"""',
+        r'"""What admins manage: \1 Made from `admin.py` by\n`tests.client.generate`; change that one.\n"""',
+    ),
+    (r"\bcronflow\.client\.(aio|following|admin)\b", lambda found: f"cronflow.client.{_NAMES[found[1]]}"),
     (r"\bwebsockets\.asyncio\.client\b", "websockets.sync.client"),
     (r"\bAsyncGenerator\b", "Generator"),
     (r"\baclosing\b", "closing"),

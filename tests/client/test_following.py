@@ -227,7 +227,7 @@ async def _count(client: cronflow.AsyncClient, run: str) -> int:
     return len([line async for line in client.runs.logs(run)])
 
 
-async def test_a_login_is_renewed_and_one_that_is_over_is_told(
+async def test_a_login_is_renewed_and_an_ended_one_is_reported(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replicas.proxy.turn(await replicas.start())
@@ -251,7 +251,7 @@ async def _all(messages: AsyncIterator[object]) -> None:
         pass
 
 
-async def test_it_gives_up_where_nobody_answers() -> None:
+async def test_it_gives_up_when_the_api_does_not_answer() -> None:
     client = cronflow.AsyncClient(f"http://127.0.0.1:{free_port()}", "token")
     with pytest.raises(cronflow.ApiError, match="had no live stream for"):
         await anext(client.follow(patience_s=0.5))

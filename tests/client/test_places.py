@@ -11,6 +11,7 @@ from websockets.frames import Close
 
 from cronflow.client.calls import ApiError
 from cronflow.client.places import RESUMED_TAIL, Interrupted, Patience, Place, stream_url
+from cronflow.domain.errors import BackendUnavailable
 
 RUN = "run:a@1"
 LOGS = "logs?level=warn"
@@ -101,7 +102,7 @@ def test_history_that_was_not_asked_for_does_not_come_with_a_new_connection() ->
     assert take(place, tick("2-0", chunk(RUN, old, new))) == ["7.1"]
 
 
-def test_a_gap_that_the_server_tells_stays() -> None:
+def test_a_gap_of_the_server_is_passed_on() -> None:
     place = Place([RUN], None, 0)
     assert take(place, snap(), tick("2-0", chunk(RUN, gap=3), chunk(RUN, line(9), gap=None))) == [
         "snap",
@@ -125,12 +126,12 @@ def closed(code: int, reason: str) -> ConnectionClosedError:
 
 def test_a_login_that_is_over_is_renewed_and_one_that_stays_over_is_the_end() -> None:
     patience = Patience("http://x", 300.0)
-    assert patience.pause_s(closed(4401, "the login is over")) > 0
-    patience.heard()
-    assert patience.pause_s(closed(4401, "the login is over")) > 0
-    assert patience.pause_s(closed(4401, "the login is over")) > 0
-    with pytest.raises(ApiError, match="401: the login is over"):
-        patience.pause_s(closed(4401, "the login is over"))
+    assert patience.pause_s(closed(4401, "the login has ended")) > 0
+    patience.reset()
+    assert patience.pause_s(closed(4401, "the login has ended")) > 0
+    assert patience.pause_s(closed(4401, "the login has ended")) > 0
+    with pytest.raises(ApiError, match="401: the login has ended"):
+        patience.pause_s(closed(4401, "the login has ended"))
 
 
 def test_pauses_grow_to_a_limit_and_are_never_equal_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,11 +139,11 @@ def test_pauses_grow_to_a_limit_and_are_never_equal_for_all(monkeypatch: pytest.
     patience = Patience("http://x", None)
     pauses = [patience.pause_s(OSError("refused")) for _ in range(9)]
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
-    patience.heard()
+    patience.reset()
     assert patience.pause_s(closed(1012, "the server stops")) == 0.25
 
 
-def test_it_gives_up_after_its_time_without_a_message_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_up_after_its_time_without_a_message_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     patience = Patience("http://x", 60.0)
@@ -151,6 +152,23 @@ def test_it_gives_up_after_its_time_without_a_message_and_says_why(monkeypatch: 
     now = 61.0
     with pytest.raises(ApiError, match=r"503: http://x had no live stream for 61 s: 503: Redis is away"):
         patience.pause_s(ApiError(503, "Redis is away"))
+
+
+def test_an_unavailable_api_ends_a_command_at_its_first_request_and_is_retried_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    unavailable = BackendUnavailable("the API", "http://x", "refused")
+    patience = Patience("http://x", 60.0)
+    with pytest.raises(BackendUnavailable):
+        patience.pause_s(unavailable)
+    patience.reset()
+    assert patience.pause_s(unavailable) > 0
+    assert Patience("http://x", 60.0, connected=True).pause_s(unavailable) > 0
+    now = 61.0
+    with pytest.raises(BackendUnavailable):
+        patience.pause_s(unavailable)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422])

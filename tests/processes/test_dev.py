@@ -203,7 +203,7 @@ async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path
         await eventually(lambda: succeeded()["tick"] > before + 3, what="more runs")
         child.send_signal(signal.SIGTERM)
         text = "".join(await stopped(child, tmp_path))
-    assert "was killed by SIGKILL; it is started again" in text
+    assert "was killed by SIGKILL; restarting" in text
     assert "every fire has exactly one run" in text
 
 

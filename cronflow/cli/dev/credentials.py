@@ -1,6 +1,6 @@
-"""What a development cluster lets its admin in with: made once per data folder, unless the settings have it.
+"""The credentials of a development cluster: generated once per data folder, unless the settings have them.
 
-The rule: nothing is the same in two folders, and only the owner of the folder can read it.
+The rule: two folders never share credentials, and only the owner of the folder can read them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cronflow.domain.errors import CronFlowError
 
 @dataclass(frozen=True, slots=True)
 class DevCredentials:
-    """The settings with all that the API needs, and what of it was made here: for the API alone, and for all."""
+    """The complete settings, and the generated part: for the API only, and for all processes."""
 
     settings: Settings
     for_api: dict[str, str] = field(repr=False)
@@ -27,20 +27,20 @@ class DevCredentials:
 
 
 def complete(settings: Settings, folder: Path | None) -> DevCredentials:
-    """Make what the settings lack, or read what was made before; without a folder nothing is kept. `password` is None
-    when the settings have one, which is nobody's to print.
+    """Generate what the settings lack, or read what was generated before; without a folder nothing is stored.
+    `password` is None when the settings have one, which must not be printed.
     """
     for_api: dict[str, str] = {}
     for_all: dict[str, str] = {}
     password = None
     if not (settings.admin_password or settings.admin_password_file or settings.admin_password_hash):
-        password = for_api["CRONFLOW_ADMIN_PASSWORD"] = _kept(folder, "admin-password", _password)
+        password = for_api["CRONFLOW_ADMIN_PASSWORD"] = _stored(folder, "admin-password", _password)
         settings = replace(settings, admin_password=password)
     if settings.jwt_secret is None:
-        secret = for_api["CRONFLOW_JWT_SECRET"] = _kept(folder, "jwt-secret", lambda: secrets.token_urlsafe(48))
+        secret = for_api["CRONFLOW_JWT_SECRET"] = _stored(folder, "jwt-secret", lambda: secrets.token_urlsafe(48))
         settings = replace(settings, jwt_secret=secret)
     if settings.secrets_key is None:
-        key = for_all["CRONFLOW_SECRETS_KEY"] = _kept(folder, "secrets-key", _key)
+        key = for_all["CRONFLOW_SECRETS_KEY"] = _stored(folder, "secrets-key", _key)
         settings = replace(settings, secrets_key=(base64.b64decode(key),))
     return DevCredentials(settings, for_api, for_all, password)
 
@@ -53,7 +53,7 @@ def _key() -> str:
     return base64.b64encode(secrets.token_bytes(32)).decode()
 
 
-def _kept(folder: Path | None, name: str, make: Callable[[], str]) -> str:
+def _stored(folder: Path | None, name: str, make: Callable[[], str]) -> str:
     if folder is None:
         return make()
     file = folder / name
@@ -61,7 +61,7 @@ def _kept(folder: Path | None, name: str, make: Callable[[], str]) -> str:
         if file.exists():
             return file.read_text("utf-8").strip()
         value = make()
-        # Created as nobody else's, not made so afterwards.
+        # Private from the start, not afterwards.
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
             out.write(value + "\n")
     except OSError as error:

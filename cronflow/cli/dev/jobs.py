@@ -18,9 +18,7 @@ from cronflow.files.jobs import read_job_files
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The jobs, and what a node must know to run them: Apps by address, modules that are allowed, folders to import
-    from.
-    """
+    """The jobs, and what a node needs to run them: Apps by address, allowed modules, folders to import from."""
 
     jobs: tuple[Job, ...]
     apps: tuple[str, ...]
@@ -29,7 +27,7 @@ class Given:
 
 
 def read(files: Sequence[Path], retry: Retry) -> Given:
-    """`retry` stands in for what a job leaves out of its own. Raises InvalidInput with every problem."""
+    """`retry` is for jobs that do not define one. Raises InvalidInput with every problem."""
     folders = tuple(dict.fromkeys(file.resolve().parent for file in files))
     for folder in folders:
         if str(folder) not in sys.path:
@@ -44,17 +42,17 @@ def read(files: Sequence[Path], retry: Retry) -> Given:
     names = [job.name for job in jobs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidInput([Problem("", f"two jobs are called {name!r}", "rename one") for name in twice])
+        raise InvalidInput([Problem("", f"two jobs are named {name!r}", "rename one") for name in twice])
     return Given(tuple(jobs), tuple(apps), tuple(sorted(modules)), folders)
 
 
 def _apps_in(file: Path) -> list[tuple[str, App]]:
     if not file.is_file():
-        raise InvalidInput(Problem(str(file), "there is no such file"))
+        raise InvalidInput(Problem(str(file), "does not exist"))
     if not file.stem.isidentifier():
-        raise InvalidInput(Problem(str(file), "its name cannot be imported", "use letters, digits and _ alone"))
+        raise InvalidInput(Problem(str(file), "cannot be imported by this name", "use only letters, digits and _"))
     module = load_module(file.stem)
     found = [(f"{file.stem}:{name}", value) for name, value in vars(module).items() if isinstance(value, App)]
     if not found:
-        raise InvalidInput(Problem(str(file), "it has no App", "make one: app = App('name')"))
+        raise InvalidInput(Problem(str(file), "contains no App", "make one: app = App('name')"))
     return found

@@ -1,6 +1,6 @@
-"""What a development cluster shows while it runs: a line for each run that ends, and what its processes say.
+"""The output of a development cluster while it runs: a line per ended run, and the output of its processes.
 
-It shows, it does not judge; a busy second is cut to a few lines and a count.
+It only prints; a busy second is cut to a few lines and a count.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
-from cronflow.cli.words import GRAY, clean, run_state
+from cronflow.cli.terminal.formatting import GRAY, clean, run_state
 from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.formatting import span
@@ -19,8 +19,8 @@ from cronflow.domain.run import Run
 from cronflow.ports import RunQuery
 from cronflow.usecases.service import Service
 
-LOOK_EVERY_S = 0.5
-LINES_A_LOOK = 12
+POLL_S = 0.5
+LINES_PER_POLL = 12
 LOOK_BACK = timedelta(minutes=2)
 
 
@@ -32,21 +32,21 @@ class Live:
         self._quiet = quiet
         self._shown: dict[str, datetime] = {}
 
-    def say(self, who: str, line: str) -> None:
-        """A line of one of the processes."""
+    def print_line(self, process: str, line: str) -> None:
+        """A line of output of one of the processes."""
         if not self._quiet:
-            self._console.print(Text.assemble((f"{who:<8} │ ", GRAY), clean(line)))
+            self._console.print(Text.assemble((f"{process:<8} │ ", GRAY), clean(line)))
 
     async def follow(self, service: Service, since: datetime) -> None:
-        """Show the runs that end, until it is cancelled."""
+        """Print the runs that end, until this is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(POLL_S)
             try:
                 runs = await service.runs(
                     RunQuery(since=max(since, _newest(self._shown, since) - LOOK_BACK), limit=500)
                 )
             except BackendUnavailable:
-                # The nodes say so themselves; this looks again.
+                # The nodes report that themselves; try again.
                 continue
             self._show([run for run in reversed(runs) if not run.is_open and run.id not in self._shown])
 
@@ -55,10 +55,10 @@ class Live:
             self._shown[run.id] = run.fire_at
         if self._quiet:
             return
-        for run in ended[:LINES_A_LOOK]:
+        for run in ended[:LINES_PER_POLL]:
             self._console.print(_line(run))
-        if len(ended) > LINES_A_LOOK:
-            self._console.print(Text(f"{'':<8} │ … and {len(ended) - LINES_A_LOOK:,} more runs ended", style=GRAY))
+        if len(ended) > LINES_PER_POLL:
+            self._console.print(Text(f"{'':<8} │ … and {len(ended) - LINES_PER_POLL:,} more runs ended", style=GRAY))
 
 
 def _newest(shown: dict[str, datetime], since: datetime) -> datetime:

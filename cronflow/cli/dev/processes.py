@@ -1,7 +1,7 @@
-"""The child processes of `cronflow dev`: started, watched, started again when they die, stopped in order.
+"""The child processes of `cronflow dev`: started, watched, restarted when they die, stopped in order.
 
-The rule: a child outlives its parent by no means. Its output goes to a file in the data folder and, line by line
-under its name, to whoever asked.
+The rule: a child never outlives its parent. Its output goes to a file in the data folder, and line by line with its
+name to a callback.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cronflow.testing.embedded.launch import tied_to_parent
 RESTART_AFTER_S = 1.0
 KILL_AFTER_S = 5.0
 
-Say = Callable[[str, str], None]
+PrintLine = Callable[[str, str], None]
 
 
 class Child:
-    """One process, kept running until it is stopped. While it runs its number stands in `pid_file`."""
+    """One process, kept running until it is stopped. While it runs its process id is in `pid_file`."""
 
     def __init__(
         self,
@@ -30,33 +30,33 @@ class Child:
         arguments: Sequence[str],
         environment: Mapping[str, str],
         log: Path,
-        say: Say,
+        print_line: PrintLine,
         pid_file: Path | None = None,
     ) -> None:
         self.name = name
         self._command = [*tied_to_parent(), sys.executable, "-m", "cronflow", *arguments]
         self._environment = dict(environment)
         self._log = log
-        self._say = say
+        self._print_line = print_line
         self._pid_file = pid_file
         self._stopping = False
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int | None:
-        """Of the present incarnation."""
+        """The current process id."""
         return None if self._process is None else self._process.pid
 
     async def run(self) -> None:
-        """Until `stop`: start it, pass its lines on, and start it again when it dies."""
+        """Until `stop`: start it, pass its lines on, and restart it when it dies."""
         while not self._stopping:
-            code = await self._one_life()
+            code = await self._run_once()
             if not self._stopping:
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-                self._say(self.name, f"{how}; it is started again")
+                self._print_line(self.name, f"{how}; restarting")
                 await asyncio.sleep(RESTART_AFTER_S)
 
-    async def _one_life(self) -> int:
+    async def _run_once(self) -> int:
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command,
             env=self._environment,
@@ -73,7 +73,7 @@ class Child:
                 async for line in process.stdout:
                     file.write(line)
                     file.flush()
-                    self._say(self.name, line.decode("utf-8", "replace").rstrip())
+                    self._print_line(self.name, line.decode("utf-8", "replace").rstrip())
             return await process.wait()
         finally:
             if self._pid_file is not None:
@@ -91,7 +91,7 @@ class Child:
             if process is None or process.returncode is not None:
                 return
             process.send_signal(number)
-            # One that is paused heeds the other signals when it goes on.
+            # A paused process handles the other signals only when it continues.
             process.send_signal(signal.SIGCONT)
             try:
                 async with asyncio.timeout(patience):
@@ -101,5 +101,5 @@ class Child:
 
 
 def base_environment() -> dict[str, str]:
-    """What a child inherits: everything but settings, which it is given one by one."""
+    """The environment of a child without settings, which are passed one by one."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}

@@ -1,6 +1,6 @@
-"""Where a development cluster finds its servers: the settings, else PATH, else the wheels, else none and memory.
+"""The servers of a development cluster: from the settings, else PATH, else the wheels, else in memory.
 
-The rule: a real server is preferred to a pretended one, and whoever gets memory is told so loudly.
+The rule: real servers are preferred, and running in memory prints a clear warning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cronflow.testing.embedded import MongoServer, RedisServer, find_mongod, fin
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The URLs, and in words where each server comes from."""
+    """The URLs, and the origin of each server in words."""
 
     redis_url: str
     mongo_url: str
@@ -26,7 +26,7 @@ class Servers:
 
 
 def missing(settings: Settings) -> list[str]:
-    """The servers that can be had neither from the settings nor on this machine."""
+    """The servers that are neither in the settings nor on this machine."""
     lacking = []
     if not settings.redis_url and find_redis() is None:
         lacking.append("Redis")
@@ -37,7 +37,7 @@ def missing(settings: Settings) -> list[str]:
 
 @asynccontextmanager
 async def open_servers(settings: Settings, data: Path) -> AsyncIterator[Servers]:
-    """Start what the settings do not name; stop it at the end. Raises CannotStart with the remedy."""
+    """Start the servers that are not in the settings; stop them at the end. Raises CannotStart with the remedy."""
     async with AsyncExitStack() as stack:
         redis: RedisServer | None = None
         mongo: MongoServer | None = None

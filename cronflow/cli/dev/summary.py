@@ -1,8 +1,8 @@
-"""The proof at the end of `cronflow dev --for`: every instant that fell due has exactly one run.
+"""The proof at the end of `cronflow dev --for`: every instant that was due has exactly one run.
 
-It takes the cursors at the start, waits at the end until the cluster has dealt with what was due, and lets the audit
-compare the runs with an independent evaluation of the schedules. It waits a bounded time: what the cluster has not
-done by then counts as lost.
+It reads the next fires at the start, waits at the end until the cluster has handled everything that was due, and lets
+the audit compare the runs with an independent evaluation of the schedules. It waits a bounded time: runs that are not
+done by then count as lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
-from cronflow.cli.words import GREEN, RED, run_state
+from cronflow.cli.terminal.formatting import GREEN, RED, run_state
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.formatting import span
 from cronflow.domain.job import JobRecord
@@ -37,7 +37,7 @@ Baseline = Mapping[str, JobRecord]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the audit found, how often the leader changed, and how long it all took."""
+    """The result of the audit, the number of failovers, and the duration."""
 
     audit: Audit
     failovers: int
@@ -50,15 +50,15 @@ async def baseline(service: Service) -> Baseline:
 
 
 async def prove(service: Service, start: Baseline, began: datetime, term: int) -> Proof:
-    """Let the cluster deal with what is due until now, then audit. `term` is that of the start."""
+    """Let the cluster handle everything due until now, then audit. `term` is the one at the start."""
     until = datetime.now(UTC).replace(microsecond=0)
-    await _settle(service, until)
-    found = await _judge(service, start, until)
+    await _wait_for_cluster(service, until)
+    found = await _audit(service, start, until)
     return Proof(found, max(0, (await service.status()).term - term), datetime.now(UTC) - began)
 
 
-async def _settle(service: Service, until: datetime) -> None:
-    """Wait until all that was due before `until` is planned and has ended, as long as that is worth waiting for."""
+async def _wait_for_cluster(service: Service, until: datetime) -> None:
+    """Wait a bounded time until every run that was due before `until` is planned and has ended."""
 
     async def planned() -> bool:
         records = await _all_jobs(service)
@@ -67,11 +67,11 @@ async def _settle(service: Service, until: datetime) -> None:
     async def ended() -> bool:
         return not any(run.is_open and run.fire_at < until for run in await service.runs(RunQuery(limit=PAGE)))
 
-    await _patiently(planned, PLANNED_WITHIN_S)
-    await _patiently(ended, ENDED_WITHIN_S)
+    await _wait_until(planned, PLANNED_WITHIN_S)
+    await _wait_until(ended, ENDED_WITHIN_S)
 
 
-async def _judge(service: Service, start: Baseline, until: datetime) -> Audit:
+async def _audit(service: Service, start: Baseline, until: datetime) -> Audit:
     """Compare. A job that is new or was edited counts from then on; a paused or deleted one does not count."""
     expected: dict[str, Expectation] = {}
     for record in await _all_jobs(service):
@@ -95,7 +95,7 @@ async def _judge(service: Service, start: Baseline, until: datetime) -> Audit:
 
 
 def as_json(proof: Proof) -> dict[str, object]:
-    """The object that scripts read."""
+    """For scripts."""
     found = proof.audit
     return {
         "fires_due": found.fires_due,
@@ -142,7 +142,7 @@ def view(console: Console, proof: Proof) -> None:
 def _lateness(found: Audit) -> str:
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
     late = {title: percentile(found.lateness, share) for title, share in shares.items()}
-    return ", ".join(f"{title} {span(one)}" for title, one in late.items() if one is not None) or "nothing ran"
+    return ", ".join(f"{title} {span(one)}" for title, one in late.items() if one is not None) or "no runs"
 
 
 def _ms(value: timedelta | None) -> float | None:
@@ -158,7 +158,7 @@ async def _all_jobs(service: Service) -> list[JobRecord]:
             return found
 
 
-async def _patiently(condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
+async def _wait_until(condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while loop.time() < deadline:
@@ -166,6 +166,6 @@ async def _patiently(condition: Callable[[], Awaitable[bool]], seconds: float) -
             if await condition():
                 return
         except BackendUnavailable:
-            # Whether the servers come back in time is what the deadline decides.
+            # The deadline decides whether the servers come back in time.
             pass
         await asyncio.sleep(POLL_S)

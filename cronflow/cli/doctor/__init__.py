@@ -1,6 +1,6 @@
-"""`cronflow doctor`: looks at this machine, its settings and its servers, and says what to do about each finding.
+"""`cronflow doctor`: checks this machine, its settings and its servers, and prints a remedy for each problem.
 
-The rule: it changes nothing, and a finding without a remedy is not a finding. What it cannot look at, it says so.
+The rule: it changes nothing, every problem has a remedy, and a check that cannot run is reported as unchecked.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import asdict
 import typer
 from rich.text import Text
 
-from cronflow.cli import connect, words
+from cronflow.cli import connect
 from cronflow.cli.doctor.api import api
-from cronflow.cli.doctor.finding import Finding
-from cronflow.cli.doctor.machine import folder, packages, programs, python
+from cronflow.cli.doctor.machine import Finding, folder, packages, programs, python
 from cronflow.cli.doctor.servers import servers
 from cronflow.cli.errors import FAILED
-from cronflow.cli.output import Format, Output, console, show
-from cronflow.cli.tables import hanging
+from cronflow.cli.terminal import formatting
+from cronflow.cli.terminal.output import Format, Output, console, show
+from cronflow.cli.terminal.tables import hanging
 from cronflow.domain.errors import InvalidInput
 
 STATE_WIDTH = 13
 
 
 def doctor(output: Output = Format.TABLE) -> None:
-    """Check Python, packages, settings, the servers and what `cronflow dev` needs; exit code 1 when something fails."""
+    """Check Python, packages, settings, the servers and what `cronflow dev` needs; exit code 1 if a check fails."""
     findings = list(_examine())
     failed = [finding for finding in findings if finding.state == "failed"]
     answer = {"ok": not failed, "findings": [asdict(finding) for finding in findings]}
@@ -44,9 +44,9 @@ def _examine() -> Iterator[Finding]:
     except InvalidInput as error:
         for problem in error.problems:
             where = f"{problem.place}: " if problem.place else ""
-            yield Finding("settings", "failed", f"{where}{problem.what}", problem.remedy or "correct it there")
+            yield Finding("settings", "failed", f"{where}{problem.what}", problem.remedy or "correct it")
     else:
-        yield Finding("settings", "ok", "understood, and they fit together")
+        yield Finding("settings", "ok", "valid and consistent")
         for note in read.notes:
             yield Finding("settings", "warning", note, "remove it")
         given = bool(read.redis_url and read.mongo_url)
@@ -59,11 +59,11 @@ def _examine() -> Iterator[Finding]:
 def _view(findings: list[Finding], failed: int) -> None:
     width = max(len(one.check) for one in findings)
     for one in findings:
-        begin = Text.assemble(_padded(words.word(one.state)), one.check.ljust(width), "  ")
-        text = words.one_line(one.found) + (f"\n→ {words.one_line(one.remedy)}" if one.remedy else "")
+        begin = Text.assemble(_padded(formatting.word(one.state)), one.check.ljust(width), "  ")
+        text = formatting.one_line(one.found) + (f"\n→ {formatting.one_line(one.remedy)}" if one.remedy else "")
         hanging(begin, text)
     console().print(
-        Text("\n" + (f"{words.plural(failed, 'check')} failed" if failed else "nothing failed"), style="dim")
+        Text("\n" + (f"{formatting.plural(failed, 'check')} failed" if failed else "all checks passed"), style="dim")
     )
 
 

@@ -1,4 +1,4 @@
-"""The API of whoever is logged in: that it answers, has this version, and that its live stream comes through."""
+"""The API of the login: that it answers, has this version, and that its live stream is reachable."""
 
 from __future__ import annotations
 
@@ -6,33 +6,31 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from cronflow.cli import connect
-from cronflow.cli.doctor.finding import Finding
+from cronflow.cli.doctor.machine import Finding
 from cronflow.domain.errors import CronFlowError, InvalidInput
 
 OPEN_S = 10.0
 UPGRADE = (
-    "let the proxy in front of it pass websockets on: nginx wants proxy_http_version 1.1 and the headers Upgrade and "
-    "Connection; its read timeout must be longer than a second"
+    "let the proxy in front of the API forward websockets: nginx needs proxy_http_version 1.1 and the headers Upgrade "
+    "and Connection, and a read timeout of more than a second"
 )
 
 
 async def api() -> list[Finding]:
-    """Nothing is looked at when nobody is logged in."""
+    """Unchecked without a login."""
     try:
         client = connect.client()
     except InvalidInput as error:
         return [Finding("api", "failed", str(error), "cronflow login URL")]
     if client is None:
-        found = "nobody is logged in here, so commands go to the servers"
-        return [Finding("api", "unchecked", found, "cronflow login URL, to use an API and to look at it")]
-    from cronflow.remote.service import RemoteService
-
+        found = "not logged in; commands connect to the servers"
+        return [Finding("api", "unchecked", found, "to use and check an API: cronflow login URL")]
     async with client:
         try:
-            deployed = await RemoteService(client).deployed()
+            settings = await client.cluster.settings()
         except CronFlowError as error:
             return [Finding("api", "failed", str(error), "start it, or log in again: cronflow login URL")]
-        return [*_version(client.url, deployed.version), await _stream(client.url)]
+        return [*_version(client.url, settings["version"]), await _stream(client.url)]
 
 
 def _version(url: str, theirs: str) -> Iterator[Finding]:
@@ -41,11 +39,11 @@ def _version(url: str, theirs: str) -> Iterator[Finding]:
         found = f"{url} has version {theirs}, this is {ours}"
         yield Finding("api", "warning", found, "install the same version in both places")
     else:
-        yield Finding("api", "ok", f"{url} answers, version {theirs or 'not told'}")
+        yield Finding("api", "ok", f"{url} answers, version {theirs or 'unknown'}")
 
 
 async def _stream(url: str) -> Finding:
-    """An opening handshake, and no more."""
+    """Only an opening handshake."""
     from websockets.asyncio.client import connect as open_socket
     from websockets.exceptions import InvalidStatus, WebSocketException
 
@@ -53,9 +51,9 @@ async def _stream(url: str) -> Finding:
 
     try:
         async with open_socket(stream_url(url), open_timeout=OPEN_S, close_timeout=CLOSE_S):
-            return Finding("live stream", "ok", "websockets come through")
+            return Finding("live stream", "ok", "websockets work")
     except InvalidStatus as error:
         found = f"the websocket was answered with HTTP {error.response.status_code}"
     except (OSError, TimeoutError, WebSocketException) as error:
-        found = f"no websocket came through: {str(error) or type(error).__name__}"
+        found = f"the websocket failed: {str(error) or type(error).__name__}"
     return Finding("live stream", "failed", found, UPGRADE)

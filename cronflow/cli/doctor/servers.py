@@ -1,12 +1,13 @@
-"""Redis and MongoDB: that they answer, how they keep what they are given, what time they have, and who is up."""
+"""Redis and MongoDB: availability, persistence, replica set, clocks; and the nodes' time zone data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from cronflow.cli import connect, words
-from cronflow.cli.doctor.finding import Finding
+from cronflow.cli import connect
+from cronflow.cli.doctor.machine import Finding
+from cronflow.cli.terminal import formatting
 from cronflow.config import Settings
 from cronflow.config.values import masked
 from cronflow.domain.cluster import NO_EVICTION, Member, eviction_problem
@@ -31,7 +32,7 @@ async def servers(read: Settings) -> list[Finding]:
         if not url
     ]
     if unset:
-        both = "both must be set before either is looked at"
+        both = "both must be set before either is checked"
         return unset + [Finding(service, "unchecked", both) for service, (_, url) in urls.items() if url]
     try:
         async with connect.open_service(read) as service:
@@ -43,34 +44,34 @@ async def servers(read: Settings) -> list[Finding]:
                 *_zones(await service.members()),
             ]
     except BackendUnavailable as error:
-        return [_away(name, urls[name], error) for name in urls]
+        return [_unavailable(name, urls[name], error) for name in urls]
     except CronFlowError as error:
-        return [Finding("servers", "failed", str(error), "correct the URLs; cronflow config show names the sources")]
+        return [Finding("servers", "failed", str(error), "correct the URLs; see their sources: cronflow config show")]
     return [
         Finding(name, "ok", f"{masked(url or '')} answers in {health[name] * 1000:.1f} ms")
         if isinstance(health[name], float)
         else Finding(name, "failed", str(health[name]), f"start it, or correct CRONFLOW_{setting}")
         for name, (setting, url) in urls.items()
-    ] + [*_open_doors(urls), *kept]
+    ] + [*_without_password(urls), *kept]
 
 
-def _open_doors(urls: Mapping[str, tuple[str, str | None]]) -> Iterator[Finding]:
-    """Servers on other machines that let in whoever reaches them."""
+def _without_password(urls: Mapping[str, tuple[str, str | None]]) -> Iterator[Finding]:
+    """Servers on other machines that accept connections without a password."""
     for service, (setting, url) in urls.items():
-        # Several hosts may stand in it, which is no port for the parser.
+        # There may be several hosts, which the parser does not take as a port.
         place = urlsplit(url or "").netloc
         hosts = [one.rpartition(":")[0] if ":" in one else one for one in place.rpartition("@")[2].split(",")]
         if "@" not in place and not all(host.startswith("127.") or host in LOOPBACK for host in hosts):
-            found = f"{', '.join(hosts)}: whoever reaches it is let in without a password"
-            remedy = f"ask for one there, and write it into CRONFLOW_{setting}"
+            found = f"{', '.join(hosts)} accepts connections without a password"
+            remedy = f"set a password there, and put it into CRONFLOW_{setting}"
             yield Finding(f"{service} login", "warning", found, remedy)
 
 
 def _keeping(kept: RedisConfig) -> Iterator[Finding]:
-    """Whether Redis keeps what it is given. Without the first no node starts; the second is not needed."""
+    """Eviction and persistence of Redis. A node refuses to start with eviction; persistence is optional."""
     if kept.eviction is None:
-        found = "Redis does not tell its maxmemory-policy"
-        yield Finding("redis memory", "warning", found, f"make sure that it is {NO_EVICTION}, or permit INFO")
+        found = "Redis does not report its maxmemory-policy"
+        yield Finding("redis memory", "warning", found, f"make sure that it is {NO_EVICTION}, or allow INFO")
     elif kept.eviction != NO_EVICTION:
         problem = eviction_problem(kept.eviction)
         yield Finding("redis memory", "failed", problem.what, problem.remedy)
@@ -79,34 +80,34 @@ def _keeping(kept: RedisConfig) -> Iterator[Finding]:
         yield Finding("redis memory", "ok", f"maxmemory-policy is {NO_EVICTION}{versions}")
     match kept.durable:
         case True:
-            yield Finding("redis persistence", "ok", "it writes to its disk")
+            yield Finding("redis persistence", "ok", "enabled")
         case False:
-            found = "it keeps nothing over a restart: then no run is lost, but what is queued waits for ten seconds"
+            found = "disabled: after a restart no run is lost, but queued runs wait for ten seconds"
             yield Finding("redis persistence", "warning", found, "set appendonly yes")
         case None:
-            yield Finding("redis persistence", "unchecked", "Redis does not tell")
+            yield Finding("redis persistence", "unchecked", "Redis does not report it")
 
 
 def _replica_set(kept: ReplicaSet) -> Iterator[Finding]:
-    """Whether what was acknowledged survives a machine. A majority acknowledges each write."""
-    found = f"{kept.name} of {words.plural(kept.members, 'member')}, MongoDB {kept.version}"
+    """Whether acknowledged writes survive the loss of a machine. A majority acknowledges each write."""
+    found = f"{kept.name} of {formatting.plural(kept.members, 'member')}, MongoDB {kept.version}"
     if kept.away:
-        remedy = "start them: when half are away nothing can be written"
-        yield Finding("mongodb replica set", "failed", f"{found}; away: {', '.join(kept.away)}", remedy)
+        remedy = "start them: writes stop when half of the members are down"
+        yield Finding("mongodb replica set", "failed", f"{found}; down: {', '.join(kept.away)}", remedy)
     elif kept.members < SAFE_MEMBERS:
-        found += ": the history is as safe as the disk of one" if kept.members == 1 else ": both are needed to write"
-        yield Finding("mongodb replica set", "warning", found, f"make it {SAFE_MEMBERS}, on machines of their own")
+        found += ": the data is as safe as one disk" if kept.members == 1 else ": writes need both members"
+        yield Finding("mongodb replica set", "warning", found, f"use {SAFE_MEMBERS} members, each on its own machine")
     else:
         yield Finding("mongodb replica set", "ok", found)
 
 
 def _clocks(offsets: Mapping[str, float]) -> Iterator[Finding]:
-    """Whether this machine and the servers have the same time. A node whose clock is off does not lead."""
-    told = ", ".join(f"{name} {offset:+.3f} s" for name, offset in sorted(offsets.items()))
-    found = f"against this machine's: {told}"
+    """Whether this machine and the servers agree on the time. A node with a wrong clock does not become the leader."""
+    differences = ", ".join(f"{name} {offset:+.3f} s" for name, offset in sorted(offsets.items()))
+    found = f"compared with this machine: {differences}"
     clocks = [0.0, *offsets.values()]
     if max(clocks) - min(clocks) > AGREE_WITHIN_S:
-        yield Finding("clocks", "failed", found, "keep the machines' clocks in step, by chrony or another NTP client")
+        yield Finding("clocks", "failed", found, "synchronize the clocks with chrony or another NTP client")
     else:
         yield Finding("clocks", "ok", found)
 
@@ -115,15 +116,15 @@ def _zones(members: Sequence[Member]) -> Iterator[Finding]:
     """Whether the nodes that are up have the same time zone data."""
     nodes: dict[str, list[str]] = {}
     for member in members:
-        nodes.setdefault(member.report.zones or "unknown", []).append(words.clean(member.report.name))
+        nodes.setdefault(member.report.zones or "unknown", []).append(formatting.clean(member.report.name))
     found = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(nodes.items()))
     if len(nodes) > 1:
-        yield Finding("time zone data", "warning", found, "install the same tzdata everywhere: the leader's decides")
+        yield Finding("time zone data", "warning", found, "install the same tzdata everywhere: the leader uses its own")
     elif nodes:
         yield Finding("time zone data", "ok", found)
 
 
-def _away(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> Finding:
+def _unavailable(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> Finding:
     if error.service.lower() == name:
         return Finding(name, "failed", str(error), f"start it, or correct CRONFLOW_{place[0]}")
-    return Finding(name, "unchecked", f"not looked at, because {error.service} does not answer")
+    return Finding(name, "unchecked", f"not checked, because {error.service} does not answer")

@@ -1,0 +1,388 @@
+"""`cronflow jobs …`: define jobs from files and apps, look at them, run, pause, resume and delete them.
+
+The rules: files and apps are read and checked completely before anything is requested, and applying is repeatable: the
+second time every job is unchanged. `jobs run` prints the run's id as soon as the run exists; waiting only watches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from rich.text import Text
+
+from cronflow.app import load_app
+from cronflow.cli import connect
+from cronflow.cli.errors import RUN_FAILED
+from cronflow.cli.lazy import new_group
+from cronflow.cli.terminal import times
+from cronflow.cli.terminal.drawing import counted
+from cronflow.cli.terminal.output import Format, Output, console, note, show, warn, write_json
+from cronflow.cli.views import jobs as views
+from cronflow.cli.views.lines import LineFormat, follow_run, wait_for_end
+from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
+from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.job import SYSTEM_PREFIX, Job
+
+if TYPE_CHECKING:
+    from cronflow.cli.connect import Cluster
+    from cronflow.schemas.jobs import AppliedSchema, FiresSchema, JobSchema
+    from cronflow.schemas.runs import RunDetailSchema, RunSchema
+
+LATEST = 5
+MOST_JOBS = 1000
+MOST_BYTES = 900_000
+"""Jobs in one request: below the API's limit, with room for the rest of the body."""
+
+jobs = new_group("Define, list, run, pause and delete jobs.")
+
+Answer = TypeVar("Answer")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or more jobs.", show_default=False)]
+AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The job; may be deleted.", show_default=False)]
+# A time such as -2h looks like an option, and -h like the one for help.
+TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+
+
+# --------------------------------------------------------------------------------------------------------------- apply
+
+
+@jobs.command()
+def apply(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE…", help="More files, as in -f *.yaml.", show_default=False)
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--file", metavar="FILE", help="A YAML or JSON file; - is stdin.", show_default=False),
+    ] = None,
+    app: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:APP", help="The jobs of an App in Python.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")] = False,
+    check_python: Annotated[
+        bool, typer.Option("--import/--no-import", help="Import Python targets to check that they exist.")
+    ] = True,
+    output: Output = Format.TABLE,
+) -> None:
+    """Create and change jobs to match the files and apps. Other jobs stay as they are."""
+    from cronflow.documents import job_document
+
+    wanted = [job_document(job) for job in _read([*(file or ()), *(files or ())], app or (), check_python=check_python)]
+    applied = connect.call(lambda cluster: _apply(cluster, wanted, dry_run=dry_run))
+    show(
+        output,
+        applied,
+        [one["name"] for one in applied],
+        lambda: views.applied_page(applied, times.now(), dry_run=dry_run),
+    )
+
+
+def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> list[Job]:
+    """The jobs of the files and apps. Raises InvalidInput with the problems of all of them."""
+    from cronflow.files.jobs import read_job_files
+
+    if not files and not apps:
+        what = "no files and no app are given"
+        raise InvalidInput(Problem("", what, "cronflow jobs apply -f jobs.yaml, or --app package.module:app"))
+    retry = connect.retry()
+    problems: list[Problem] = []
+    wanted: list[Job] = []
+    paths = [Path("/dev/stdin") if str(path) == "-" else path for path in files]
+    try:
+        wanted += read_job_files(paths, check_python=check_python, retry=retry) if paths else []
+    except InvalidInput as error:
+        problems += error.problems
+    seen = {job.name: "the files" for job in wanted}
+    for address in apps:
+        try:
+            found = load_app(address).jobs_with(retry)
+        except InvalidInput as error:
+            problems += error.problems
+            continue
+        if not found:
+            problems.append(Problem(address, "this App has no jobs", "write @app.job(...) above a function"))
+        for job in found:
+            if (other := seen.setdefault(job.name, address)) != address:
+                problems.append(Problem(address, f"the name {job.name!r} is used by {other}", "rename one of the two"))
+        wanted += found
+    if problems:
+        raise InvalidInput(problems)
+    return wanted
+
+
+async def _apply(cluster: Cluster, wanted: Sequence[Mapping[str, object]], *, dry_run: bool) -> Sequence[AppliedSchema]:
+    """In as many requests as needed; all jobs are checked before the first is changed."""
+    parts = list(_parts(wanted))
+    applied: list[AppliedSchema] = []
+    if dry_run or len(parts) > 1:
+        planned = [one for part in parts for one in await cluster.jobs.plan(part)]
+        if dry_run:
+            return planned
+    with counted(len(wanted), "applying") as done:
+        try:
+            for part in parts:
+                applied += await cluster.jobs.apply(part)
+                done(len(part))
+        except Conflict as error:
+            error.add_note("the jobs before it are applied; it is safe to apply all of them again")
+            raise
+    return applied
+
+
+def _parts(jobs: Sequence[Mapping[str, object]]) -> Iterator[Sequence[Mapping[str, object]]]:
+    import orjson
+
+    first = size = 0
+    for place, job in enumerate(jobs):
+        more = len(orjson.dumps(job))
+        if place > first and (size + more > MOST_BYTES or place - first == MOST_JOBS):
+            yield jobs[first:place]
+            first, size = place, 0
+        size += more + 1
+    yield jobs[first:]
+
+
+# ------------------------------------------------------------------------------------------------------- list and show
+
+
+@jobs.command("list")
+def list_jobs(
+    everything: Annotated[bool, typer.Option("--all", help="Include the system's own jobs.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """All jobs, by name: state, schedule and next fire."""
+
+    async def read(cluster: Cluster) -> list[JobSchema]:
+        return [job async for job in cluster.jobs.list() if everything or not job["name"].startswith(SYSTEM_PREFIX)]
+
+    found = connect.call(read)
+
+    def view() -> None:
+        if found:
+            views.job_table(found, times.now())
+        else:
+            console().print("No jobs yet. Define some: cronflow jobs apply -f jobs.yaml")
+
+    show(output, found, [job["name"] for job in found], view)
+
+
+@jobs.command("show")
+def show_job(name: Name, output: Output = Format.TABLE) -> None:
+    """A job: its state, its latest runs, and its document with every default."""
+
+    async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema]]:
+        return await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
+
+    job, latest = connect.call(read)
+    show(output, job, [job["name"]], lambda: views.job_page(job, latest, times.now()))
+
+
+@jobs.command("next")
+def next_fires(
+    name: Name,
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="How many.")] = 10,
+    output: Output = Format.TABLE,
+) -> None:
+    """The next instants at which a job is due."""
+
+    async def read(cluster: Cluster) -> tuple[JobSchema, FiresSchema]:
+        return await cluster.jobs.get(name), await cluster.jobs.next(name, count)
+
+    job, found = connect.call(read)
+    fires = [times.parsed(fire) for fire in found["fires"]]
+    tz = views.zone_of(job)
+    show(output, found, found["fires"], lambda: views.fire_table(fires, tz, times.now()))
+    if job["schedule"] is None:
+        note(f"{name} has no schedule; run it manually: cronflow jobs run {name}")
+    elif not fires:
+        note(f"{name} will not be due again")
+    elif not job["enabled"]:
+        note(f"{name} is disabled: none of these will run until its document has enabled: true")
+    elif job["paused"]:
+        note(f"{name} is paused: none of these will run until cronflow jobs resume {name}")
+
+
+@jobs.command(context_settings=TIMES_LIKE_OPTIONS)
+def why(
+    name: AnyName,
+    time: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TIME]",
+            help="The instant, such as 2026-11-21T02:00:00Z; or `now` or `-2h` for the last one before. Default: the "
+            "latest that was due.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Why a job ran, did not run, or waits at an instant: from the schedule to the outcome."""
+    at, exact = (None, True) if time is None else times.instant_of(time, "TIME")
+
+    found = connect.call(lambda cluster: cluster.jobs.why(name, at, exact=exact))
+    from cronflow.cli.views.why import why_page
+
+    names = [found["run"]] if found["run"] is not None else []
+    show(output, found, names, lambda: why_page(found, times.now()))
+
+
+@jobs.command()
+def history(name: AnyName, output: Output = Format.TABLE) -> None:
+    """Every version of a job: when it started, its author, and its definition."""
+
+    found = connect.call(lambda cluster: connect.collect(cluster.jobs.history(name)))
+    names = [str(version["version"]) for version in found]
+    show(output, found, names, lambda: views.version_table(found, times.now()))
+
+
+# ------------------------------------------------------------------------------------------------------ run and change
+
+
+@jobs.command()
+def run(
+    name: Name,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="An argument of a Python job, in addition to its own. JSON if it parses as JSON, else text.",
+            show_default=False,
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 4 if it failed.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait, and print its log lines and progress.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Run a job now, in addition to its schedule."""
+    args = parse_args(arg or ()) or None
+    if follow:
+        _follow(name, args, output)
+        return
+
+    async def act(cluster: Cluster) -> RunDetailSchema:
+        run = await cluster.runs.get(await _request(cluster, name, args))
+        if not wait:
+            note(f"watch it: cronflow runs show {run['id']}")
+            return run
+        run = await wait_for_end(cluster, run)
+        return await cluster.runs.get(run["id"], whole=True) if output.has_all else run
+
+    run = connect.call(act)
+
+    def view() -> None:
+        if wait:
+            run_page(run, times.now())
+        else:
+            console().print(Text.assemble(("requested ", "dim"), run["id"]))
+
+    show(output, without_late(run), [run["id"]], view)
+    if wait and not went_well(run):
+        raise typer.Exit(RUN_FAILED)
+
+
+async def _request(cluster: Cluster, name: str, args: Mapping[str, object] | None) -> str:
+    """Request a run. Returns its id. Raises InvalidInput for arguments that would have no effect."""
+    job = await cluster.jobs.get(name)
+    if args:
+        check_takes_args(job)
+    run_id = (await cluster.jobs.run(name, args))["id"]
+    if not [node async for node in cluster.nodes.list()]:
+        warn("no nodes are up; the run waits for one: cronflow node")
+    return run_id
+
+
+def parse_args(pairs: Sequence[str]) -> dict[str, object]:
+    """`key=value` pairs; a value that is not JSON is text. Raises InvalidInput with every invalid pair."""
+    import orjson
+
+    args: dict[str, object] = {}
+    problems = []
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            problems.append(Problem("--arg", f"{pair!r} is not KEY=VALUE", "write --arg region=eu"))
+        elif key in args:
+            problems.append(Problem("--arg", f"{key} is given twice", "remove one of the two"))
+        try:
+            args[key] = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            args[key] = value
+    if problems:
+        raise InvalidInput(problems)
+    return args
+
+
+def check_takes_args(job: JobSchema) -> None:
+    """Raises InvalidInput for a job that ignores arguments."""
+    if "python" not in job["run"]:
+        what = f"{job['name']} is not a Python job, so arguments would have no effect"
+        raise InvalidInput(Problem("--arg", what, "remove it"))
+
+
+def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> None:
+    """Request a run and print its lines until it has ended; JSON: a message per line, the last one is its end."""
+
+    async def use(cluster: Cluster) -> RunDetailSchema:
+        run_id = await _request(cluster, name, args)
+        note(f"requested {run_id}; it continues even if this command is interrupted")
+        if output is Format.TABLE:
+            return (await follow_run(cluster, run_id, LineFormat.TABLE, states=True))[0]
+        async with aclosing(cluster.runs.follow(run_id)) as messages:
+            async for message in messages:
+                if output is Format.JSON:
+                    write_json(message, lines=True)
+                if message["t"] == "state":
+                    run = message["run"]
+        return run
+
+    run = connect.following(use, awaited=True)
+    assert run is not None
+    if output is not Format.JSON:
+        show(output, run, [run["id"]], lambda: end_of_run(run))
+    if not went_well(run):
+        raise typer.Exit(RUN_FAILED)
+
+
+@jobs.command()
+def pause(names: Names, output: Output = Format.TABLE) -> None:
+    """Stop planning these jobs until they are resumed. Running jobs continue."""
+    _show_changed(_each(names, lambda cluster, name: cluster.jobs.pause(name)), output)
+
+
+@jobs.command()
+def resume(names: Names, output: Output = Format.TABLE) -> None:
+    """Continue with the next fire; fires that were due meanwhile are recorded as skipped."""
+    _show_changed(_each(names, lambda cluster, name: cluster.jobs.resume(name)), output)
+
+
+@jobs.command()
+def delete(names: Names, output: Output = Format.TABLE) -> None:
+    """Delete jobs. Their runs and logs are kept for the retention period."""
+    deleted = _each(names, lambda cluster, name: cluster.jobs.delete(name))
+
+    def view() -> None:
+        for job in deleted:
+            console().print(Text.assemble(("- ", "bright_black"), f"{job['name']} deleted; its history is kept"))
+
+    show(output, deleted, [job["name"] for job in deleted], view)
+
+
+def _each(names: Sequence[str], change: Callable[[Cluster, str], Awaitable[Answer]]) -> list[Answer]:
+    """Change each job; all of them must exist before the first is changed."""
+
+    async def change_all(cluster: Cluster) -> list[Answer]:
+        for name in names:
+            await cluster.jobs.get(name)
+        return [await change(cluster, name) for name in dict.fromkeys(names)]
+
+    return connect.call(change_all)
+
+
+def _show_changed(changed: Sequence[JobSchema], output: Format) -> None:
+    show(output, changed, [job["name"] for job in changed], lambda: views.job_table(changed, times.now()))

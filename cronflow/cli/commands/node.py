@@ -1,0 +1,119 @@
+"""`cronflow node` and `cronflow api`: the two processes of a cluster.
+
+The rule: flags, apps and settings are checked before a server is contacted, and stdout stays empty: the log goes to
+stderr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cronflow.app import App, load_app
+from cronflow.cli.connect import settings
+from cronflow.cli.process_log import LogFormat, log_of
+from cronflow.domain.errors import InvalidInput, Problem
+
+if TYPE_CHECKING:
+    from cronflow.config import Settings
+
+Level = Annotated[
+    str | None,
+    typer.Option("--log-level", metavar="LEVEL", help="debug, info, warn or error.  [LOG_LEVEL]", show_default=False),
+]
+Form = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="text or json; the default is text on a terminal, else json.  [LOG_FORMAT]",
+        show_default=False,
+    ),
+]
+
+
+def node(
+    app: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:APP", help="An App whose functions this node can run.", show_default=False),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A label that jobs can require.", show_default=False),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="The number of concurrent runs.  [SLOTS]", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The node's name.  [NODE_NAME]", show_default=False)
+    ] = None,
+    log_level: Level = None,
+    log_format: Form = None,
+) -> None:
+    """Run a cluster node until SIGTERM or Ctrl-C: it can become the leader, and it executes jobs.
+
+    It waits up to START_WAIT for servers that are not up yet. After the first signal running jobs may finish within
+    DRAIN_TIMEOUT, and the rest goes to other nodes; a second signal stops the node at once.
+    """
+    flags: dict[str, object] = {"slots": slots, "node_name": name, "log_level": log_level, "log_format": log_format}
+    apps, labels, read = _read(app or (), label or (), flags)
+    log_of(read, role="node", node=read.node_name)
+    import asyncio
+
+    from cronflow.bootstrap import node
+
+    asyncio.run(node.run_node(read, apps=apps, labels=labels, slots=None, name=None))
+
+
+def api(
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The address to listen on; 0.0.0.0 accepts other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 selects a free port.")] = 8500,
+    chaos: Annotated[Path | None, typer.Option(hidden=True, help="Folder of the processes of `cronflow dev`.")] = None,
+    log_level: Level = None,
+    log_format: Form = None,
+) -> None:
+    """Serve the API until SIGTERM or Ctrl-C."""
+    read = settings({"log_level": log_level, "log_format": log_format})
+    log_of(read, role="api")
+    from cronflow.bootstrap import api
+
+    breaks = None
+    if chaos is not None:
+        from cronflow.cli.dev.chaos import DevChaos
+
+        breaks = DevChaos(chaos, read.redis_url or "", read.namespace)
+    api.serve_api(read, host, port, breaks)
+
+
+def _read(
+    addresses: Sequence[str], labels: Sequence[str], flags: dict[str, object]
+) -> tuple[list[App], dict[str, str], Settings]:
+    """Apps, labels and settings. Raises InvalidInput with the problems of all three."""
+    problems: list[Problem] = []
+    apps: list[App] = []
+    read = None
+    for address in addresses:
+        try:
+            apps.append(load_app(address))
+        except InvalidInput as error:
+            problems += error.problems
+    found: dict[str, str] = {}
+    for pair in labels:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            problems.append(Problem("--label", f"{pair!r} is not KEY=VALUE", "write --label region=eu"))
+        elif key in found:
+            problems.append(Problem("--label", f"{key} is given twice", "remove one of the two"))
+        found[key] = value
+    try:
+        read = settings(flags)
+    except InvalidInput as error:
+        problems += error.problems
+    if problems or read is None:
+        raise InvalidInput(problems)
+    return apps, found, read

@@ -1,0 +1,456 @@
+"""`cronflow runs …`: list and show runs, their logs and failures; cancel, replay and acknowledge them.
+
+The rules: a command that selects runs by a filter prints how many there are and asks first. A failed or lost run stays
+a dead letter until it is replayed or acknowledged; both are recorded with author and time, and neither changes the
+outcome of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from rich.text import Text
+
+from cronflow.cli.connect import call, following, runs_of
+from cronflow.cli.errors import FAILED
+from cronflow.cli.lazy import new_group
+from cronflow.cli.terminal import formatting, prompts, times
+from cronflow.cli.terminal.drawing import counted, draw, drawn
+from cronflow.cli.terminal.output import Format, LiveOutput, Output, console, note, show, warn, write_json
+from cronflow.cli.views.lines import LineFormat, LinePrinter, follow_run
+from cronflow.cli.views.runs import is_open, report_page, run_page, run_table, without_late
+from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
+from cronflow.domain.run import DEAD, OPEN, RunState, Settled
+
+if TYPE_CHECKING:
+    from cronflow.cli.connect import Cluster
+    from cronflow.schemas.runs import ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
+
+Answer = TypeVar("Answer")
+
+POLL_S = 0.5
+AT_ONCE = 10
+MOST_REASONS = 500
+NO_OUTPUT = "no output, or its log lines are past their retention period"
+NO_DEAD_LETTERS = "No dead letters match these filters."
+ALL_RESOLVED = "No dead letters: every failure has been replayed or acknowledged."
+
+runs = new_group("List and show runs, their logs and failures; cancel and replay them.")
+
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The run, as in runs list.", show_default=False)]
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID…]", help="The runs, as in runs list.", show_default=False)
+]
+OfJob = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only runs of this job.", show_default=False)]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="1h|INSTANT",
+        help="Due within this time, or since this instant.",
+        show_default=False,
+    ),
+]
+DeadState = Annotated[
+    list[RunState] | None, typer.Option("--state", metavar="STATE", help="failed or lost.", show_default=False)
+]
+Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Stored with the run.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+@runs.command("list")
+def list_runs(
+    job: OfJob = None,
+    state: Annotated[
+        list[RunState] | None,
+        typer.Option(metavar="STATE", help=f"{', '.join(RunState)}; repeatable.", show_default=False),
+    ] = None,
+    since: Since = None,
+    dead: Annotated[
+        bool, typer.Option("--dead", help="Only dead letters: failed or lost, not replayed or acknowledged.")
+    ] = False,
+    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="The maximum number of runs.")] = 20,
+    output: Output = Format.TABLE,
+) -> None:
+    """Runs, the latest due first."""
+    begin = None if since is None else times.instant_or_ago(since, "--since")
+    found = call(lambda cluster: _matching(cluster, job, state or (), begin, dead=dead, limit=limit + 1))
+    shown = found[:limit]
+
+    def view() -> None:
+        if shown:
+            run_table(shown, times.now())
+        elif dead:
+            console().print(NO_DEAD_LETTERS if job or state or since else ALL_RESOLVED)
+        elif job or state or since:
+            console().print("No runs match. Leave out --job, --state or --since to see more.")
+        else:
+            console().print("No runs yet. See what is due next: cronflow jobs list; run a job: cronflow jobs run NAME")
+
+    show(output, shown, [run["id"] for run in shown], view)
+    if len(found) > limit:
+        note(f"older runs are not shown; --limit {limit * 5} shows more")
+
+
+async def _matching(
+    cluster: Cluster,
+    job: str | None,
+    states: Collection[RunState],
+    since: datetime | None,
+    *,
+    dead: bool = False,
+    limit: int | None = None,
+) -> list[RunSchema]:
+    """The latest runs that match. Raises NotFound for a job that does not exist and has no runs."""
+    found = await runs_of(cluster, job, limit, states=states, since=since, dead=dead)
+    if not found and job is not None and not await runs_of(cluster, job, 1):
+        await cluster.jobs.get(job)
+    return found
+
+
+@runs.command("show")
+def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
+    """A run: when, where, its result or error, every attempt, and outcomes that were too late."""
+    run = call(lambda cluster: cluster.runs.get(run_id, whole=output.has_all))
+    show(output, run, [run["id"]], lambda: run_page(run, times.now()))
+
+
+@runs.command()
+def report(
+    since: Annotated[str, typer.Option(metavar="7d|INSTANT", help="Due within this time.")] = "7d",
+    job: OfJob = None,
+    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="The maximum number of reasons.")] = 100,
+    output: Output = Format.TABLE,
+) -> None:
+    """Failures by reason: how often, when, which jobs, and an example run."""
+    begin = times.instant_or_ago(since, "--since")
+
+    async def read(cluster: Cluster) -> ReportSchema:
+        found = await cluster.runs.report(begin, job, limit=MOST_REASONS)
+        if not found["failures"] and job is not None:
+            await cluster.jobs.get(job)
+        return found
+
+    found = call(read)
+    hidden = len(found["failures"]) - limit
+    answer: ReportSchema = {**found, "failures": found["failures"][:limit], "more": found["more"] or hidden > 0}
+    names = [failure["example"] for failure in answer["failures"]]
+    show(output, answer, names, lambda: report_page(answer, since))
+    if found["more"]:
+        note("only the newest runs were analysed; use a shorter --since")
+    elif hidden > 0:
+        note(f"{formatting.plural(hidden, 'more reason')}; --limit {len(found['failures'])} shows all")
+
+
+# ---------------------------------------------------------------------------------------------- replay and acknowledge
+
+
+@runs.command()
+def retry(
+    run_ids: Ids = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Arguments that replace the original ones.", show_default=False),
+    ] = None,
+    job: OfJob = None,
+    state: DeadState = None,
+    since: Since = None,
+    text: Note = "",
+    yes: Yes = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Replay runs that have ended: new runs for the same instants, with the current definitions of the jobs.
+
+    Without ID: the dead letters that match --job, --state and --since.
+    """
+    from cronflow.cli.commands.jobs import check_takes_args, parse_args
+
+    begin = _selection(run_ids, job, state, since)
+    args = parse_args(arg) if arg else None
+
+    async def act(cluster: Cluster) -> list[ReplaySchema]:
+        if run_ids:
+            found: Sequence[RunSchema] = [await cluster.runs.get(run) for run in dict.fromkeys(run_ids)]
+        else:
+            found = await _matching(cluster, job, state or (), begin, dead=True)
+        if args is not None:
+            for name in sorted({run["job"] for run in found}):
+                check_takes_args(await cluster.jobs.get(name))
+        if not run_ids and found:
+            prompts.confirm(len(found), "replay", yes=yes)
+        return await _replay(cluster, found, args, text, only_dead=not run_ids)
+
+    replayed = call(act)
+
+    def view() -> None:
+        for one in replayed:
+            line = Text.assemble(("↻ ", formatting.BLUE), one["id"], (f"  replays {one['replay_of']}", "dim"))
+            console().print(line)
+        if not replayed:
+            console().print(NO_DEAD_LETTERS)
+
+    show(output, replayed, [one["id"] for one in replayed], view)
+
+
+async def _replay(
+    cluster: Cluster, found: Sequence[RunSchema], args: Mapping[str, object] | None, text: str, *, only_dead: bool
+) -> list[ReplaySchema]:
+    replayed: list[ReplaySchema] = []
+    with counted(len(found), "replaying") as done:
+        for run in found:
+            try:
+                replayed.append(await cluster.runs.retry(run["id"], args, text, only_dead=only_dead))
+            except Conflict as error:
+                if not only_dead:
+                    raise
+                warn(str(error))
+            finally:
+                done(1)
+    return replayed
+
+
+@runs.command()
+def ack(
+    run_ids: Ids = None,
+    text: Note = "",
+    job: OfJob = None,
+    state: DeadState = None,
+    since: Since = None,
+    yes: Yes = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Acknowledge dead letters: the failures are known, and nothing needs to be done.
+
+    Without ID: the dead letters that match --job, --state and --since.
+    """
+    begin = _selection(run_ids, job, state, since)
+
+    async def act(cluster: Cluster) -> list[str]:
+        found: Sequence[RunSchema]
+        if run_ids:
+            found = [run for run in [await cluster.runs.get(run) for run in dict.fromkeys(run_ids)] if _unresolved(run)]
+        else:
+            found = await _matching(cluster, job, state or (), begin, dead=True)
+            if found:
+                prompts.confirm(len(found), "acknowledge", yes=yes)
+        done = await _each(found, "acknowledging", lambda run: _acknowledge(cluster, run, text))
+        return [run["id"] for run, acknowledged in zip(found, done, strict=True) if acknowledged]
+
+    done = call(act)
+
+    def view() -> None:
+        for run in done:
+            console().print(Text.assemble(("✓ ", formatting.GREEN), f"{run} acknowledged"))
+        if not done and not run_ids:
+            console().print(NO_DEAD_LETTERS)
+
+    show(output, [{"id": run} for run in done], done, view)
+
+
+async def _acknowledge(cluster: Cluster, run: RunSchema, text: str) -> bool:
+    """Whether it is acknowledged now; a run that was replayed meanwhile is not."""
+    try:
+        found = (await cluster.runs.ack(run["id"], text))["resolution"]
+    except (Conflict, NotFound):
+        return False
+    return found is not None and found["how"] == Settled.ACKNOWLEDGED
+
+
+def _unresolved(run: RunDetailSchema) -> bool:
+    """Whether it is an open dead letter. One that is already resolved is only reported: repeating the command is
+    harmless. Raises Conflict for a run that did not fail.
+    """
+    found = run["resolution"]
+    if found is not None:
+        by = f" by {found['by']}" if found["by"] else ""
+        note(f"{run['id']} was already {found['how']}{by}, {times.relative(found['at'], times.now())}")
+    elif run["state"] not in DEAD:
+        raise Conflict(f"run {run['id']} is {run['state']}: only what failed or was lost can be acknowledged")
+    return found is None
+
+
+def _selection(
+    ids: Sequence[str] | None, job: str | None, states: Collection[RunState] | None, since: str | None
+) -> datetime | None:
+    """Check that dead letters are either named or selected by a filter. Returns the instant of `--since`. Raises
+    InvalidInput.
+    """
+    if bool(ids) == (job is not None or bool(states) or since is not None):
+        what = "run ids cannot be combined with --job, --state or --since" if ids else "no runs are selected"
+        remedy = "give run ids, or select runs with --job, --state or --since"
+        raise InvalidInput(Problem("ID", what, remedy))
+    begin = None if since is None else times.instant_or_ago(since, "--since")
+    for state in states or ():
+        if state not in DEAD:
+            what = f"{state} runs are not dead letters"
+            raise InvalidInput(Problem("--state", what, "use failed or lost, or give run ids"))
+    return begin
+
+
+async def _each(
+    found: Sequence[RunSchema], what: str, act: Callable[[RunSchema], Awaitable[Answer]]
+) -> Sequence[Answer]:
+    """Act on each run, some at a time: an API key for certain jobs may not act on several in one request."""
+    answers: list[Answer] = []
+    with counted(len(found), what) as done:
+        for at in range(0, len(found), AT_ONCE):
+            part = found[at : at + AT_ONCE]
+            answers += await asyncio.gather(*map(act, part))
+            done(len(part))
+    return answers
+
+
+# -------------------------------------------------------------------------------------------------------------- cancel
+
+
+@runs.command()
+def cancel(
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The run, as in runs list.", show_default=False)
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="NAME", help="All open runs of this job.", show_default=False)
+    ] = None,
+    state: Annotated[
+        list[RunState] | None,
+        typer.Option(metavar="STATE", help="All in this state: dispatched, running or retrying.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="1h|INSTANT", help="All that were due within this time.", show_default=False),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; stored with the run.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until they have ended; exit code 1 if one was not cancelled.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before several runs are cancelled.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Cancel a run, or all open runs that match. Running processes are stopped, after ten seconds by force."""
+    begin = _open_selection(run_id, job, state or (), since)
+
+    async def act(cluster: Cluster) -> Sequence[RunSchema]:
+        if run_id is not None:
+            found: Sequence[RunSchema] = [await cluster.runs.cancel(run_id, reason)]
+        else:
+            if job is not None:
+                await cluster.jobs.get(job)
+            chosen = await runs_of(cluster, job, None, states=state or sorted(OPEN), since=begin)
+            if not chosen:
+                return []
+            _confirm_cancel(len(chosen), yes=yes)
+            found = await _each(chosen, "cancelling", lambda run: _cancel(cluster, run, reason))
+        while wait and any(is_open(run) for run in found):
+            await times.sleep(POLL_S)
+            found = [without_late(await cluster.runs.get(run["id"])) for run in found]
+        return found
+
+    found = call(act)
+
+    def view() -> None:
+        if found:
+            run_table(found, times.now())
+        else:
+            console().print("No open runs match; nothing was cancelled.")
+
+    show(output, found, [run["id"] for run in found], view)
+    if any(is_open(run) for run in found):
+        note("running processes are being stopped; --wait waits for them")
+    others = [run for run in found if not is_open(run) and run["state"] != RunState.CANCELLED]
+    for run in others:
+        warn(f"{run['id']} {run['state']} before it could be stopped")
+    if others:
+        raise typer.Exit(FAILED)
+
+
+def _open_selection(
+    run_id: str | None, job: str | None, states: Collection[RunState], since: str | None
+) -> datetime | None:
+    """As `_selection`, for one run or all open runs that match."""
+    if bool(job or states or since) == (run_id is not None):
+        remedy = "give an id, or select runs with --job, --state or --since"
+        raise InvalidInput(Problem("ID", "give either one run id or a filter", remedy))
+    ended = sorted(set(states) - OPEN)
+    if ended:
+        raise InvalidInput(Problem("--state", f"{ended[0]} runs have ended", "use dispatched, running or retrying"))
+    return None if since is None else times.instant_or_ago(since, "--since")
+
+
+async def _cancel(cluster: Cluster, run: RunSchema, reason: str) -> RunSchema:
+    try:
+        return await cluster.runs.cancel(run["id"], reason)
+    except Conflict:
+        # It has ended meanwhile.
+        return without_late(await cluster.runs.get(run["id"]))
+
+
+def _confirm_cancel(count: int, *, yes: bool) -> None:
+    open_runs = formatting.plural(count, "open run")
+    if yes:
+        note(f"cancelling {open_runs}")
+    elif not typer.confirm(f"Cancel {open_runs}?", err=True):
+        raise typer.Exit(FAILED)
+
+
+# ------------------------------------------------------------------------------------------------------- logs and watch
+
+
+@runs.command()
+def watch(job: OfJob = None, output: LiveOutput = Format.TABLE) -> None:
+    """Open runs with their progress, and runs that ended recently, live; until Ctrl-C."""
+    output.check_live()
+    from cronflow.cli.views.runwatch import Runs, changed_text
+    from cronflow.client.following import lines_topic
+    from cronflow.domain.log_levels import PROGRESS
+
+    async def use(cluster: Cluster) -> None:
+        view = Runs(cluster, job)
+        if output is Format.TABLE and drawn():
+            await draw(cluster.follow(lines_topic(PROGRESS, job), tail=1000), view)
+            return
+        async with aclosing(cluster.follow()) as messages:
+            async for message in messages:
+                await view.take(message)
+                for run in view.changed:
+                    if output is Format.JSON:
+                        write_json(run, lines=True)
+                    else:
+                        console().print(changed_text(run))
+
+    following(use)
+
+
+@runs.command()
+def logs(
+    run_id: RunId,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Wait for more, until the run has ended.")] = False,
+    output: Annotated[
+        LineFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object per line, or a YAML list.")
+    ] = LineFormat.TABLE,
+) -> None:
+    """The log lines of a run, of all its attempts."""
+    if follow:
+        followed = following(lambda cluster: follow_run(cluster, run_id, output, states=False))
+        if followed is not None:
+            last, printer = followed
+            if not printer.end():
+                note(NO_OUTPUT)
+            note(f"{run_id} {last['state']}")
+        return
+    printer = LinePrinter(output)
+
+    async def read(cluster: Cluster) -> RunDetailSchema:
+        # The state first: everything that was logged before the run ended is then among the lines.
+        run = await cluster.runs.get(run_id)
+        async for line in cluster.runs.logs(run_id):
+            printer.write([line])
+        return run
+
+    run = call(read)
+    if not printer.end():
+        note(f"no output yet; the run is {run['state']}, wait for lines with -f" if is_open(run) else NO_OUTPUT)

@@ -1,0 +1,1 @@
+"""The terminal: tables, output formats, times, formatting, live frames, prompts."""

@@ -1,0 +1,115 @@
+"""Tables that fit: columns by importance, cells on one line.
+
+The rule it protects: text that people copy (a name, the id of a run) is never cut and never wrapped. On a narrow
+terminal a column that may be shortened is shortened, then the least important column is left out; if that is not
+enough, the terminal wraps the line itself, which leaves a copied id whole. Columns from `SPARE` on appear only where
+everything fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from cronflow.cli.terminal.output import console
+
+GAP = 2
+SPARE = 7
+LEAST = 30
+Cell = str | Text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. `drop`: 0 is never left out, higher numbers go first. `least`: it may be shortened to this width."""
+
+    title: str
+    drop: int = 0
+    least: int | None = None
+    align: Literal["left", "right"] = "left"
+    style: str = ""
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: int = 0) -> None:
+    out = console()
+    for line in lines(columns, rows, out.width, indent=indent):
+        out.print(line)
+
+
+def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int, *, indent: int = 0) -> list[Text]:
+    """A table within this width. An optional column without content is left out."""
+    cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
+    natural = [
+        max([cell_len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
+    ]
+    filled = [
+        place
+        for place, column in enumerate(columns)
+        if not column.drop or any(row[place].plain.strip() for row in cells)
+    ]
+    widths = fit(columns, natural, filled, width - indent)
+    heading = [Text(column.title, style="dim") for column in columns]
+    return [_line(row, columns, widths, indent) for row in (heading, *cells)]
+
+
+def fit(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
+    """The width of each visible column, by index. `shown` are the indexes to start with."""
+    shown = list(shown)
+    while True:
+        excess = sum(natural[place] for place in shown) + GAP * (len(shown) - 1) - width
+        least_important = max(shown, key=lambda place: columns[place].drop)
+        if excess > 0 and columns[least_important].drop >= SPARE:
+            shown.remove(least_important)
+            continue
+        widths = {place: natural[place] for place in shown}
+        for place in shown:
+            least = columns[place].least
+            if excess > 0 and least is not None and least < widths[place]:
+                cut = min(excess, widths[place] - least)
+                widths[place] -= cut
+                excess -= cut
+        if excess <= 0 or not columns[least_important].drop:
+            return widths
+        shown.remove(least_important)
+
+
+def facts(pairs: Iterable[tuple[str, Cell | None]]) -> None:
+    """Print names and values below each other; a value of None is left out."""
+    present = [(name, value) for name, value in pairs if value is not None]
+    width = max((cell_len(name) for name, _ in present), default=0)
+    out = console()
+    for name, value in present:
+        first, *more = (value if isinstance(value, Text) else Text(value)).split("\n", allow_blank=True) or [Text()]
+        out.print(Text.assemble((name.ljust(width + GAP), "dim"), first))
+        for line in more:
+            out.print(Text.assemble(" " * (width + GAP) if line else "", line))
+
+
+def hanging(begin: Text, text: Cell) -> None:
+    """Print a bullet and a wrapped text. For sentences, not for text that people copy."""
+    out = console()
+    indent = " " * begin.cell_len
+    for line in _text(text, Column("")).wrap(out, max(out.width - len(indent), LEAST)):
+        line.rstrip()
+        out.print(begin + line)
+        begin = Text(indent)
+
+
+def _text(cell: Cell, column: Column) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell, style=column.style)
+
+
+def _line(cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int], indent: int) -> Text:
+    line = Text(" " * indent)
+    for n, (place, width) in enumerate(widths.items()):
+        cell = cells[place].copy()
+        cell.truncate(width, overflow="ellipsis")
+        padding = " " * (width - cell.cell_len)
+        line.append(" " * GAP if n else "")
+        line = line + padding + cell if columns[place].align == "right" else line + cell + padding
+    line.rstrip()
+    return line

@@ -1,0 +1,88 @@
+"""Time for people and for scripts: now, `in 3h 12m`, `2026-11-21 12:00:00Z`.
+
+The rule: relative times in one view are counted from one `now`, and every absolute time is UTC and marked as UTC. The
+command line reads the clock only here, so tests can replace it. Instants may be given as the API has them, as text.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cronflow.domain import formatting
+from cronflow.domain.durations import parse_duration
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.formatting import span as span
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def sleep(seconds: float) -> None:
+    """Between two polls; tests replace it."""
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+def parsed(instant: datetime | str) -> datetime:
+    """An instant of the API as a datetime."""
+    return datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+
+
+def absolute(instant: datetime | str) -> str:
+    """`2026-11-21 12:00:00Z`."""
+    return formatting.absolute(parsed(instant))
+
+
+def duration(milliseconds: float) -> str:
+    """`3.2s`, `1m 4s`."""
+    return span(timedelta(milliseconds=milliseconds))
+
+
+def both(instant: datetime | str, since: datetime) -> str:
+    """Absolute and relative."""
+    return f"{absolute(instant)}  {relative(instant, since)}"
+
+
+def relative(instant: datetime | str, since: datetime) -> str:
+    """`in 3h 12m`, `42s ago` or `now`, seen from `since`."""
+    seconds = (parsed(instant) - since).total_seconds()
+    if -1 < seconds < 1:
+        return "now"
+    # A fire at 13:00:00 is `in 1h` at 11:59:59.7 as well as at 12:00:00.
+    length = formatting.coarse(round(abs(seconds)))
+    return f"in {length}" if seconds > 0 else f"{length} ago"
+
+
+def instant_of(text: str, place: str) -> tuple[datetime, bool]:
+    """An instant, `now`, or `-2h`; and whether it is an exact instant. Raises InvalidInput, also without a zone."""
+    text = text.strip()
+    if text == "now":
+        return now(), False
+    remedy = "write 2026-11-21T02:00:00Z, 2026-11-21T03:00:00+01:00, now, or -2h"
+    try:
+        if text.startswith("-"):
+            return now() - parse_duration(text[1:]), False
+        instant = datetime.fromisoformat(text)
+    except (InvalidInput, ValueError):
+        what = f"{text!r} is neither an instant nor a duration such as -2h"
+        raise InvalidInput(Problem(place, what, remedy)) from None
+    if instant.utcoffset() is None:
+        what = f"{text!r} has no time zone, so it is ambiguous"
+        raise InvalidInput(Problem(place, what, "add Z for UTC, or an offset such as +01:00"))
+    return instant.astimezone(UTC), True
+
+
+def instant_or_ago(text: str, flag: str) -> datetime:
+    """`1h` (that long ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
+    try:
+        return now() - parse_duration(text)
+    except InvalidInput:
+        pass
+    try:
+        instant = datetime.fromisoformat(text.strip())
+    except ValueError:
+        what = f"{text!r} is neither a duration nor an instant"
+        raise InvalidInput(Problem(flag, what, "write 1h, or 2026-11-21T12:00:00Z")) from None
+    return instant.replace(tzinfo=UTC) if instant.utcoffset() is None else instant.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""What commands print for people: tables and pages made from the answers of the API."""

@@ -1,0 +1,180 @@
+"""The cluster for people: nodes, the page of `cluster status`, sweeps, events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from cronflow.cli.terminal import formatting, times
+from cronflow.cli.terminal.output import console
+from cronflow.cli.terminal.tables import Column, facts, table
+
+if TYPE_CHECKING:
+    from cronflow.schemas.cluster import ClusterSchema, NodeDetailSchema, NodeSchema, SpoolSchema, SweepSchema
+    from cronflow.schemas.events import EventSchema
+
+NO_NODES = "No nodes are up. Start one: cronflow node"
+
+_SEVERITIES = {"info": formatting.BLUE, "warn": formatting.ORANGE, "error": formatting.RED}
+
+
+def node_table(nodes: Sequence[NodeSchema]) -> None:
+    """A line per node."""
+    if not nodes:
+        console().print(NO_NODES)
+        return
+    table(
+        [
+            Column("STATE"),
+            Column("NODE"),
+            Column("ROLE"),
+            Column("BUSY", align="right"),
+            Column("QUEUED", drop=4, align="right"),
+            Column("CPU", drop=2, align="right"),
+            Column("MEMORY", drop=3, align="right"),
+            Column("HEARTBEAT", drop=1, align="right"),
+            Column("LABELS", drop=5, least=12),
+            Column("HOST", drop=7),
+            Column("VERSION", drop=8),
+        ],
+        [
+            [
+                formatting.word(node["state"]),
+                formatting.clean(node["name"]),
+                Text("♛ leader", style="bold") if "leader" in node["roles"] else "worker",
+                f"{node['in_flight']}/{node['slots']}",
+                str(node["queued"]),
+                f"{node['cpu']:.0%}",
+                f"{node['memory']:.0%}",
+                _heartbeat(node),
+                _labels(node),
+                formatting.clean(node["host"]),
+                formatting.clean(node["version"]),
+            ]
+            for node in nodes
+        ],
+    )
+
+
+def node_page(node: NodeDetailSchema) -> None:
+    """Everything about a node."""
+    out = console()
+    out.print(Text.assemble(formatting.word(node["state"]), "  ", (formatting.clean(node["name"]), "bold")))
+    out.print()
+    breakers = ", ".join(f"{formatting.clean(name)} {state}" for name, state in node["breakers"].items())
+    drained = ("yes" if node["drained"] else "not yet") if node["state"] == "draining" else None
+    facts(
+        [
+            ("role", "♛ leader" if "leader" in node["roles"] else "worker"),
+            ("id", formatting.clean(node["id"])),
+            ("busy", f"{node['in_flight']} of {node['slots']} slots, {node['queued']} queued"),
+            ("cpu", f"{node['cpu']:.0%}"),
+            ("memory", f"{node['memory']:.0%}"),
+            ("heartbeat", _heartbeat(node)),
+            ("started", None if node["started_at"] is None else times.absolute(node["started_at"])),
+            ("labels", _labels(node) or None),
+            ("host", formatting.clean(node["host"]) or None),
+            ("pid", str(node["pid"]) if node["pid"] else None),
+            ("version", formatting.clean(node["version"]) or None),
+            ("zone data", formatting.clean(node["zones"]) or None),
+            ("breakers", breakers or None),
+            ("spool", _spool(node["spool"])),
+            ("drained", drained),
+            ("runs", "\n".join(node["runs"]) or None),
+        ]
+    )
+
+
+def cluster_page(cluster: ClusterSchema, now: datetime) -> None:
+    """The leader and its lease, the load, the nodes."""
+    leader = Text.assemble(("none", formatting.RED), "  due runs wait for a leader")
+    if cluster["leader"] is not None:
+        since = "" if cluster["elected_at"] is None else f"  since {_since(cluster['elected_at'], now)}"
+        leader = Text.assemble((f"♛ {formatting.clean(cluster['leader'])}", "bold"), since, _no_heartbeat(cluster))
+    lease = None if cluster["lease_left_s"] is None else f"{cluster['lease_left_s']:.0f}s left"
+    queue = cluster["queue"]
+    work = f"{queue['in_flight']} running, {queue['queued']} queued, capacity for {queue['capacity']} more"
+    facts(
+        [
+            ("cluster", cluster["namespace"]),
+            ("leader", leader),
+            ("term", str(cluster["term"])),
+            ("lease", lease),
+            ("work", f"{work} ({queue['slots']} slots)"),
+            ("sweep", None if cluster["sweep"] is None else _sweep_result(cluster["sweep"])),
+        ]
+    )
+    console().print()
+    node_table(cluster["nodes"])
+
+
+def sweep_page(sweep: SweepSchema) -> None:
+    """What a sweep checked and found."""
+    checked = "  ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in sweep["checked"].items())
+    facts([("sweep", _sweep_result(sweep)), ("checked", checked), ("took", f"{sweep['took_ms']:,} ms")])
+    if not sweep["findings"]:
+        return
+    console().print()
+    table(
+        [Column("REPAIRED"), Column("FINDING"), Column("WHERE"), Column("WHAT", least=20)],
+        [
+            [
+                Text("yes", style=formatting.GREEN) if finding["repaired"] else Text("no", style=formatting.RED),
+                finding["kind"],
+                formatting.clean(finding["where"]),
+                finding["what"],
+            ]
+            for finding in sweep["findings"]
+        ],
+    )
+    if sweep["found"] > len(sweep["findings"]):
+        console().print(f"and {sweep['found'] - len(sweep['findings']):,} more; all of them are in the nodes' logs")
+
+
+def event_text(event: EventSchema, *, within_day: bool = False) -> Text:
+    """An event on a line; its instant with the date, or `within_day`."""
+    at, severity = times.parsed(event["at"]), event["severity"]
+    return Text.assemble(
+        (f"{f'{at:%H:%M:%SZ}' if within_day else times.absolute(at)} ", "dim"),
+        (f"{severity.upper():<5} ", _SEVERITIES.get(severity, "")),
+        formatting.one_line(event["text"]),
+        (f"  {formatting.clean(event['source'])}", "dim"),
+    )
+
+
+def _heartbeat(node: NodeSchema) -> str:
+    return f"{times.duration(node['heartbeat_age_s'] * 1000)} ago"
+
+
+def _labels(node: NodeSchema) -> str:
+    return formatting.one_line(" ".join(f"{key}={value}" for key, value in sorted(node["labels"].items())))
+
+
+def _spool(spool: SpoolSchema) -> str | None:
+    if not spool["outcomes"]:
+        return None
+    since = "" if spool["since"] is None else f" since {times.absolute(spool['since'])}"
+    return f"{formatting.plural(spool['outcomes'], 'outcome')}, {spool['bytes']:,} bytes, waiting for MongoDB{since}"
+
+
+def _since(instant: str, now: datetime) -> str:
+    return f"{times.absolute(instant)}, {times.relative(instant, now)}"
+
+
+def _no_heartbeat(cluster: ClusterSchema) -> tuple[str, str]:
+    """A leader that was killed holds the lease until it expires or is released."""
+    states = {node["name"]: node["state"] for node in cluster["nodes"]}
+    if states.get(cluster["leader"] or "", "stale") != "stale":
+        return "", ""
+    return ", no heartbeat; a new leader takes over when the lease expires, running jobs continue", formatting.RED
+
+
+def _sweep_result(sweep: SweepSchema) -> Text:
+    found = Text("no findings", style=formatting.GREEN)
+    if sweep["found"]:
+        repaired = sum(finding["repaired"] for finding in sweep["findings"])
+        found = Text(f"{formatting.plural(sweep['found'], 'finding')}, {repaired} repaired", style=formatting.RED)
+    return Text.assemble(f"{_since(sweep['at'], times.now())}  ", found)

@@ -1,0 +1,188 @@
+"""Jobs for people: the table, the page of a job, fires, versions, and the result of `jobs apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from cronflow.cli.terminal import formatting, times
+from cronflow.cli.terminal.output import console, yaml_text
+from cronflow.cli.terminal.tables import Cell, Column, facts, table
+from cronflow.domain.schedule.zones import find_zone
+
+if TYPE_CHECKING:
+    from cronflow.schemas.jobs import AppliedSchema, JobSchema, VersionSchema
+    from cronflow.schemas.runs import RunSchema
+
+
+def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
+    """A line per job."""
+    table(
+        [
+            Column("STATE"),
+            Column("NAME"),
+            Column("SCHEDULE", least=18),
+            Column("NEXT", drop=1),
+            Column("NEXT FIRE (UTC)", drop=2, style="dim"),
+        ],
+        [[_state(job), job["name"], _schedule(job), *_next_fire(job, now)] for job in jobs],
+    )
+
+
+def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bool) -> None:
+    """What was, or would be, created and changed."""
+    table(
+        [
+            Column("RESULT"),
+            Column("NAME"),
+            Column("STATE", drop=2),
+            Column("NEXT", drop=1),
+            Column("NEXT FIRE (UTC)", drop=3, style="dim"),
+        ],
+        [[formatting.word(one["result"]), one["name"], _state(one), *_next_fire(one, now)] for one in applied],
+    )
+    out = console()
+    for one in applied:
+        if changes := one.get("changes"):
+            out.print(Text(f"\n{one['name']}", style="bold"))
+            for change in changes:
+                before = (_value(change["before"]), "strike dim")
+                out.print(Text.assemble(f"  {change['field']}: ", before, " → ", _value(change["after"])))
+    counts = [
+        f"{sum(one['result'] == result for one in applied)} {result}" for result in ("created", "changed", "unchanged")
+    ]
+    out.print(Text(f"\n{formatting.plural(len(applied), 'job')}: {', '.join(counts)}", style="dim"))
+    if dry_run:
+        out.print(Text("Nothing was written. Run the command without --dry-run to apply the changes.", style="dim"))
+
+
+def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:
+    """Everything about a job."""
+    from cronflow.cli.views.runs import run_table
+    from cronflow.documents import JobForm
+
+    out = console()
+    out.print(Text.assemble(_state(job), "  ", (job["name"], "bold")))
+    if job["description"]:
+        out.print(Text(formatting.clean(job["description"])))
+    out.print()
+    next_fire = None
+    if job["next_fire"] is not None:
+        next_fire = Text.assemble(times.absolute(job["next_fire"]), "  ", _distance(job["next_fire"], now))
+        if job["state"] != "active":
+            next_fire = Text(f"{times.absolute(job['next_fire'])}  not planned while the job is {job['state']}")
+    facts(
+        [
+            ("schedule", _schedule(job) or f"no schedule; run it manually: cronflow jobs run {job['name']}"),
+            ("next fire", next_fire),
+            ("last planned", _last_planned(job, now)),
+            ("version", f"{job['version']}, written {times.both(job['updated_at'], now)}"),
+            ("created", times.both(job["created_at"], now)),
+        ]
+    )
+    if latest:
+        out.print()
+        out.print(Text("Latest runs", style="bold"))
+        run_table(latest, now, of_one_job=True)
+    out.print()
+    out.print(Text("Document, with every default", style="bold"))
+    document = {name: value for name, value in job.items() if name in JobForm.__annotations__}
+    out.print(Text(formatting.clean(yaml_text(document)).rstrip("\n")))
+
+
+def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
+    """The history of a job, the newest version first."""
+    table(
+        [
+            Column("VERSION", align="right"),
+            Column("AT (UTC)"),
+            Column("AGO", drop=3),
+            Column("BY", drop=2),
+            Column("STATE", drop=1),
+            Column("SCHEDULE", least=18),
+        ],
+        [
+            [
+                str(version["version"]),
+                times.absolute(version["at"]),
+                times.relative(version["at"], now),
+                formatting.one_line(version["by"] or ""),
+                version["state"],
+                _schedule(version["job"]),
+            ]
+            for version in reversed(versions)
+        ],
+    )
+
+
+def fire_table(fires: Sequence[datetime], tz: str, now: datetime) -> None:
+    """Instants in a zone, in UTC, and relative to now. UTC has no second column."""
+    zone = find_zone(tz)
+    columns = [Column("#", drop=3, align="right"), Column(tz), Column("UTC"), Column("FROM NOW", drop=1)]
+    rows = [
+        [
+            str(n),
+            f"{fire.astimezone(zone):%a %Y-%m-%d %H:%M:%S} {fire.astimezone(zone).isoformat()[19:]}",
+            times.absolute(fire) if tz != "UTC" else f"{fire:%a} {times.absolute(fire)}",
+            times.relative(fire, now),
+        ]
+        for n, fire in enumerate(fires, 1)
+    ]
+    if tz == "UTC":
+        del columns[1]
+        for row in rows:
+            del row[1]
+    table(columns, rows)
+
+
+def zone_of(job: JobSchema) -> str:
+    """The time zone of its schedule."""
+    schedule: Mapping[str, Any] = job["schedule"] or {}
+    return str(schedule.get("tz", "UTC"))
+
+
+def _state(job: JobSchema | AppliedSchema) -> Text:
+    return formatting.word(job["state"].replace("_", " "))
+
+
+def _schedule(job: Mapping[str, Any]) -> str:
+    """The schedule in words, with its zone unless that is UTC."""
+    from cronflow.documents import parse_schedule
+    from cronflow.domain.schedule.describe import describe
+
+    return "" if job["schedule"] is None else describe(parse_schedule(job["schedule"])).removesuffix(" (UTC)")
+
+
+def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> tuple[Cell, Cell]:
+    """The next fire, relative and in UTC; empty for a job that is not planned."""
+    if job["next_fire"] is None or job["state"] != "active":
+        return "", ""
+    return _distance(job["next_fire"], now), times.absolute(job["next_fire"])
+
+
+def _distance(fire: str, now: datetime) -> Text:
+    if times.parsed(fire) <= now:
+        return Text(f"due {times.relative(fire, now)}", style=formatting.ORANGE)
+    return Text(times.relative(fire, now))
+
+
+def _last_planned(job: JobSchema, now: datetime) -> str | None:
+    pending_run = job["pending_run"]
+    if pending_run is None:
+        return None
+    shown = f"{times.both(pending_run['fire'], now)}, {pending_run['state']}"
+    if pending_run["reason"]:
+        shown += f" ({formatting.one_line(pending_run['reason'])})"
+    if pending_run["covers"] is not None:
+        count = "many" if pending_run["covers"]["count"] is None else str(pending_run["covers"]["count"])
+        shown += f", for {count} fires until {times.absolute(pending_run['covers']['last'])}"
+    return shown
+
+
+def _value(value: object) -> str:
+    import orjson
+
+    return "nothing" if value is None else formatting.one_line(orjson.dumps(value).decode())

@@ -1,0 +1,188 @@
+"""`jobs why` for people: why a run happened, did not happen or waits, from the schedule to the outcome.
+
+The rule: the steps are in the order in which they were decided, so the last line is the current state, followed by what
+to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from cronflow.cli.terminal import formatting, times
+from cronflow.cli.terminal.formatting import BLUE, GRAY, GREEN, ORANGE, RED, Look
+from cronflow.cli.terminal.output import console
+from cronflow.cli.views.runs import resolution_text
+from cronflow.domain.cluster import node_name
+from cronflow.domain.job import Overlap
+from cronflow.domain.run import Outcome
+
+if TYPE_CHECKING:
+    from cronflow.schemas.runs import CoversSchema, PlacementSchema
+    from cronflow.schemas.why import EndedSchema, LatenessSchema, LinkSchema, RefusedSchema, WhySchema
+
+YES, NO, WAITS, PASSED = Look("✓", GREEN), Look("✗", RED), Look("…", ORANGE), Look("↷", GRAY)
+TITLE = 12
+
+Step = tuple[Look, str, Sequence[str]]
+
+
+def why_page(why: WhySchema, now: datetime) -> None:
+    """The whole chain."""
+    out = console()
+    out.print(Text.assemble((why["job"], "bold"), "  ", times.both(why["at"], now)))
+    out.print()
+    steps = [_step(link, now) for link in why["chain"]]
+    for n, (look, title, lines) in enumerate(steps):
+        first, *more = lines or [""]
+        out.print(Text.assemble((f"{look.glyph} {title:<{TITLE}} ", look.style), formatting.one_line(first)))
+        bar = "│" if n + 1 < len(steps) else " "
+        for line in more:
+            out.print(Text.assemble((f"{bar} ", "dim"), " " * (TITLE + 1), formatting.clean(line)))
+    if why["run"] is not None:
+        out.print()
+        out.print(Text(f"its run: cronflow runs show {why['run']}", style="dim"))
+        last = why["chain"][-1]
+        if last["step"] == "ended" and last["dead"]:
+            out.print(Text(f"replay it: cronflow runs retry {why['run']}", style="dim"))
+            out.print(Text(f"acknowledge it: cronflow runs ack {why['run']}", style="dim"))
+
+
+def _step(link: LinkSchema, now: datetime) -> Step:
+    found = _schedule_step(link, now) or _planning_step(link, now) or _run_step(link, now)
+    # A newer API may have steps that this version does not show.
+    return found or (PASSED, link["step"], [""])
+
+
+def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
+    match link["step"]:
+        case "due":
+            return YES, "due", [link["schedule"], f"version {link['ver']}{_since(link['since'], link['by'])}"]
+        case "not_due":
+            lines = [link["reason"] if link["schedule"] is None else f"{link['reason']} ({link['schedule']})"]
+            if link["before"] is not None:
+                lines.append(f"previous: {times.absolute(link['before'])}")
+            if link["after"] is not None:
+                lines.append(f"next: {times.absolute(link['after'])}")
+            return NO, "not due", lines
+        case "upcoming":
+            return WAITS, "upcoming", [f"due {times.relative(link['instant'], now)}"]
+        case "held":
+            lines = [f"by version {link['ver']}{_since(link['since'], link['by'])}"]
+            if not link["recorded"]:
+                lines.append("it will be recorded as skipped when the job is resumed")
+            return PASSED, link["reason"], lines
+        case "unrecorded":
+            return NO, "no run", [link["reason"]]
+    return None
+
+
+def _planning_step(link: LinkSchema, now: datetime) -> Step | None:
+    match link["step"]:
+        case "lateness":
+            return _lateness(link)
+        case "overlapping":
+            blocked = f"run {link['blocked_by']} was open" if link["blocked_by"] else "another run was open"
+            if link["skipped"]:
+                return PASSED, "overlap", [f"{blocked}, and the job has overlap: {link['policy']}"]
+            why = "runs may overlap" if link["policy"] == Overlap.ALLOW else "no other run was open"
+            return YES, "overlap", [f"{link['policy']}: {why}"]
+        case "unplanned":
+            since = f"{times.absolute(link['since'])} ({times.relative(link['since'], now)})"
+            lines = [f"{link['reason']}, since {since}"]
+            if link["blocked_by"]:
+                lines.append(f"blocked by: cronflow runs show {link['blocked_by']}")
+            return WAITS, "waits", [*lines, *_nodes(link["nodes"], link["more"])]
+        case "placed":
+            if link["placement"] is None:
+                return YES, "placed", [f"{link['node']}; the reason was not recorded"]
+            return YES, "placed", _placement(link["placement"])
+        case "dispatched":
+            again = f", dispatched again {formatting.plural(link['again'], 'time')}" if link["again"] else ""
+            line = f"{times.absolute(link['at'])} by term {link['term']}, fence {link['fence']}{again}"
+            if link["taken"]:
+                return YES, "dispatched", [line]
+            check = "" if link["check_at"] is None else f"; next check {times.relative(link['check_at'], now)}"
+            return WAITS, "dispatched", [line, f"{link['node']} has not recorded a start yet{check}"]
+    return None
+
+
+def _lateness(link: LatenessSchema) -> Step:
+    late = times.duration(link["late_ms"])
+    lines = [f"planned {late} late"]
+    if link["missed"]:
+        lines = [f"planned {late} late; later than {times.duration(link['late_after_ms'])} counts as missed"]
+        lines.append(f"misfire: {link['policy']}")
+    if link["covers"] is not None:
+        lines.append(f"one run covers {_covered(link['covers'])}")
+    if link["skipped"]:
+        return PASSED, "missed", lines
+    return (WAITS if link["missed"] else YES), ("missed" if link["missed"] else "on time"), lines
+
+
+def _covered(covers: CoversSchema) -> str:
+    count = "many instants" if covers["count"] is None else formatting.plural(covers["count"], "instant")
+    return f"{count}, {times.absolute(covers['first'])} to {times.absolute(covers['last'])}"
+
+
+def _run_step(link: LinkSchema, now: datetime) -> Step | None:
+    match link["step"]:
+        case "started":
+            late = times.duration(link["lateness_ms"])
+            return YES, "started", [f"{times.absolute(link['at'])}, {late} after it was due"]
+        case "tried":
+            attempt = link["attempt"]
+            length = "" if attempt["duration_ms"] is None else f" after {times.duration(attempt['duration_ms'])}"
+            error = f": {formatting.gist(attempt['error'])}" if attempt["error"] else ""
+            text = f"{attempt['outcome']}{length} on {node_name(attempt['node'])}{error}"
+            return (YES if attempt["outcome"] == Outcome.OK else NO), f"attempt {attempt['n']}", [text]
+        case "runs":
+            on = "" if link["node"] is None else f" on {node_name(link['node'])}"
+            length = times.span(now - times.parsed(link["since"]))
+            return Look("▶", BLUE), "running", [f"attempt {link['attempt']}{on}, for {length}"]
+        case "tries_again":
+            waiting = link["waiting"]
+            if waiting is None:
+                when = "" if link["at"] is None else f" {times.relative(link['at'], now)}"
+                return WAITS, "waits", [f"attempt {link['attempt']}{when}"]
+            text = f"attempt {link['attempt']}: {waiting['reason']}, since {times.absolute(waiting['since'])}"
+            return WAITS, "waits", [text, *_nodes(waiting["nodes"], waiting["more"])]
+        case "ended":
+            return _ended(link)
+    return None
+
+
+def _ended(link: EndedSchema) -> Step:
+    lines = ["" if link["at"] is None else times.absolute(link["at"])]
+    if link["reason"]:
+        lines.append(link["reason"])
+    if link["error"]:
+        lines.append(formatting.gist(link["error"]))
+    if link["dead"]:
+        lines.append("a dead letter: not replayed or acknowledged yet")
+    if link["resolution"] is not None:
+        lines.append(resolution_text(link["resolution"]))
+    return formatting.RUNS[link["state"]], link["state"], lines
+
+
+def _placement(placement: PlacementSchema) -> list[str]:
+    lines = [f"{placement['node']}, rank {placement['rank']:g} (lowest rank wins)"]
+    for other in placement["others"]:
+        why = other["reason"] if "reason" in other else f"rank {other['rank']:g}"
+        lines.append(f"not {other['node']}: {why}")
+    return [*lines, *_more(placement["more"])]
+
+
+def _nodes(nodes: Sequence[RefusedSchema], more: int) -> list[str]:
+    return [*(f"not {one['node']}: {one['reason']}" for one in nodes), *_more(more)]
+
+
+def _more(more: int) -> list[str]:
+    return [f"and {formatting.plural(more, 'more node')}"] if more > 0 else []
+
+
+def _since(instant: str, by: str) -> str:
+    return f", since {times.absolute(instant)}" + (f" by {formatting.one_line(by)}" if by else "")

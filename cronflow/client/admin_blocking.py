@@ -1,0 +1,134 @@
+"""What admins manage: alerts, users, API keys, secrets, the audit log. Made from `admin.py` by
+`tests.client.generate`; change that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cronflow.client.calls import PAGE, Call, get, given, instant, page_size, path_of
+
+if TYPE_CHECKING:
+    from cronflow.client.blocking import Client
+    from cronflow.schemas.access import AuditSchema, KeySchema, NewKeySchema, SecretSchema, SecretSetSchema, UserSchema
+    from cronflow.schemas.alerts import AlertSchema, AnswerSchema, NotificationSchema
+
+
+class Alerts:
+    """Who is notified when something goes wrong."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[AlertSchema]:
+        """Alerts, by name."""
+        return self._client.pages(get(path_of("alerts"), limit=PAGE))
+
+    def get(self, name: str) -> AlertSchema:
+        """An alert."""
+        return self._client.send(get(path_of("alerts", name)))
+
+    def put(self, alert: Mapping[str, object]) -> AlertSchema:
+        """Create or replace an alert."""
+        return self._client.send(Call("PUT", path_of("alerts", str(alert["name"])), body=alert, repeatable=True))
+
+    def delete(self, name: str) -> None:
+        """Delete an alert with its notifications."""
+        self._client.send(Call("DELETE", path_of("alerts", name)))
+
+    def test(self, name: str) -> AnswerSchema:
+        """Have the API send a test notification now; returns the receiver's answer."""
+        return self._client.send(Call("POST", path_of("alerts", name, "test")))
+
+    def notifications(self, name: str, *, limit: int | None = None) -> Iterator[NotificationSchema]:
+        """Its notifications, the newest first; at most `limit`."""
+        return self._client.pages(get(path_of("alerts", name, "notices"), limit=page_size(limit)), limit)
+
+
+class Users:
+    """Users of the API."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[UserSchema]:
+        """Users, by name; without the admin of the settings."""
+        return self._client.pages(get(path_of("users"), limit=PAGE))
+
+    def create(self, name: str, role: str, password: str) -> UserSchema:
+        """Create a user; 409 when the name exists."""
+        body = {"name": name, "role": role, "password": password}
+        return self._client.send(Call("POST", path_of("users"), body=body))
+
+    def change(
+        self, name: str, *, role: str | None = None, enabled: bool | None = None, password: str | None = None
+    ) -> UserSchema:
+        """Change what is given; the user's sessions end."""
+        body = given(role=role, enabled=enabled, password=password)
+        return self._client.send(Call("PATCH", path_of("users", name), body=body))
+
+    def delete(self, name: str) -> None:
+        """Delete a user; the user's sessions end."""
+        self._client.send(Call("DELETE", path_of("users", name)))
+
+
+class Keys:
+    """API keys."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[KeySchema]:
+        """API keys, by name."""
+        return self._client.pages(get(path_of("api-keys"), limit=PAGE))
+
+    def create(
+        self, name: str, role: str, *, jobs: Sequence[str] = (), expires_at: datetime | None = None
+    ) -> NewKeySchema:
+        """Create an API key, for these patterns of job names or for everything. Its `key` is shown only this once."""
+        body = {"name": name, "role": role, "jobs": [*jobs], "expires_at": instant(expires_at)}
+        return self._client.send(Call("POST", path_of("api-keys"), body=body))
+
+    def delete(self, name: str) -> None:
+        """Delete an API key."""
+        self._client.send(Call("DELETE", path_of("api-keys", name)))
+
+
+class Secrets:
+    """Values that jobs refer to by name."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self) -> Iterator[SecretSchema]:
+        """The names of the secrets."""
+        return self._client.pages(get(path_of("secrets"), limit=PAGE))
+
+    def set(self, name: str, value: str) -> SecretSetSchema:
+        """Create or replace a secret."""
+        return self._client.send(Call("POST", path_of("secrets"), body={"name": name, "value": value}))
+
+    def delete(self, name: str) -> None:
+        """Delete a secret."""
+        self._client.send(Call("DELETE", path_of("secrets", name)))
+
+
+class Audit:
+    """The audit log."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(
+        self,
+        *,
+        by: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[AuditSchema]:
+        """Who changed what, the newest first; at most `limit`."""
+        call = get(path_of("audit"), by=by, action=action, target=target, limit=page_size(limit))
+        return self._client.pages(call, limit)

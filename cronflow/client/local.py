@@ -1,0 +1,377 @@
+"""The client of a process that reaches Redis and MongoDB itself: the resources and methods of `AsyncClient`, without
+HTTP.
+
+The rule: an answer is the one that the API gives, and an error is the domain error itself. `by` is the author of every
+change. Following needs the live stream, a `Hub` that runs in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from cronflow.client.local_admin import Alerts, Audit, Keys, Resource, Secrets, Users, page_size, paged
+from cronflow.documents import parse_job
+from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
+from cronflow.domain.job import Job, Retry
+from cronflow.domain.log_levels import at_least
+from cronflow.domain.run import RunState
+from cronflow.ports import LineQuery, RunQuery
+from cronflow.schemas.base import milliseconds
+from cronflow.schemas.cluster import (
+    ClusterSchema,
+    DrainSchema,
+    NodeDetailSchema,
+    NodeSchema,
+    SettingsSchema,
+    StepdownSchema,
+    UndrainSchema,
+    cluster_schema,
+    drain_schema,
+    node_detail_schema,
+    node_schema,
+    undrain_schema,
+)
+from cronflow.schemas.events import EventSchema, event_schema
+from cronflow.schemas.jobs import (
+    AppliedSchema,
+    DeletedSchema,
+    FiresSchema,
+    JobSchema,
+    VersionSchema,
+    comparison_schema,
+    deleted_schema,
+    fires_schema,
+    job_schema,
+    version_schema,
+)
+from cronflow.schemas.runs import (
+    AskedSchema,
+    LogSchema,
+    ReplaySchema,
+    ReportSchema,
+    RunDetailSchema,
+    RunSchema,
+    asked_schema,
+    log_schema,
+    report_schema,
+    run_detail_schema,
+    run_schema,
+)
+from cronflow.schemas.why import WhySchema, why_schema
+from cronflow.usecases.search import JobFilter
+from cronflow.usecases.service import Service
+
+if TYPE_CHECKING:
+    from cronflow.live.hub import Hub
+    from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
+
+READY_S = 10.0
+
+
+class LocalClient:
+    """A client on these use-cases. `namespace`, `heartbeat` and `retry` are settings of the cluster."""
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        by: str = "",
+        namespace: str = "default",
+        heartbeat: timedelta = timedelta(seconds=5),
+        retry: Retry | None = None,
+        hub: Hub | None = None,
+    ) -> None:
+        self.service, self.by = service, by
+        self.namespace, self.heartbeat, self.retry = namespace, heartbeat, retry or Retry()
+        self._hub = hub
+        self.jobs = Jobs(self)
+        self.runs = Runs(self)
+        self.nodes = Nodes(self)
+        self.cluster = Cluster(self)
+        self.events = Events(self)
+        self.logs = Logs(self)
+        self.alerts = Alerts(self)
+        self.users = Users(self)
+        self.keys = Keys(self)
+        self.secrets = Secrets(self)
+        self.audit = Audit(self)
+
+    async def follow(self, *topics: str, tail: int = 0) -> AsyncGenerator[StreamMessage, None]:
+        """The live stream. A gap precedes every snapshot but the first."""
+        import orjson
+
+        assert self._hub is not None, "this client was opened without the live stream"
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._hub.ready.wait()
+        except TimeoutError:
+            raise BackendUnavailable("Redis", "the live stream", "it does not answer") from None
+        session = self._hub.open(None)
+        try:
+            for topic in topics:
+                await self._hub.following.subscribe(session, topic, tail)
+            began = False
+            while True:
+                message = orjson.loads(await session.next())
+                if began and message["t"] == "snap":
+                    yield {"t": "gap", "missed": None}
+                began = True
+                yield message
+        finally:
+            self._hub.close(session)
+
+
+class Jobs(Resource):
+    """See `aio.Jobs`."""
+
+    async def list(
+        self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None
+    ) -> AsyncIterator[JobSchema]:
+        labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label)}
+        wanted = JobFilter(text=q, labels=labels, enabled=enabled)
+        after: str | None = ""
+        while after is not None:
+            found, after = await self._service.search(wanted, after=after, limit=page_size(None))
+            for record in found:
+                yield job_schema(record)
+
+    async def get(self, name: str) -> JobSchema:
+        return job_schema(await self._service.job(name))
+
+    async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
+        return [comparison_schema(one) for one in await self._service.compare(self._parsed(jobs))]
+
+    async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
+        return [comparison_schema(one) for one in await self._service.applied(self._parsed(jobs), by=self._by)]
+
+    def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:
+        return [parse_job(document, f"jobs[{n}]", retry=self._client.retry) for n, document in enumerate(jobs)]
+
+    async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
+        return deleted_schema(await self._service.delete(name, by=self._by, expected=version))
+
+    async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
+        return asked_schema((await self._service.request(name, args, key, by=self._by))[0])
+
+    async def pause(self, name: str) -> JobSchema:
+        return job_schema(await self._service.pause(name, by=self._by))
+
+    async def resume(self, name: str) -> JobSchema:
+        return job_schema(await self._service.resume(name, by=self._by))
+
+    async def next(self, name: str, n: int = 10) -> FiresSchema:
+        return fires_schema(await self._service.job(name), await self._service.next_fires(name, n))
+
+    async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
+        return why_schema(await self._service.why(name, at, exact=exact))
+
+    async def history(self, name: str) -> AsyncIterator[VersionSchema]:
+        for version in await self._service.versions(name):
+            yield version_schema(version)
+
+    async def runs(self, name: str, *, limit: int | None = None) -> AsyncIterator[RunSchema]:
+        empty = True
+        async for run in self._client.runs.list(job=name, limit=limit):
+            empty = False
+            yield run
+        if empty:
+            await self._service.versions(name)
+
+
+class Runs(Resource):
+    """See `aio.Runs`."""
+
+    def list(
+        self,
+        *,
+        job: str | None = None,
+        state: Sequence[str] = (),
+        node: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        dead: bool = False,
+        limit: int | None = None,
+    ) -> AsyncIterator[RunSchema]:
+        def page(before: tuple[datetime, str] | None, size: int) -> Awaitable[Sequence[Any]]:
+            states = [RunState(one) for one in state]
+            query = RunQuery(
+                job=job, states=states, node=node, since=since, until=until, dead=dead, before=before, limit=size
+            )
+            return self._service.runs(query)
+
+        return paged(page, None, lambda run: (run.fire_at, run.id), run_schema, limit)
+
+    async def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
+        run = await self._service.run(id)
+        return run_detail_schema(await self._service.whole(run) if whole else run, await self._service.late(id))
+
+    async def logs(self, id: str) -> AsyncIterator[LogSchema]:  # noqa: A002
+        async for line in paged(
+            lambda after, size: self._service.logs(id, after=after, limit=size),
+            (0, -1),
+            lambda line: (line.fence, line.n),
+            log_schema,
+            None,
+        ):
+            yield line
+
+    async def follow(self, id: str) -> AsyncGenerator[RunMessage, None]:  # noqa: A002
+        from cronflow.client.following import follow_run, run_topic
+
+        await self._service.run(id)
+        async with (
+            aclosing(self._client.follow(run_topic(id), tail=1)) as messages,
+            aclosing(follow_run(run_topic(id), messages, _RunReader(self._client, id))) as found,
+        ):
+            async for message in found:
+                yield message
+
+    async def cancel(self, id: str, reason: str = "") -> RunSchema:  # noqa: A002
+        return run_schema(await self._service.cancel(id, reason, by=self._by))
+
+    async def retry(
+        self,
+        id: str,  # noqa: A002
+        args: Mapping[str, object] | None = None,
+        note: str = "",
+        *,
+        only_dead: bool = False,
+    ) -> ReplaySchema:
+        replay = await self._service.replay(id, args, by=self._by, note=note, only_dead=only_dead)
+        return {"id": replay, "replay_of": id}
+
+    async def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002
+        done = await self._service.acknowledge([id], by=self._by, note=note)
+        run = await self._service.run(id)
+        if not done and run.resolution is None:
+            raise Conflict(f"run {id} is {run.state.value}: only what failed or was lost can be acknowledged")
+        return run_schema(run)
+
+    async def report(self, since: datetime, job: str | None = None, *, limit: int = 100) -> ReportSchema:
+        failures, more = await self._service.report(since, job)
+        return report_schema(since, job, await self._service.dead_letters(job), failures, limit, more=more)
+
+
+class _RunReader:
+    """See `following.RunReader`."""
+
+    def __init__(self, client: LocalClient, run_id: str) -> None:
+        self._client = client
+        self._id = run_id
+
+    async def run(self) -> RunDetailSchema:
+        return await self._client.runs.get(self._id)
+
+    async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
+        size = page_size(None)
+        found = await self._client.service.logs(self._id, after=after, limit=size)
+        return [log_schema(line) for line in found], len(found) == size
+
+
+class Logs(Resource):
+    """See `aio.Logs`."""
+
+    async def search(
+        self,
+        q: str = "",
+        *,
+        level: str | None = None,
+        job: str | None = None,
+        node: str | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[LogSchema]:
+        levels = () if level is None else at_least(level)
+        left, before = limit, None
+        while True:
+            size = page_size(left)
+            query = LineQuery(text=q, levels=levels, job=job, node=node, since=since, before=before, limit=size)
+            page = await self._service.find_lines(query)
+            for line in page.lines:
+                yield log_schema(line)
+            left = None if left is None else left - len(page.lines)
+            before = page.following
+            if before is None or left == 0:
+                return
+
+    async def follow(
+        self, *, level: str | None = None, job: str | None = None, node: str | None = None, tail: int = 0
+    ) -> AsyncGenerator[LineMessage, None]:
+        from cronflow.client.following import follow_lines, lines_topic
+
+        topic = lines_topic(level, job, node)
+        async with (
+            aclosing(self._client.follow(topic, tail=tail)) as messages,
+            aclosing(follow_lines(topic, messages)) as found,
+        ):
+            async for message in found:
+                yield message
+
+
+class Events(Resource):
+    """See `aio.Events`."""
+
+    def list(
+        self, *, since: datetime | None = None, kind: Sequence[str] = (), limit: int | None = None
+    ) -> AsyncIterator[EventSchema]:
+        return paged(
+            lambda before, size: self._service.events(kinds=kind, since=since, before=before, limit=size),
+            "",
+            lambda happened: happened.id,
+            event_schema,
+            limit,
+        )
+
+
+class Nodes(Resource):
+    """See `aio.Nodes`."""
+
+    async def list(self) -> AsyncIterator[NodeSchema]:
+        status = await self._service.status()
+        for member in status.members:
+            yield node_schema(member, status.leader, self._client.heartbeat)
+
+    async def get(self, name: str) -> NodeDetailSchema:
+        member, runs = await self._service.node(name)
+        return node_detail_schema(member, runs, (await self._service.status()).leader, self._client.heartbeat)
+
+    async def drain(self, name: str) -> DrainSchema:
+        return drain_schema(name, await self._service.drain(name, by=self._by))
+
+    async def undrain(self, name: str) -> UndrainSchema:
+        return undrain_schema(name, await self._service.undrain(name, by=self._by))
+
+
+class Cluster(Resource):
+    """See `aio.Cluster`."""
+
+    async def get(self) -> ClusterSchema:
+        return cluster_schema(self._client.namespace, await self._service.status(), self._client.heartbeat)
+
+    async def settings(self) -> SettingsSchema:
+        from importlib.metadata import version
+
+        retry = self._client.retry
+        return {
+            "namespace": self._client.namespace,
+            "heartbeat_ms": milliseconds(self._client.heartbeat),
+            "retry_max": retry.max,
+            "retry_initial_ms": milliseconds(retry.initial),
+            "retry_multiplier": retry.multiplier,
+            "version": version("cronflow"),
+            "chaos": False,
+        }
+
+    async def stepdown(self) -> StepdownSchema:
+        term = (await self._service.status()).term
+        return {"asked": await self._service.stepdown(by=self._by), "term": term}
+
+    async def sweep(self) -> AskedSchema:
+        try:
+            return asked_schema(await self._service.run(await self._service.sweep(by=self._by)))
+        except NotFound as error:
+            raise NotFound("leader", "that has ever led this cluster") from error

@@ -1,0 +1,179 @@
+"""What admins manage, without HTTP: alerts, users, API keys, secrets, the audit log; and the base of all resources."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cronflow.domain.access import Role
+from cronflow.ports import AuditQuery
+from cronflow.schemas.access import (
+    AuditSchema,
+    KeySchema,
+    NewKeySchema,
+    SecretSchema,
+    SecretSetSchema,
+    UserSchema,
+    audit_schema,
+    key_schema,
+    secret_schema,
+    user_schema,
+)
+from cronflow.schemas.alerts import (
+    AlertSchema,
+    AnswerSchema,
+    NotificationSchema,
+    alert_schema,
+    answer_schema,
+    notification_schema,
+)
+
+if TYPE_CHECKING:
+    from cronflow.client.local import LocalClient
+
+PAGE = 500
+
+Schema = TypeVar("Schema")
+
+
+class Resource:
+    """The methods of one kind of thing; the client's counterpart over HTTP documents each of them."""
+
+    def __init__(self, client: LocalClient) -> None:
+        self._client = client
+        self._service = client.service
+        self._by = client.by
+
+
+class Alerts(Resource):
+    """See `admin.Alerts`."""
+
+    def list(self) -> AsyncIterator[AlertSchema]:
+        return _by_name(self._service.alerts.find, alert_schema)
+
+    async def get(self, name: str) -> AlertSchema:
+        return alert_schema(await self._service.alerts.get(name))
+
+    async def put(self, alert: Mapping[str, object]) -> AlertSchema:
+        from cronflow.documents.alerts import parse_alert
+
+        return alert_schema((await self._service.alerts.define(parse_alert(alert), by=self._by))[0])
+
+    async def delete(self, name: str) -> None:
+        await self._service.alerts.delete(name, by=self._by)
+
+    async def test(self, name: str) -> AnswerSchema:
+        return answer_schema(*await self._service.alerts.test(name, by=self._by))
+
+    def notifications(self, name: str, *, limit: int | None = None) -> AsyncIterator[NotificationSchema]:
+        return paged(
+            lambda before, size: self._service.alerts.notifications(name, before=before, limit=size),
+            None,
+            lambda notification: (notification.created_at, notification.id),
+            notification_schema,
+            limit,
+        )
+
+
+class Users(Resource):
+    """See `admin.Users`."""
+
+    def list(self) -> AsyncIterator[UserSchema]:
+        return _by_name(self._service.users.find, user_schema)
+
+    async def create(self, name: str, role: str, password: str) -> UserSchema:
+        return user_schema(await self._service.users.create(name, Role(role), password, by=self._by))
+
+    async def change(
+        self, name: str, *, role: str | None = None, enabled: bool | None = None, password: str | None = None
+    ) -> UserSchema:
+        new_role = None if role is None else Role(role)
+        return user_schema(
+            await self._service.users.change(name, role=new_role, enabled=enabled, password=password, by=self._by)
+        )
+
+    async def delete(self, name: str) -> None:
+        await self._service.users.delete(name, by=self._by)
+
+
+class Keys(Resource):
+    """See `admin.Keys`."""
+
+    def list(self) -> AsyncIterator[KeySchema]:
+        return _by_name(self._service.keys.find, key_schema)
+
+    async def create(
+        self, name: str, role: str, *, jobs: Sequence[str] = (), expires_at: datetime | None = None
+    ) -> NewKeySchema:
+        key, text = await self._service.keys.create(
+            name, Role(role), jobs=tuple(jobs), expires_at=expires_at, by=self._by
+        )
+        return {**key_schema(key), "key": text}
+
+    async def delete(self, name: str) -> None:
+        await self._service.keys.delete(name, by=self._by)
+
+
+class Secrets(Resource):
+    """See `admin.Secrets`."""
+
+    def list(self) -> AsyncIterator[SecretSchema]:
+        return _by_name(self._service.secrets.find, secret_schema)
+
+    async def set(self, name: str, value: str) -> SecretSetSchema:
+        return {"name": name, "new": await self._service.secrets.set(name, value, by=self._by)}
+
+    async def delete(self, name: str) -> None:
+        await self._service.secrets.delete(name, by=self._by)
+
+
+class Audit(Resource):
+    """See `admin.Audit`."""
+
+    def list(
+        self,
+        *,
+        by: str | None = None,
+        action: str | None = None,
+        target: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[AuditSchema]:
+        return paged(
+            lambda before, size: self._service.audit(
+                AuditQuery(by=by, action=action, target=target, before=before, limit=size)
+            ),
+            None,
+            lambda entry: entry.id,
+            audit_schema,
+            limit,
+        )
+
+
+def _by_name(find: Callable[..., Awaitable[Sequence[Any]]], shape: Callable[[Any], Schema]) -> AsyncIterator[Schema]:
+    return paged(lambda after, size: find(after=after, limit=size), "", lambda one: one.name, shape, None)
+
+
+def page_size(limit: int | None) -> int:
+    """How many items to read at once when `limit` are wanted."""
+    return PAGE if limit is None else min(PAGE, limit)
+
+
+async def paged(
+    find: Callable[[Any, int], Awaitable[Sequence[Any]]],
+    start: object,
+    key: Callable[[Any], object],
+    shape: Callable[[Any], Schema],
+    limit: int | None,
+) -> AsyncIterator[Schema]:
+    """The items that `find(after, size)` returns page by page; `key` of the last item is where the next page starts."""
+    after, left = start, limit
+    while True:
+        size = page_size(left)
+        page = await find(after, size)
+        for item in page:
+            yield shape(item)
+        left = None if left is None else left - len(page)
+        if len(page) < size or left == 0:
+            return
+        after = key(page[-1])

@@ -1,1 +1,0 @@
-"""Tests of `cronflow.remote`: what shapes become, and the login that is kept."""
