@@ -29,7 +29,7 @@ CHROMIUM ?= /usr/bin/chromium
 # Three times as many as cores: most of the time of the process tests is waiting.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
 
-PAGE := $(shell find dashboard/src dashboard/public -type f ! -name openapi.d.ts)
+PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
 uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 
@@ -93,13 +93,13 @@ check: .venv/ready
 dashboard/node_modules/.package-lock.json: dashboard/package.json dashboard/package-lock.json
 	cd dashboard && npm ci --no-audit --no-fund
 
-cronflow/_ui/index.html: dashboard/node_modules/.package-lock.json dashboard/index.html dashboard/vite.config.ts $(PAGE)
+cronflow/_ui/index.html: dashboard/node_modules/.package-lock.json dashboard/index.html dashboard/vite.config.ts dashboard/generate.mjs $(PAGE) | .venv/ready
 	cd dashboard && npm run build
 
 ui: cronflow/_ui/index.html
 
 # The demo shows the page where it can be built, and runs without it elsewhere.
-page-where-node-is:
+page-where-node-is: .venv/ready
 	@if ! node -e '$(NEW_ENOUGH)' 2>/dev/null; then \
 		echo "Node 20.19 or later is not here: the API serves no page. Everything else works." >&2; \
 	elif ! $(MAKE) --no-print-directory --silent ui; then \

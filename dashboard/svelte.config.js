@@ -1,2 +1,2 @@
-/** Runes everywhere; no preprocessor is needed, Svelte reads TypeScript itself. */
+/** Runes everywhere. No preprocessor, because Svelte compiles TypeScript itself. */
 export default { compilerOptions: { runes: true } };

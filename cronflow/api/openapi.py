@@ -233,6 +233,7 @@ def _complete(route: APIRoute, operation: Document) -> None:
         statuses |= {*ALWAYS, *(WITH_BODY if "requestBody" in operation else ())}
     if role is not None:
         operation["security"] = [{"bearer": []}]
+        operation["x-role"] = role.value
         operation["description"] = f"{operation.get('description', '')}\n\nNeeds the role `{role.value}`.".strip()
         statuses.add(403)
     for status in sorted(statuses):

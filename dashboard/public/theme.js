@@ -1,11 +1,11 @@
-// Before the first paint, so that no page flashes in the other theme. A file, because the page allows no inline script.
+// Runs before the first paint, so that the page does not flash in the other theme. A file, because the CSP forbids inline scripts.
 (function () {
-  var kept = null;
+  var saved = null;
   try {
-    kept = localStorage.getItem('cronflow.theme');
+    saved = localStorage.getItem('cronflow.theme');
   } catch {
-    // Storage is off: the system's theme it is.
+    // Storage is disabled: use the system theme.
   }
   var system = matchMedia('(prefers-color-scheme: light)').matches ? 'light' : 'dark';
-  document.documentElement.dataset.theme = kept === 'light' || kept === 'dark' ? kept : system;
+  document.documentElement.dataset.theme = saved === 'light' || saved === 'dark' ? saved : system;
 })();

@@ -85,6 +85,19 @@ async def test_each_role_may_what_it_covers_and_nothing_more(
             assert answer.status_code not in (401, 403)
 
 
+def test_the_openapi_document_has_the_role_of_every_route_with_a_login() -> None:
+    paths = the_api().openapi()["paths"]
+    found = {
+        (method.upper(), path): Role(operation["x-role"])
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+        if "x-role" in operation
+    }
+    assert found == {(method, path): role for method, path, role in MATRIX}
+    without = {path for path, operations in paths.items() for one in operations.values() if "x-role" not in one}
+    assert without == PUBLIC
+
+
 async def test_the_closed_gate_admits_nobody(scene: Scene) -> None:
     import httpx2
 

@@ -1,4 +1,4 @@
-"""`python -m tests.dashboard.fill <address of MongoDB> <number>`: runs that ended long ago, for a page to scroll."""
+"""`python -m tests.dashboard.fill MONGO_URL COUNT` inserts old runs for the scrolling test of the dashboard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEWEST_AGO = timedelta(days=2)
 
 
 def ended(n: int, newest: datetime) -> Run:
-    """The n-th from the newest, one a second."""
+    """The n-th newest run; there is one per second."""
     fire = newest - timedelta(seconds=n)
     end = fire + timedelta(milliseconds=200 + n % 900)
     node = f"node-{n % 3 + 1}#0000"
@@ -44,7 +44,6 @@ def ended(n: int, newest: datetime) -> Run:
 
 
 async def fill(url: str, count: int) -> None:
-    """Insert them."""
     newest = datetime.now(UTC).replace(microsecond=0) - NEWEST_AGO
     async with MongoDatabase(url, NAMESPACE) as database:
         for first in range(0, count, BATCH):

@@ -1,28 +1,28 @@
-// What a person can do, in one place: ask where it destroys, do it, tell it, offer the way back where there is one.
+// Every action of the page: confirm it if it is destructive, do it, report the result, and offer to undo it where possible.
 import { jobs } from './jobs.svelte';
 import { store } from './store.svelte';
-import { NEEDS, type Action } from './needs';
+import { roleFor, type Action } from './permissions';
 import type { Job, Json } from './types';
 import { ui } from './ui.svelte';
 import { plural } from './format';
 
 export function may(action: Action, job: string | null = null): boolean {
-  return store.may(NEEDS[action], job);
+  return store.may(roleFor(action), job);
 }
 
-/** Whether arguments of a single run would have an effect. */
+/** Whether a run of this job can have its own arguments. */
 export function takesArgs(job: Job): boolean {
   return 'python' in job.run;
 }
 
-/** Eight at a time: the server counts requests. */
+/** Eight at a time, because the server limits the request rate. */
 async function each<T, R>(things: readonly T[], work: (thing: T) => Promise<R>): Promise<R[]> {
   const found: R[] = [];
   for (let i = 0; i < things.length; i += 8) found.push(...(await Promise.all(things.slice(i, i + 8).map(work))));
   return found;
 }
 
-/** A node's id is `<name>#<incarnation>`; people know it by its name. */
+/** A node's id is `<name>#<incarnation>`; the page shows the name. */
 export function nodeName(id: string | null): string {
   return id === null ? '–' : (id.split('#')[0] ?? id);
 }
@@ -37,61 +37,66 @@ export function jobHref(name: string): string {
 
 export async function runNow(job: string): Promise<string | null> {
   const key = crypto.randomUUID();
-  const run = await ui.attempt(() => store.api.runJob(job, null, key));
+  const run = await ui.attempt(() => store.api.post('/jobs/{name}/run', { params: { path: { name: job }, header: { 'idempotency-key': key } }, body: {} }));
   if (run === null) return null;
-  ui.toast(`${job} was asked to run`, { href: runHref(run.id) });
+  ui.toast(`Run of ${job} requested`, { href: runHref(run.id) });
   return run.id;
 }
 
-/** The list knows at once what the server answered, also to the way back. */
-const pauseEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.pause(name)));
-const resumeEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.resumeJob(name)));
+// The list of jobs gets each job as the server returns it, also after an undo.
+const pauseEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.post('/jobs/{name}/pause', { params: { path: { name } } })));
+const resumeEach = (names: string[]) => each(names, async (name) => jobs.put(await store.api.post('/jobs/{name}/resume', { params: { path: { name } } })));
 
 export async function pause(names: string[]): Promise<boolean> {
   const many = names.length > 1;
-  if (many && (await ui.ask({ title: `Pause ${plural(names.length, 'job')}?`, body: 'Fires that fall due meanwhile are skipped.', confirm: 'Pause' })) === null) return false;
+  if (many && (await ui.confirm({ title: `Pause ${plural(names.length, 'job')}?`, body: 'Runs that come due while they are paused are skipped.', confirm: 'Pause' })) === null) return false;
   if ((await ui.attempt(() => pauseEach(names))) === null) return false;
-  ui.toast(many ? `${plural(names.length, 'job')} paused` : `${names[0]} is paused`, { undo: () => resumeEach(names) });
+  ui.toast(many ? `${plural(names.length, 'job')} paused` : `${names[0]} paused`, { undo: () => resumeEach(names) });
   return true;
 }
 
 export async function resume(names: string[]): Promise<boolean> {
   if ((await ui.attempt(() => resumeEach(names))) === null) return false;
-  ui.toast(names.length > 1 ? `${plural(names.length, 'job')} resumed` : `${names[0]} goes on`, { undo: () => pauseEach(names) });
+  ui.toast(names.length > 1 ? `${plural(names.length, 'job')} resumed` : `${names[0]} resumed`, { undo: () => pauseEach(names) });
   return true;
 }
 
-/** Give a cron another minute; the way back is to give it its own again. */
+/** Changes a job's cron expression; undo restores the old one. */
 export async function moveTo(job: Job, cron: string, moved: () => unknown): Promise<void> {
   const before = job.schedule?.cron ?? '';
-  const done = await ui.attempt(() => store.api.patchJob(job.name, job.version, { schedule: { cron } }));
+  const done = await ui.attempt(() => setCron(job.name, job.version, cron));
   if (done === null) return;
   moved();
-  ui.toast(`${job.name} fires at ${cron} now`, {
-    undo: () => store.api.patchJob(job.name, done.version, { schedule: { cron: before } }).then(moved),
+  ui.toast(`${job.name} now runs at ${cron}`, {
+    undo: () => setCron(job.name, done.version, before).then(moved),
   });
 }
 
+/** Fails if the job has changed since that version. */
+function setCron(name: string, version: number, cron: string) {
+  return store.api.patch('/jobs/{name}', { params: { path: { name }, header: { 'if-match': `"${version}"` } }, body: { schedule: { cron } } });
+}
+
 export async function cancel(ids: string[]): Promise<boolean> {
-  const answer = await ui.ask({
+  const answer = await ui.confirm({
     title: ids.length > 1 ? `Cancel ${plural(ids.length, 'run')}?` : 'Cancel this run?',
-    body: 'What is running is stopped. It is not tried again.', confirm: 'Cancel it', danger: true, reason: true,
+    body: 'A running attempt is stopped, and there are no retries.', confirm: ids.length > 1 ? 'Cancel runs' : 'Cancel run', danger: true, reason: true,
   });
   if (answer === null) return false;
-  const done = await ui.attempt(() => each(ids, (id) => store.api.cancel(id, answer.reason)));
-  if (done !== null) ui.toast(ids.length > 1 ? `${plural(ids.length, 'run')} asked to stop` : 'The run was asked to stop');
+  const done = await ui.attempt(() => each(ids, (id) => store.api.post('/runs/{id}/cancel', { params: { path: { id } }, body: { reason: answer.reason } })));
+  if (done !== null) ui.toast(ids.length > 1 ? `Cancellation of ${plural(ids.length, 'run')} requested` : 'Cancellation requested');
   return done !== null;
 }
 
 export async function replay(ids: string[]): Promise<boolean> {
   if (ids.length > 1) {
-    const answer = await ui.ask({
+    const answer = await ui.confirm({
       title: `Replay ${plural(ids.length, 'run')}?`, confirm: 'Replay',
-      body: 'Each becomes a new run with the same arguments and leaves the dead letters.',
+      body: 'Each one starts as a new run with the same arguments and is removed from the dead letters.',
     });
     if (answer === null) return false;
   }
-  const done = await ui.attempt(() => each(ids, (id) => store.api.retry(id, null)));
+  const done = await ui.attempt(() => each(ids, (id) => store.api.post('/runs/{id}/retry', { params: { path: { id } }, body: {} })));
   if (done === null) return false;
   const first = done[0];
   ui.toast(ids.length > 1 ? `${plural(ids.length, 'run')} replayed` : 'Replayed as a new run', {
@@ -101,66 +106,66 @@ export async function replay(ids: string[]): Promise<boolean> {
 }
 
 export async function editAndReplay(id: string, args: { [key: string]: unknown } | null): Promise<boolean> {
-  const answer = await ui.ask({
-    title: 'Edit and replay', confirm: 'Replay', body: 'The new run gets these arguments.',
+  const answer = await ui.confirm({
+    title: 'Edit and replay', confirm: 'Replay', body: 'The new run uses these arguments.',
     edit: { label: 'Arguments (JSON)', value: JSON.stringify(args ?? {}, null, 2) },
   });
   if (answer === null) return false;
-  const run = await ui.attempt(() => store.api.retry(id, JSON.parse(answer.edited) as { [key: string]: Json }));
+  const run = await ui.attempt(() => store.api.post('/runs/{id}/retry', { params: { path: { id } }, body: { args: JSON.parse(answer.edited) as { [key: string]: Json } } }));
   if (run !== null) ui.toast('Replayed as a new run', { href: runHref(run.id) });
   return run !== null;
 }
 
 export async function acknowledge(ids: string[]): Promise<boolean> {
-  const answer = await ui.ask({
+  const answer = await ui.confirm({
     title: ids.length > 1 ? `Acknowledge ${plural(ids.length, 'dead letter')}?` : 'Acknowledge this dead letter?',
-    body: 'It stays in the history and no longer counts as open.', confirm: 'Acknowledge', reason: true,
+    body: ids.length > 1 ? 'They stay in the history and no longer count as open.' : 'It stays in the history and no longer counts as open.', confirm: 'Acknowledge', reason: true,
   });
   if (answer === null) return false;
-  const done = await ui.attempt(() => each(ids, (id) => store.api.ack(id, answer.reason)));
+  const done = await ui.attempt(() => each(ids, (id) => store.api.post('/runs/{id}/ack', { params: { path: { id } }, body: { note: answer.reason } })));
   if (done !== null) ui.toast(ids.length > 1 ? `${plural(ids.length, 'dead letter')} acknowledged` : 'Acknowledged');
   return done !== null;
 }
 
 export async function drain(node: string): Promise<void> {
-  const answer = await ui.ask({
-    title: `Drain ${node}?`, body: 'It ends what runs and takes no more. Other nodes get its work.', confirm: 'Drain',
+  const answer = await ui.confirm({
+    title: `Drain ${node}?`, body: 'It finishes running jobs and accepts no new ones. Other nodes take over its work.', confirm: 'Drain',
   });
   if (answer === null) return;
-  if ((await ui.attempt(() => store.api.drain(node))) !== null) {
-    ui.toast(`${node} drains`, { undo: () => store.api.undrain(node) });
+  if ((await ui.attempt(() => store.api.post('/nodes/{name}/drain', { params: { path: { name: node } } }))) !== null) {
+    ui.toast(`Draining ${node}`, { undo: () => store.api.post('/nodes/{name}/undrain', { params: { path: { name: node } } }) });
   }
 }
 
 export async function undrain(node: string): Promise<void> {
-  if ((await ui.attempt(() => store.api.undrain(node))) !== null) ui.toast(`${node} takes work again`);
+  if ((await ui.attempt(() => store.api.post('/nodes/{name}/undrain', { params: { path: { name: node } } }))) !== null) ui.toast(`${node} accepts jobs again`);
 }
 
 export async function stepdown(leader: string): Promise<void> {
-  const answer = await ui.ask({
-    title: `Ask ${leader} to step down?`, danger: true, confirm: 'Step down',
-    body: 'Another node is elected within a second. No run is lost.',
+  const answer = await ui.confirm({
+    title: `Make ${leader} step down?`, danger: true, confirm: 'Step down',
+    body: 'Another node takes over within a second. No runs are lost.',
   });
   if (answer === null) return;
-  if ((await ui.attempt(() => store.api.stepdown())) !== null) ui.toast(`${leader} was asked to step down`);
+  if ((await ui.attempt(() => store.api.post('/cluster/stepdown'))) !== null) ui.toast(`${leader} is stepping down`);
 }
 
-// ------------------------------------------------------------- breaking a development cluster: the ring shows what follows
+// ------------------------------------------------------------------ chaos: breaks a development cluster on purpose
 
 export async function killLeader(): Promise<void> {
-  const done = await ui.attempt(() => store.api.killLeader());
+  const done = await ui.attempt(() => store.api.post('/chaos/leader/kill'));
   if (done !== null) ui.toast(`${done.killed} was killed`, { tone: 'info' });
 }
 
 export async function pauseNode(name: string): Promise<void> {
-  if ((await ui.attempt(() => store.api.pauseProcess(name))) !== null) ui.toast(`${name} is paused`, { tone: 'info' });
+  if ((await ui.attempt(() => store.api.post('/chaos/nodes/{name}/pause', { params: { path: { name } } }))) !== null) ui.toast(`${name} paused`, { tone: 'info' });
 }
 
 export async function resumeNode(name: string): Promise<void> {
-  if ((await ui.attempt(() => store.api.resumeProcess(name))) !== null) ui.toast(`${name} goes on`, { tone: 'info' });
+  if ((await ui.attempt(() => store.api.post('/chaos/nodes/{name}/resume', { params: { path: { name } } }))) !== null) ui.toast(`${name} resumed`, { tone: 'info' });
 }
 
 export async function flushRedis(): Promise<void> {
-  const done = await ui.attempt(() => store.api.flushRedis());
-  if (done !== null) ui.toast(`Redis has forgotten ${plural(done.keys, 'key')}`, { tone: 'info' });
+  const done = await ui.attempt(() => store.api.post('/chaos/redis/flush'));
+  if (done !== null) ui.toast(`Deleted ${plural(done.keys, 'key')} from Redis`, { tone: 'info' });
 }

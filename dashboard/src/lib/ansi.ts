@@ -1,5 +1,5 @@
-// The colours that programs write into their lines, as pieces of text with a class. Everything else that a terminal
-// would obey is dropped; nothing is ever treated as markup.
+// Turns the ANSI colours of a log line into pieces of text with CSS classes. All other control sequences are dropped, and
+// nothing is treated as markup.
 
 export interface Piece {
   text: string;
@@ -7,11 +7,10 @@ export interface Piece {
 }
 
 const COLOURS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-// Control sequences, operating system commands, and single controls beside tab.
+// Control sequences, operating system commands, and control characters except tab.
 const OTHER = /\u001b\[[0-9;?]*[A-Za-ln-z]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[\u0000-\u0008\u000b-\u001a\u001c-\u001f]/g;
 const SGR = /\u001b\[([0-9;]*)m/g;
 
-/** A line without it has no colours. */
 export const ESC = '\u001b';
 
 export function pieces(line: string): Piece[] {
@@ -38,7 +37,7 @@ export function pieces(line: string): Piece[] {
       else if (code === 39) style = { ...style, colour: '' };
       else if (code >= 30 && code <= 37) style = { ...style, colour: COLOURS[code - 30] ?? '' };
       else if (code >= 90 && code <= 97) style = { ...style, colour: COLOURS[code - 90] ?? '' };
-      else if (code === 38 || code === 48) i += codes[i + 1] === 5 ? 2 : 4; // 256 and true colours keep the text's own
+      else if (code === 38 || code === 48) i += codes[i + 1] === 5 ? 2 : 4; // 256-colour and true-colour codes are ignored
     }
   }
   add(text.slice(from));

@@ -1,8 +1,8 @@
-// REST, typed. Holds the login, renews it before it ends, and turns every problem document into one kind of error.
-import type {
-  Asked, ClusterEvent, ClusterSettings, Days, Herd, Job, Json, LogLine, Me, Page, Preview, Problem, Process, Recent, Replay, Report, Run, RunDetail,
-  Schedule, Series, Span, Tokens, Version, Why,
-} from './types';
+// REST, typed by the OpenAPI document. Keeps the login, renews it before it expires, and throws an ApiError for every
+// problem document.
+import createClient, { type Client, type ClientPathsWithMethod, type FetchResponse, type RequestOptions } from 'openapi-fetch';
+import type { paths } from './openapi';
+import type { Me, Problem, Tokens } from './types';
 
 export class ApiError extends Error {
   constructor(
@@ -14,9 +14,9 @@ export class ApiError extends Error {
     this.name = 'ApiError';
   }
 
-  /** Nobody answered, or the cluster's stores are away: worth another try. */
-  get passing(): boolean {
-    return this.status === 0 || this.status === 429 || this.status === 502 || this.status === 503 || this.status === 504;
+  /** The server, Redis or MongoDB is unavailable, or there were too many requests: worth another try. */
+  get transient(): boolean {
+    return [0, 429, 502, 503, 504].includes(this.status);
   }
 }
 
@@ -26,42 +26,76 @@ export interface Readiness {
   mongodb: { ms?: number; error?: string };
 }
 
-export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
-
 const BASE = '/api/v1';
-const KEPT = 'cronflow.refresh';
+const NO_LOGIN_NEEDED = new Set([`${BASE}/auth/token`, `${BASE}/auth/refresh`]);
+const RENEW_BEFORE_MS = 20_000;
+const STORAGE_KEY = 'cronflow.refresh';
+
+type Paths = { [P in keyof paths as P extends `${typeof BASE}${infer Rest}` ? Rest : never]: paths[P] };
+type Method = 'get' | 'post' | 'patch';
+type Options<P extends keyof Paths, M extends Method> = RequestOptions<Paths[P][M]>;
+type RequiredKeys<T> = { [K in keyof T]-?: {} extends Pick<T, K> ? never : K }[keyof T];
+/** What the operation answers when it succeeds. */
+type Answer<P extends keyof Paths, M extends Method> = NonNullable<FetchResponse<NonNullable<Paths[P][M]>, unknown, 'application/json'>['data']>;
+type Call<M extends Method> = <P extends ClientPathsWithMethod<Client<Paths>, M>>(
+  path: P,
+  ...options: RequiredKeys<Options<P, M>> extends never ? [Options<P, M>?] : [Options<P, M>]
+) => Promise<Answer<P, M>>;
 
 export class Api {
   private access: string | null = null;
-  private accessUntil = 0;
+  private expiresAt = 0;
   private renewing: Promise<boolean> | null = null;
+  private readonly client: Client<Paths>;
   onLogin: (me: Me | null) => void = () => {};
 
   constructor(
-    private readonly fetch: typeof globalThis.fetch = globalThis.fetch.bind(globalThis),
+    private readonly fetch: (request: Request) => Promise<Response> = (request) => globalThis.fetch(request),
     private readonly storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> = localStorage,
-  ) {}
-
-  // ---------------------------------------------------------------------------------------------------- the login
-
-  async login(username: string, password: string): Promise<void> {
-    this.accept(await this.send<Tokens>('POST', '/auth/token', { body: { username, password }, open: true }));
-    this.onLogin(await this.get<Me>('/auth/me'));
+    private readonly origin = globalThis.location?.origin ?? 'http://localhost',
+  ) {
+    this.client = createClient<Paths>({
+      baseUrl: origin + BASE, fetch: (request) => this.send(request), querySerializer: queryString, headers: { Accept: 'application/json' },
+    });
   }
 
-  /** True when the page was logged in before and still is. */
+  // -------------------------------------------------------------------------------------------------- operations
+
+  readonly get: Call<'get'> = (path, ...options) => this.call('get', path, options);
+  readonly post: Call<'post'> = (path, ...options) => this.call('post', path, options);
+  readonly patch: Call<'patch'> = (path, ...options) => this.call('patch', path, options);
+
+  /** Whether Redis and MongoDB answer; needs no login. */
+  async ready(): Promise<Readiness> {
+    const response = await this.fetch(new Request(`${this.origin}/readyz`));
+    return (await response.json()) as Readiness;
+  }
+
+  private async call<T>(method: Method, path: string, options: readonly unknown[]): Promise<T> {
+    const { data } = await this.client.request(method, path as never, ...(options as []));
+    return data as T;
+  }
+
+  // -------------------------------------------------------------------------------------------------------- login
+
+  async login(username: string, password: string): Promise<void> {
+    this.accept(await this.post('/auth/token', { body: { username, password } }));
+    this.onLogin(await this.get('/auth/me'));
+  }
+
+  /** Returns true if this browser was logged in and the login is still valid. */
   async resume(): Promise<boolean> {
-    if (this.storage.getItem(KEPT) === null || !(await this.renew())) return false;
-    this.onLogin(await this.get<Me>('/auth/me'));
+    if (this.storage.getItem(STORAGE_KEY) === null || !(await this.renew())) return false;
+    this.onLogin(await this.get('/auth/me'));
     return true;
   }
 
   async logout(): Promise<void> {
-    const refresh_token = this.storage.getItem(KEPT);
+    const refresh_token = this.storage.getItem(STORAGE_KEY);
     try {
-      if (refresh_token !== null) await this.send('POST', '/auth/logout', { body: { refresh_token } });
+      if (refresh_token !== null) await this.post('/auth/logout', { body: { refresh_token } });
     } catch (error) {
-      // Whatever the server says, this browser forgets the login.
+      // This browser forgets the login even if the server could not be reached.
       if (!(error instanceof ApiError)) throw error;
     } finally {
       this.forget();
@@ -69,31 +103,31 @@ export class Api {
   }
 
   async ticket(): Promise<string> {
-    return (await this.send<{ ticket: string }>('POST', '/auth/ws-ticket')).ticket;
+    return (await this.post('/auth/ws-ticket')).ticket;
   }
 
   forget(): void {
     this.access = null;
-    this.storage.removeItem(KEPT);
+    this.storage.removeItem(STORAGE_KEY);
     this.onLogin(null);
   }
 
   private accept(tokens: Tokens): void {
     this.access = tokens.access_token;
-    this.accessUntil = Date.now() + tokens.expires_in * 1000;
-    this.storage.setItem(KEPT, tokens.refresh_token);
+    this.expiresAt = Date.now() + tokens.expires_in * 1000;
+    this.storage.setItem(STORAGE_KEY, tokens.refresh_token);
   }
 
-  /** One renewal at a time, over all tabs: a refresh token is good for one use. */
+  /** One renewal at a time across all tabs, because a refresh token can be used only once. */
   private renew(): Promise<boolean> {
     this.renewing ??= this.locked(async () => {
-      const refresh_token = this.storage.getItem(KEPT);
+      const refresh_token = this.storage.getItem(STORAGE_KEY);
       if (refresh_token === null) return false;
       try {
-        this.accept(await this.send<Tokens>('POST', '/auth/refresh', { body: { refresh_token }, open: true }));
+        this.accept(await this.post('/auth/refresh', { body: { refresh_token } }));
         return true;
       } catch (error) {
-        if (error instanceof ApiError && !error.passing) {
+        if (error instanceof ApiError && !error.transient) {
           this.forget();
           return false;
         }
@@ -110,214 +144,49 @@ export class Api {
     return locks === undefined ? work() : (locks.request('cronflow.refresh', work) as Promise<T>);
   }
 
-  // --------------------------------------------------------------------------------------------------------- jobs
+  // ---------------------------------------------------------------------------------------------------- transport
 
-  jobs(query: Query = {}): Promise<Page<Job>> {
-    return this.get('/jobs', query);
-  }
-
-  job(name: string): Promise<Job> {
-    return this.get(`/jobs/${enc(name)}`);
-  }
-
-  next(name: string, n: number): Promise<{ job: string; fires: string[] }> {
-    return this.get(`/jobs/${enc(name)}/next`, { n });
-  }
-
-  history(name: string): Promise<Page<Version>> {
-    return this.get(`/jobs/${enc(name)}/history`);
-  }
-
-  runsOf(name: string, query: Query = {}): Promise<Page<Run>> {
-    return this.get(`/jobs/${enc(name)}/runs`, query);
-  }
-
-  recent(jobs: string[], limit: number): Promise<Page<Recent>> {
-    return this.get('/runs/recent', { job: jobs, limit });
-  }
-
-  why(name: string, at: string | null): Promise<Why> {
-    return this.get(`/jobs/${enc(name)}/why`, { at });
-  }
-
-  days(name: string): Promise<Days> {
-    return this.get(`/jobs/${enc(name)}/days`);
-  }
-
-  /** If the job is still at that version. */
-  patchJob(name: string, version: number, changes: { schedule: Schedule }): Promise<Job> {
-    return this.send('PATCH', `/jobs/${enc(name)}`, { body: changes, headers: { 'If-Match': `"${version}"` } });
-  }
-
-  runJob(name: string, args: { [key: string]: Json } | null, key: string): Promise<Asked> {
-    return this.send('POST', `/jobs/${enc(name)}/run`, {
-      body: args === null ? {} : { args },
-      headers: { 'Idempotency-Key': key },
-    });
-  }
-
-  pause(name: string): Promise<Job> {
-    return this.send('POST', `/jobs/${enc(name)}/pause`);
-  }
-
-  resumeJob(name: string): Promise<Job> {
-    return this.send('POST', `/jobs/${enc(name)}/resume`);
-  }
-
-  preview(body: { schedule: Schedule; count: number; start?: string }): Promise<Preview> {
-    return this.send('POST', '/schedules/preview', { body });
-  }
-
-  herd(query: { job?: string; cron?: string; tz?: string } = {}): Promise<Herd> {
-    return this.get('/schedules/herd', query);
-  }
-
-  // --------------------------------------------------------------------------------------------------------- runs
-
-  runs(query: Query = {}): Promise<Page<Run>> {
-    return this.get('/runs', query);
-  }
-
-  /** `whole`: with its result also where that is large. */
-  run(id: string, whole = false): Promise<RunDetail> {
-    return this.get(`/runs/${enc(id)}`, whole ? { whole } : {});
-  }
-
-  runLogs(id: string, query: Query = {}): Promise<Page<LogLine>> {
-    return this.get(`/runs/${enc(id)}/logs`, query);
-  }
-
-  cancel(id: string, reason: string): Promise<Run> {
-    return this.send('POST', `/runs/${enc(id)}/cancel`, { body: { reason } });
-  }
-
-  retry(id: string, args: { [key: string]: Json } | null): Promise<Replay> {
-    return this.send('POST', `/runs/${enc(id)}/retry`, { body: args === null ? {} : { args } });
-  }
-
-  ack(id: string, note: string): Promise<Run> {
-    return this.send('POST', `/runs/${enc(id)}/ack`, { body: { note } });
-  }
-
-  report(query: Query = {}): Promise<Report> {
-    return this.get('/runs/report', query);
-  }
-
-  // ------------------------------------------------------------------------------------------------ the cluster
-
-  events(query: Query = {}): Promise<Page<ClusterEvent>> {
-    return this.get('/events', query);
-  }
-
-  series(span: Span): Promise<Series> {
-    return this.get('/series', { span });
-  }
-
-  /** Whether Redis and MongoDB answer; needs no login. */
-  async ready(): Promise<Readiness> {
-    const response = await this.fetch('/readyz');
-    return (await response.json()) as Readiness;
-  }
-
-  logs(query: Query = {}): Promise<Page<LogLine>> {
-    return this.get('/logs', query);
-  }
-
-  drain(node: string): Promise<unknown> {
-    return this.send('POST', `/nodes/${enc(node)}/drain`);
-  }
-
-  undrain(node: string): Promise<unknown> {
-    return this.send('POST', `/nodes/${enc(node)}/undrain`);
-  }
-
-  stepdown(): Promise<unknown> {
-    return this.send('POST', '/cluster/stepdown');
-  }
-
-  settings(): Promise<ClusterSettings> {
-    return this.get('/cluster/settings');
-  }
-
-  // ----------------------------------------------------------------------- chaos, where `settings` says that it is there
-
-  processes(): Promise<Page<Process>> {
-    return this.get('/chaos/nodes');
-  }
-
-  killLeader(): Promise<{ killed: string; term: number }> {
-    return this.send('POST', '/chaos/leader/kill');
-  }
-
-  pauseProcess(node: string): Promise<Process> {
-    return this.send('POST', `/chaos/nodes/${enc(node)}/pause`);
-  }
-
-  resumeProcess(node: string): Promise<Process> {
-    return this.send('POST', `/chaos/nodes/${enc(node)}/resume`);
-  }
-
-  flushRedis(): Promise<{ keys: number }> {
-    return this.send('POST', '/chaos/redis/flush');
-  }
-
-  // ------------------------------------------------------------------------------------------------------- transport
-
-  private get<T>(path: string, query: Query = {}): Promise<T> {
-    const found = new URLSearchParams();
-    for (const [name, value] of Object.entries(query)) {
-      if (Array.isArray(value)) for (const one of value) found.append(name, one);
-      else if (value !== null && value !== undefined && value !== '') found.set(name, String(value));
+  /** Sends a request with the login, renews the login once if the server rejects it, and throws every error. */
+  private async send(request: Request): Promise<Response> {
+    const needsLogin = !NO_LOGIN_NEEDED.has(new URL(request.url).pathname);
+    if (needsLogin && (this.access === null || Date.now() > this.expiresAt - RENEW_BEFORE_MS) && !(await this.renew())) {
+      throw new ApiError(401, { title: 'Log in again', status: 401 });
     }
-    const text = found.toString();
-    return this.send<T>('GET', text === '' ? path : `${path}?${text}`);
-  }
-
-  private async send<T>(
-    method: string,
-    path: string,
-    options: { body?: unknown; headers?: Record<string, string>; open?: boolean } = {},
-  ): Promise<T> {
-    if (!options.open && (this.access === null || Date.now() > this.accessUntil - 20_000)) {
-      if (!(await this.renew())) throw new ApiError(401, { title: 'Log in again', status: 401 });
+    let response = await this.transmit(request.clone(), needsLogin);
+    if (response.status === 401 && needsLogin) {
+      if (await this.renew()) response = await this.transmit(request, needsLogin);
+      if (response.status === 401) this.forget();
     }
-    let response = await this.once(method, path, options);
-    if (response.status === 401 && !options.open && (await this.renew())) {
-      response = await this.once(method, path, options);
-    }
-    if (response.status === 401 && !options.open) this.forget();
     if (!response.ok) throw await problemOf(response);
-    if (response.status === 204) return undefined as T;
-    return (await response.json()) as T;
+    return response;
   }
 
-  private async once(
-    method: string,
-    path: string,
-    options: { body?: unknown; headers?: Record<string, string>; open?: boolean },
-  ): Promise<Response> {
-    const headers: Record<string, string> = { Accept: 'application/json', ...options.headers };
-    if (options.body !== undefined) headers['Content-Type'] = 'application/json';
-    if (!options.open && this.access !== null) headers.Authorization = `Bearer ${this.access}`;
-    const body = options.body === undefined ? null : JSON.stringify(options.body);
+  private async transmit(request: Request, needsLogin: boolean): Promise<Response> {
+    if (needsLogin && this.access !== null) request.headers.set('Authorization', `Bearer ${this.access}`);
     try {
-      return await this.fetch(`${BASE}${path}`, { method, headers, body });
+      return await this.fetch(request);
     } catch {
-      throw new ApiError(0, { title: 'The server does not answer', status: 0 });
+      throw new ApiError(0, { title: 'The server is not responding', status: 0 });
     }
   }
 }
 
-function enc(part: string): string {
-  return encodeURIComponent(part);
+/** Repeats a parameter for each value of a list and leaves out empty ones. */
+function queryString(query: Record<string, unknown>): string {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== null && one !== undefined && one !== '') found.append(name, String(one));
+    }
+  }
+  return found.toString();
 }
 
 async function problemOf(response: Response): Promise<ApiError> {
   const after = response.headers.get('Retry-After');
-  const retryAfter = after === null ? null : Number(after);
-  const kind = response.headers.get('Content-Type') ?? '';
-  const problem: Problem = kind.includes('json')
+  const isJson = (response.headers.get('Content-Type') ?? '').includes('json');
+  const problem: Problem = isJson
     ? ((await response.json()) as Problem)
     : { title: response.statusText || `Error ${response.status}`, status: response.status };
-  return new ApiError(response.status, problem, retryAfter);
+  return new ApiError(response.status, problem, after === null ? null : Number(after));
 }

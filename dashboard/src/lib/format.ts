@@ -1,4 +1,4 @@
-// Numbers, lengths and instants as people read them. Pure; the zone is an argument where it matters.
+// Human-readable numbers, durations and times. Pure; the time zone is an argument where it matters.
 
 /** 1,234; 12.3k; 4.6M. */
 export function count(value: number): string {
@@ -22,10 +22,10 @@ export function percent(share: number | null, digits = 0): string {
   return share < 1 && Number(shown) === 100 ? `${(99.9).toFixed(Math.max(1, digits))} %` : `${shown} %`;
 }
 
-/** A length: 840 ms, 1.8 s, 42 s, 3 m 20 s, 2 h 5 m, 3 d 4 h. */
-export function length(ms: number | null | undefined): string {
+/** 840 ms, 1.8 s, 42 s, 3 m 20 s, 2 h 5 m, 3 d 4 h. */
+export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return '–';
-  if (ms < 0) return `-${length(-ms)}`;
+  if (ms < 0) return `-${duration(-ms)}`;
   if (ms < 999.5) return `${Math.round(ms)} ms`;
   const s = ms / 1000;
   if (s < 9.95) return `${s.toFixed(1)} s`;
@@ -45,22 +45,22 @@ export function length(ms: number | null | undefined): string {
   return `${whole} s`;
 }
 
-/** How late a loop turns, from seconds: 0.4 ms, 12 ms, 1.8 s. */
+/** Event loop lag in seconds, as 0.4 ms, 12 ms, 1.8 s. */
 export function lag(s: number): string {
-  return s < 0.00995 ? `${(s * 1000).toFixed(1)} ms` : length(s * 1000);
+  return s < 0.00995 ? `${(s * 1000).toFixed(1)} ms` : duration(s * 1000);
 }
 
-/** Until an instant, as a clock that runs down: 0:07, 12:40, 3:05:09; beyond a day `2 d 4 h`. */
+/** A countdown: 0:07, 12:40, 3:05:09; more than a day as `2 d 4 h`. */
 export function countdown(ms: number): string {
   const s = Math.max(0, Math.ceil(ms / 1000));
-  if (s >= 86_400) return length(s * 1000);
+  if (s >= 86_400) return duration(s * 1000);
   const two = (value: number) => String(value).padStart(2, '0');
   const hours = Math.floor(s / 3600);
   const minutes = Math.floor((s % 3600) / 60);
   return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
 }
 
-/** How long ago: now, 12 s, 4 m, 3 h, 2 d. */
+/** now, 12 s ago, 4 m ago, 3 h ago, 2 d ago. */
 export function ago(ms: number): string {
   const s = Math.max(0, Math.floor(ms / 1000));
   if (s < 3) return 'now';
@@ -89,7 +89,7 @@ function zoned(zone: string | undefined): Intl.DateTimeFormatOptions {
 const MINUTES_KEPT = 500;
 const minutes = new Map<string, string>();
 
-/** 10:42:07. Minutes are written once: a zone moves by whole ones, and a log has hundreds of times in each. */
+/** 10:42:07. Minutes are cached, because zones differ by whole minutes and a log has hundreds of times in each. */
 export function clock(at: string | number | null, zone?: string): string {
   if (at === null) return '–';
   const ms = typeof at === 'number' ? at : Date.parse(at);
@@ -128,10 +128,10 @@ export function instant(at: string | number | null, zone?: string): string {
   return `${day.replace(',', '')}, ${clock(at, zone)}`;
 }
 
-/** The day that was asked about last: most are of the same. */
+/** The current day of the last call; most calls share it. */
 let day = { from: 0, to: 0 };
 
-/** Today only the time; on another day with its date. */
+/** The time if it is today, otherwise with the date. */
 export function moment(at: string | null, now: number): string {
   if (at === null) return '–';
   const there = Date.parse(at);
@@ -156,7 +156,7 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** The zone of this browser. */
-export function here(): string {
+/** The time zone of this browser. */
+export function localZone(): string {
   return new Intl.DateTimeFormat().resolvedOptions().timeZone;
 }

@@ -1,4 +1,4 @@
-// Where the bars of the timeline stand. Pure: runs in, rectangles out; the canvas only paints them.
+// The layout of the timeline. Pure: runs in, rectangles out; the canvas only paints them.
 import type { Run, RunState } from './types';
 
 interface Piece {
@@ -6,9 +6,9 @@ interface Piece {
   job: string;
   node: string;
   from: number;
-  /** Infinity: it has not ended. */
+  /** Infinity for a run that has not ended. */
   to: number;
-  /** `wait`: from when it was due until it started; `gap`: between two attempts. */
+  /** `wait` is the time between due and started, `gap` the time between two attempts. */
   kind: 'attempt' | 'wait' | 'gap';
   state: RunState;
   attempt: number;
@@ -19,11 +19,11 @@ export interface Bar extends Piece {
   row: number;
 }
 
-/** What stands in a lane is kept with it: lanes out of view are not looked at. */
+/** Each lane has its own bars, so that painting skips lanes out of view. */
 export interface Lane {
   node: string;
   rows: number;
-  /** Rows of the lanes above. */
+  /** The number of rows in the lanes above. */
   top: number;
   bars: Bar[];
 }
@@ -31,27 +31,27 @@ export interface Lane {
 export interface Layout {
   lanes: Lane[];
   rows: number;
-  /** How many runs have a part within the span. */
+  /** The number of runs within the span. */
   runs: number;
 }
 
 const name = (id: string | null): string => (id === null ? '' : (id.split('#')[0] ?? id));
 const order = new Intl.Collator('en', { numeric: true });
 
-interface Cut {
+interface Parsed {
   due: number;
   ended: number;
   pieces: Piece[];
 }
 
-/** A run that did not change keeps its identity, so its instants are parsed once. */
-const known = new WeakMap<Run, Cut>();
+/** Unchanged runs keep their identity, so their times are parsed once. */
+const cache = new WeakMap<Run, Parsed>();
 
-function cutOf(run: Run): Cut {
-  let found = known.get(run);
+function parsed(run: Run): Parsed {
+  let found = cache.get(run);
   if (found === undefined) {
     found = { due: Date.parse(run.fire_at), ended: run.ended_at === null ? Infinity : Date.parse(run.ended_at), pieces: piecesOf(run) };
-    known.set(run, found);
+    cache.set(run, found);
   }
   return found;
 }
@@ -79,14 +79,14 @@ function piecesOf(run: Run): Piece[] {
   return found;
 }
 
-/** What of the runs lies in a span, in a lane for each node; a bar is put in the first row where it overlaps nothing.
- *  Waits shorter than `least` are left out, and a bar has at least that room.
+/** Lays out the runs of a span with a lane for each node. A bar goes into the first row in which it overlaps nothing.
+ *  Waits shorter than `least` are left out, and every bar takes up at least that much time.
  */
 export function layout(runs: readonly Run[], nodes: readonly string[], span: { from: number; to: number }, least: number): Layout {
   const found: Piece[] = [];
   let count = 0;
   for (const run of runs) {
-    const { due, ended, pieces } = cutOf(run);
+    const { due, ended, pieces } = parsed(run);
     if (due >= span.to || ended <= span.from) continue;
     count += 1;
     for (const piece of pieces) if (piece.kind === 'attempt' || piece.to - piece.from > least) found.push(piece);
@@ -115,7 +115,7 @@ export function layout(runs: readonly Run[], nodes: readonly string[], span: { f
 
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400].map((s) => s * 1000);
 
-/** Round instants for the axis, at least so many pixels apart. */
+/** Round times for the axis, at least `apart` pixels apart. */
 export function ticks(from: number, to: number, width: number, apart = 90): number[] {
   const step = STEPS.find((one) => (one / (to - from)) * width >= apart) ?? 86_400_000;
   const found: number[] = [];

@@ -1,5 +1,4 @@
-// All jobs, loaded once and shared by the list, the palette and the filters. What was told of one since replaces what was
-// known of it.
+// All jobs, loaded once and shared by the list, the palette and the filters. Newer data about a job replaces older data.
 import { Pages } from './resource.svelte';
 import { store } from './store.svelte';
 import type { Job, Recent } from './types';
@@ -8,9 +7,9 @@ const MOST = 20_000;
 const SOON_MS = 4000;
 
 class Jobs {
-  private readonly pages = new Pages<Job>((cursor) => store.api.jobs({ cursor, limit: 500 }));
-  private begun = false;
-  private fires = new Map<Job, string | null>();
+  private readonly pages = new Pages<Job>((cursor) => store.api.get('/jobs', { params: { query: { cursor, limit: 500 } } }));
+  private started = false;
+  private nextFires = new Map<Job, string | null>();
 
   get all(): readonly Job[] {
     return this.pages.rows;
@@ -25,21 +24,19 @@ class Jobs {
   }
 
   async load(): Promise<void> {
-    if (this.begun && this.pages.error === null) return;
-    this.begun = true;
+    if (this.started && this.pages.error === null) return;
+    this.started = true;
     await this.pages.all(MOST);
   }
 
-  /** What the server answered to a change. */
+  /** Replaces a job with the one that the server returned. */
   put(job: Job): void {
     this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
   }
 
-  /** What was told of some of them beside a list: their states at once, and fires that would be over by then; other next
-   *  fires with `due`.
-   */
-  told(news: readonly Recent[]): void {
-    const found = new Map(news.map((one) => [one.job, one]));
+  /** Updates jobs from other responses: states and imminent fires now, other next fires with `flushNextFires`. */
+  update(recent: readonly Recent[]): void {
+    const found = new Map(recent.map((one) => [one.job, one]));
     let changed = false;
     const next = this.pages.rows.map((job) => {
       const one = found.get(job.name);
@@ -49,18 +46,18 @@ class Jobs {
         changed = true;
         return { ...job, next_fire: one.next_fire, state: one.state };
       }
-      if (one.next_fire !== job.next_fire) this.fires.set(job, one.next_fire);
+      if (one.next_fire !== job.next_fire) this.nextFires.set(job, one.next_fire);
       return job;
     });
     if (changed) this.pages.replace(next);
   }
 
-  /** Shows the next fires that were told; not of a job of which something newer came since. */
-  due(): void {
-    if (this.fires.size === 0) return;
-    const { fires } = this;
-    this.fires = new Map();
-    this.pages.replace(this.pages.rows.map((job) => (fires.has(job) ? { ...job, next_fire: fires.get(job) ?? null } : job)));
+  /** Shows collected next fires, except for jobs that have been replaced since. */
+  flushNextFires(): void {
+    if (this.nextFires.size === 0) return;
+    const { nextFires } = this;
+    this.nextFires = new Map();
+    this.pages.replace(this.pages.rows.map((job) => (nextFires.has(job) ? { ...job, next_fire: nextFires.get(job) ?? null } : job)));
   }
 }
 

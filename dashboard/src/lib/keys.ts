@@ -1,6 +1,6 @@
-// The keyboard: `g` and a letter goes to a view, others are what the help lists. Nothing is taken from a field that is
-// being written in. A view registers what it does with a key for as long as it stands.
-import { offered } from './offered';
+// Keyboard shortcuts: `g` and a letter opens a view; the help lists the others. They are inactive while a field has the
+// focus. A view registers its own for as long as it is mounted.
+import { visibleViews } from './navigation';
 import { router } from './router.svelte';
 import { store } from './store.svelte';
 import { theme } from './theme.svelte';
@@ -9,7 +9,7 @@ import { ui } from './ui.svelte';
 type Handler = () => void;
 const handlers = new Map<string, Handler>();
 
-/** For the view that is shown; returns how to take them back. */
+/** Registers shortcuts; the returned function removes them. */
 export function keys(bindings: Record<string, Handler>): () => void {
   for (const [key, handler] of Object.entries(bindings)) handlers.set(key, handler);
   return () => {
@@ -32,7 +32,7 @@ export function listen(): () => void {
     if (target.closest('input, textarea, select, [contenteditable]')) return;
     if (after === 'g') {
       after = '';
-      const view = offered().find((found) => found.key === event.key);
+      const view = visibleViews().find((found) => found.key === event.key);
       if (view?.href) {
         event.preventDefault();
         router.go(view.href);
@@ -48,7 +48,7 @@ export function listen(): () => void {
     const always: Record<string, Handler> = {
       '?': () => (ui.help = true),
       t: () => theme.toggle(),
-      z: () => store.hold(!store.held),
+      z: () => store.pauseView(!store.paused),
       '/': () => {
         const field = document.querySelector<HTMLInputElement>('main input[type=search]');
         if (field === null) ui.palette = true;
@@ -68,20 +68,20 @@ export const help = (): { title: string; keys: [string, string][] }[] => [
   {
     title: 'Everywhere',
     keys: [
-      ['Ctrl K', 'Find anything, do anything'],
+      ['Ctrl K', 'Find anything, run any action'],
       ['/', 'Search this view'],
-      ['z', 'Hold the view still, and go on'],
-      ['t', 'Dark or light'],
-      ['?', 'This help'],
+      ['z', 'Pause or resume the view'],
+      ['t', 'Switch theme'],
+      ['?', 'Show this help'],
     ],
   },
-  { title: 'Go to', keys: offered().map((view) => [`g ${view.key}`, view.title]) },
+  { title: 'Go to', keys: visibleViews().map((view) => [`g ${view.key}`, view.title]) },
   {
     title: 'Lists',
     keys: [
       ['j  k', 'Next, previous row'],
-      ['Enter', 'Open it'],
-      ['x', 'Choose it'],
+      ['Enter', 'Open'],
+      ['x', 'Select'],
     ],
   },
   {

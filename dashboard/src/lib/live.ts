@@ -1,12 +1,12 @@
-// The socket: says hello with a ticket and the cursor it had, tells every message, and comes back by itself after
-// losing it, later and later. It decides nothing about what a message means.
+// The websocket: connects with a ticket and the last cursor, passes every message on, and reconnects with backoff. It does
+// not interpret messages.
 import type { ErrorMessage, Message } from './stream';
 
 export type LinkState = 'connecting' | 'live' | 'waiting';
 
 export interface Link {
   state: LinkState;
-  /** When the next try is made, in milliseconds since 1970; null unless waiting. */
+  /** When the next attempt is made, in milliseconds since 1970; null unless waiting. */
   retryAt: number | null;
   reason: string | null;
 }
@@ -21,20 +21,20 @@ export interface LiveOptions {
   open?: (url: string) => WebSocket;
 }
 
-export const CLOSE_LOGIN_OVER = 4401;
+export const CLOSE_LOGIN_EXPIRED = 4401;
 export const CLOSE_TOO_SLOW = 4408;
 export const CLOSE_TOO_MANY = 4429;
 
-/** A login on the socket is good for a quarter of an hour. */
+/** The server closes a socket whose login is older than 15 minutes. */
 const RENEW_MS = 10 * 60_000;
 
 const REASONS: Record<number, string> = {
-  [CLOSE_LOGIN_OVER]: 'the login of this connection was over',
+  [CLOSE_LOGIN_EXPIRED]: 'the login of this connection expired',
   [CLOSE_TOO_SLOW]: 'this page was too slow to keep up',
-  [CLOSE_TOO_MANY]: 'too many pages are open',
+  [CLOSE_TOO_MANY]: 'too many dashboard pages are open',
 };
 
-/** 0.5 s, 1 s, 2 s … at most 15 s, each drawn from its upper half so that a thousand pages do not return at once. */
+/** 0.5 s, 1 s, 2 s … up to 15 s, with jitter over the upper half so that a thousand pages do not reconnect at once. */
 export function backoff(attempt: number, random: () => number): number {
   const full = Math.min(15_000, 500 * 2 ** attempt);
   return full / 2 + (full / 2) * random();
@@ -60,13 +60,13 @@ export class Live {
     this.stopped = true;
     if (this.timer !== null) clearTimeout(this.timer);
     this.timer = null;
-    this.leave();
+    this.stopRenewal();
     this.socket?.close(1000);
     this.socket = null;
   }
 
-  /** Try at once instead of waiting. */
-  now(): void {
+  /** Reconnects now instead of waiting. */
+  reconnect(): void {
     if (this.stopped || this.timer === null) return;
     clearTimeout(this.timer);
     this.timer = null;
@@ -92,7 +92,7 @@ export class Live {
     try {
       ticket = await this.options.ticket();
     } catch (error) {
-      this.retry(error instanceof Error ? error.message : 'the server did not answer');
+      this.retry(error instanceof Error ? error.message : 'the server did not respond');
       return;
     }
     if (this.stopped) return;
@@ -105,7 +105,7 @@ export class Live {
     };
     socket.onmessage = (event) => {
       const message = JSON.parse(String(event.data)) as Message | ErrorMessage;
-      if (message.t === 'error') return; // a topic that the server does not have: its tail stays empty
+      if (message.t === 'error') return; // an unknown topic: its tail stays empty
       this.attempt = 0;
       this.options.onMessage(message);
       this.options.onLink({ state: 'live', retryAt: null, reason: null });
@@ -113,7 +113,7 @@ export class Live {
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.socket = null;
-      this.leave();
+      this.stopRenewal();
       this.retry(REASONS[event.code] ?? 'the connection was lost');
     };
   }
@@ -122,11 +122,11 @@ export class Live {
     try {
       this.send({ op: 'auth', ticket: await this.options.ticket() });
     } catch {
-      // The socket is closed when its login is over, and comes back by itself.
+      // The server closes the socket when its login expires, and the page reconnects.
     }
   }
 
-  private leave(): void {
+  private stopRenewal(): void {
     if (this.renewal !== null) clearInterval(this.renewal);
     this.renewal = null;
   }

@@ -1,66 +1,66 @@
-// Tells of failed runs and of failovers while nobody looks at the page. Off until somebody asks for it in this browser.
+// Browser notifications about failed runs and failovers while the page is hidden. Off by default, per browser.
 import { runHref } from './actions';
 import { router } from './router.svelte';
 import type { ClusterEvent } from './stream';
 import { ui } from './ui.svelte';
 
-const KEPT = 'cronflow.notify';
-/** What a page that was away is told at once is no news any more. */
-const NEWS_MS = 60_000;
+const STORAGE_KEY = 'cronflow.notify';
+/** Older events, replayed after a reconnect, are not notified. */
+const MAX_AGE_MS = 60_000;
 const TITLES: Readonly<Record<string, string>> = {
-  runs_failed: 'Failed', runs_lost: 'Lost', leader_elected: 'Another node leads',
+  runs_failed: 'Failed', runs_lost: 'Lost', leader_elected: 'New leader',
 };
 
 class Notify {
   on = $state(false);
 
   constructor() {
-    this.on = localStorage.getItem(KEPT) === 'on' && permission() === 'granted';
+    this.on = localStorage.getItem(STORAGE_KEY) === 'on' && permission() === 'granted';
   }
 
   async toggle(): Promise<void> {
     if (this.on) {
-      this.keep(false);
+      this.save(false);
       return;
     }
     if (permission() === 'default') await Notification.requestPermission();
     if (permission() !== 'granted') {
       ui.toast(
         permission() === null
-          ? 'This browser has no notifications for pages such as this one'
-          : 'This browser does not allow it: allow notifications in its settings for this page, then try again',
+          ? 'This browser does not support notifications on this page'
+          : 'Notifications are blocked. Allow them for this page in the browser settings, then try again.',
         { tone: 'bad' },
       );
       return;
     }
-    if (show('CronFlow', 'Failed runs and failovers are told here while the page is hidden', 'on', '/')) this.keep(true);
-    else ui.toast('This browser shows no notifications of pages', { tone: 'bad' });
+    if (notification('CronFlow', 'You will be notified of failed runs and failovers while the page is hidden.', 'on', '/')) this.save(true);
+    else ui.toast('This browser cannot show notifications from web pages', { tone: 'bad' });
   }
 
-  tell(events: readonly ClusterEvent[], now: number): void {
+  show(events: readonly ClusterEvent[], now: number): void {
     if (!this.on || !document.hidden) return;
     for (const event of events) {
       const title = TITLES[event.kind];
-      if (title === undefined || now - Date.parse(event.at) > NEWS_MS) continue;
+      if (title === undefined || now - Date.parse(event.at) > MAX_AGE_MS) continue;
       const { job, run } = event.fields;
-      // One of a job takes the place of the one before it: a storm of failures is no storm of notifications.
-      show(typeof job === 'string' ? `${title}: ${job}` : title, event.text, `${event.kind} ${String(job ?? '')}`, typeof run === 'string' ? runHref(run) : '/');
+      // The tag makes a notification replace the previous one of the same job, so a burst of failures shows only one.
+      notification(typeof job === 'string' ? `${title}: ${job}` : title, event.text, `${event.kind} ${String(job ?? '')}`, typeof run === 'string' ? runHref(run) : '/');
     }
   }
 
-  private keep(on: boolean): void {
+  private save(on: boolean): void {
     this.on = on;
-    localStorage.setItem(KEPT, on ? 'on' : 'off');
+    localStorage.setItem(STORAGE_KEY, on ? 'on' : 'off');
   }
 }
 
-/** Null where there is no such thing: not every browser has them, and none for a page that came without encryption. */
+/** Null if notifications are unsupported: by this browser, or on a page without HTTPS. */
 function permission(): NotificationPermission | null {
   return 'Notification' in window ? Notification.permission : null;
 }
 
-/** False where pages may have the permission but not the means, as on Android. */
-function show(title: string, body: string, tag: string, href: string): boolean {
+/** Returns false where the permission exists but the constructor does not, for example on Android. */
+function notification(title: string, body: string, tag: string, href: string): boolean {
   try {
     const shown = new Notification(title, { body, tag, icon: '/favicon.svg' });
     shown.onclick = () => {

@@ -1,39 +1,39 @@
-// Paints in the next frame, once however often it is asked; of a window that nobody sees not before it is seen again.
+// Paints in the next animation frame, once for any number of requests. A hidden page paints when it becomes visible again.
 
 export interface Painter {
-  ask: () => void;
+  request: () => void;
   stop: () => void;
 }
 
 export function painter(paint: () => void): Painter {
   let frame = 0;
-  let wanted = false;
-  const ask = () => {
-    wanted = true;
+  let pending = false;
+  const request = () => {
+    pending = true;
     if (frame !== 0 || document.hidden) return;
     frame = requestAnimationFrame(() => {
       frame = 0;
-      wanted = false;
+      pending = false;
       paint();
     });
   };
-  const seen = () => {
-    if (wanted) ask();
+  const onVisible = () => {
+    if (pending) request();
   };
-  document.addEventListener('visibilitychange', seen);
+  document.addEventListener('visibilitychange', onVisible);
   return {
-    ask,
+    request,
     stop: () => {
-      document.removeEventListener('visibilitychange', seen);
+      document.removeEventListener('visibilitychange', onVisible);
       cancelAnimationFrame(frame);
       frame = 0;
-      wanted = false;
+      pending = false;
     },
   };
 }
 
-/** The canvas's context, its size in points of the screen, and drawn in pixels of the page; emptied. */
-export function fresh(box: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
+/** A cleared canvas context: sized in device pixels, drawn in CSS pixels. */
+export function clearedContext(box: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
   const scale = devicePixelRatio || 1;
   const [wide, tall] = [Math.round(width * scale), Math.round(height * scale)];
   if (box.width !== wide || box.height !== tall) {

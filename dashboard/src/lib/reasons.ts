@@ -1,9 +1,9 @@
-// Why a run failed, without what differs from one run to the next: the rules of `cronflow/domain/failures.py`, so that
-// the groups here have the names of `runs report`.
+// Why a run failed, without the details that differ between runs. The rules match `cronflow/domain/failures.py`, so the
+// groups have the same names as in `runs report`.
 import type { Run } from './types';
 
-const LONGEST = 200;
-// The order counts: what contains numbers goes before the numbers.
+const MAX_LENGTH = 200;
+// The order matters: patterns that contain numbers come before numbers.
 const PARTS: [RegExp, string][] = [
   [/\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b/gi, '<id>'],
   [/\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?/g, '<time>'],
@@ -21,6 +21,6 @@ export function reasonOf(run: Pick<Run, 'error' | 'outcome' | 'state'>): string 
   const line = (run.error ?? '').split('\n').find((one) => one.trim() !== '') ?? '';
   let text = line.trim().split(/\s+/).join(' ');
   for (const [pattern, name] of PARTS) text = text.replace(pattern, name);
-  if (text.length > LONGEST) text = `${text.slice(0, LONGEST - 1)}…`;
+  if (text.length > MAX_LENGTH) text = `${text.slice(0, MAX_LENGTH - 1)}…`;
   return text || (run.outcome ?? run.state);
 }

@@ -1,5 +1,5 @@
-// What a view shows of REST: loaded once for a key, loaded again when the key changes, and never shown under a key that
-// it was not asked for. A list is loaded page by page as it is scrolled.
+// REST data of a view. A response that was superseded by a newer request is ignored. Lists are loaded page by page while
+// scrolling.
 import { untrack } from 'svelte';
 import { ApiError } from './api';
 import type { Page } from './types';
@@ -8,38 +8,38 @@ export class Resource<T> {
   value = $state.raw<T | null>(null);
   error = $state.raw<ApiError | null>(null);
   loading = $state(false);
-  private asked = 0;
+  private generation = 0;
 
   constructor(private readonly load: () => Promise<T>) {}
 
   async refresh(options: { clear?: boolean } = {}): Promise<void> {
-    const ask = ++this.asked;
+    const generation = ++this.generation;
     if (options.clear) this.value = null;
     this.loading = true;
     try {
       const value = await this.load();
-      if (ask !== this.asked) return;
+      if (generation !== this.generation) return;
       this.value = value;
       this.error = null;
     } catch (error) {
-      if (ask !== this.asked) return;
+      if (generation !== this.generation) return;
       this.error = asApiError(error);
     } finally {
-      if (ask === this.asked) this.loading = false;
+      if (generation === this.generation) this.loading = false;
     }
   }
 }
 
 export class Pages<T> {
-  /** A raw array: a page of rows is appended, rows are never made reactive one by one. */
+  /** A raw array: rows are not reactive one by one. */
   rows = $state.raw<T[]>([]);
   error = $state.raw<ApiError | null>(null);
   loading = $state(false);
-  /** Whether the first page has come. */
+  /** Whether the first page is loaded. */
   ready = $state(false);
   private cursor: string | null = null;
   private ended = $state(false);
-  private asked = 0;
+  private generation = 0;
 
   constructor(private readonly load: (cursor: string | null) => Promise<Page<T>>) {}
 
@@ -47,13 +47,13 @@ export class Pages<T> {
     return this.ended;
   }
 
-  /** Another number with each beginning anew. */
+  /** Changes with every restart. */
   get round(): number {
-    return this.asked;
+    return this.generation;
   }
 
   async restart(): Promise<void> {
-    this.asked += 1;
+    this.generation += 1;
     this.cursor = null;
     this.ended = false;
     this.ready = false;
@@ -63,38 +63,37 @@ export class Pages<T> {
   }
 
   async more(): Promise<void> {
-    // Whoever calls this from an effect does not want to be called again for what it changes.
+    // Untracked, so that an effect that calls this does not run again when loading changes.
     if (untrack(() => this.ended || this.loading)) return;
-    const ask = this.asked;
+    const generation = this.generation;
     this.loading = true;
     try {
       const page = await this.load(this.cursor);
-      if (ask !== this.asked) return;
+      if (generation !== this.generation) return;
       this.rows = this.cursor === null ? page.items : this.rows.concat(page.items);
       this.cursor = page.next_cursor;
       this.ended = page.next_cursor === null;
       this.ready = true;
       this.error = null;
     } catch (error) {
-      if (ask === this.asked) this.error = asApiError(error);
+      if (generation === this.generation) this.error = asApiError(error);
     } finally {
-      if (ask === this.asked) this.loading = false;
+      if (generation === this.generation) this.loading = false;
     }
   }
 
-  /** Everything, for lists that are bounded by nature. */
+  /** Loads all pages, up to `most` rows. */
   async all(most: number): Promise<void> {
     const first = this.restart();
-    const ask = this.asked;
+    const generation = this.generation;
     await first;
-    // After the first page: nothing here is read by an effect. Whoever begins anew goes on alone: to wait here for what
-    // he has asked for would be to wait without giving way.
-    while (ask === this.asked && !this.ended && this.error === null && this.rows.length < most) await this.more();
+    // A newer call takes over, and this one stops.
+    while (generation === this.generation && !this.ended && this.error === null && this.rows.length < most) await this.more();
   }
 
-  /** Begin again with a first page that was asked for elsewhere. */
-  begin(page: Page<T>): void {
-    this.asked += 1;
+  /** Restarts with a first page that is already loaded. */
+  restartWith(page: Page<T>): void {
+    this.generation += 1;
     this.loading = false;
     this.rows = page.items;
     this.cursor = page.next_cursor;

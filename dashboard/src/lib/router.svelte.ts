@@ -1,4 +1,4 @@
-// The address is the state: every view, filter and sort is in it, so a link shows another person the same thing.
+// The URL is the state: it contains every view, filter and sort order, so a link shows the same thing to everybody.
 class Router {
   path = $state(location.pathname);
   query = $state.raw(new URLSearchParams(location.search));
@@ -21,7 +21,7 @@ class Router {
     this.read();
   }
 
-  /** The address with some of the parameters changed; empty ones leave it. */
+  /** The URL with some parameters changed; empty ones are removed. */
   with(changes: Record<string, string | null>): string {
     const next = new URLSearchParams(this.query);
     for (const [name, value] of Object.entries(changes)) {
@@ -32,7 +32,7 @@ class Router {
     return text === '' ? this.path : `${this.path}?${text}`;
   }
 
-  /** Goes there without another entry in the history. */
+  /** Changes parameters without a new history entry. */
   set(changes: Record<string, string | null>): void {
     this.go(this.with(changes), { replace: true });
   }

@@ -1,5 +1,5 @@
-// The page's one state, and the one function that changes it: `apply(state, message)`. Pure: no clock, no socket, no
-// DOM; the same messages give the same state. What was not changed keeps its identity, so views redraw what moved.
+// The page's only state, and the only function that changes it: `apply(state, message)`. It is pure: no clock, no socket,
+// no DOM. Unchanged parts keep their identity, so views redraw only what changed.
 import type { ClusterEvent, Message, SentSeries, TickMessage, Values } from './stream';
 import type { LogLine } from './types';
 
@@ -8,10 +8,10 @@ export const NODE_ROWS = 120;
 export const NODE_EVERY_S = 5;
 export const EVENTS_KEPT = 300;
 export const LINES_KEPT = 5000;
-/** What became of the runs of a failover is told within this time. */
+/** Run counts that arrive within this time after a failover are attributed to it. */
 const AFTERMATH_MS = 60_000;
 
-/** A line of a tail, or a place where lines are missing; null: nobody knows how many. */
+/** A log line, or a marker for missing lines; null means an unknown number of them. */
 export type TailEntry = LogLine | { gap: number | null; at: string };
 
 export interface Failover {
@@ -47,7 +47,7 @@ export interface Series {
 
 export interface State {
   ready: boolean;
-  /** The place in the stream that a later connection goes on from. */
+  /** The stream position from which the next connection resumes. */
   seq: string | null;
   ts: string | null;
   values: Values | null;
@@ -55,20 +55,20 @@ export interface State {
   events: readonly ClusterEvent[];
   tails: Readonly<Record<string, readonly TailEntry[]>>;
   failovers: readonly Failover[];
-  /** Events told since the last connection, when it resumed; null when it began with a snapshot. */
+  /** How many events a resumed connection replayed; null if it began with a snapshot. */
   caughtUp: number | null;
-  /** Ticks that the server left out because this page was slow. */
+  /** Ticks that the server dropped because this page was slow. */
   missed: number;
 }
 
-export const NO_SERIES: Series = {
+export const EMPTY_SERIES: Series = {
   at: [], ended: [], failed: [], queued: [], in_flight: [], late_p50: [], late_p95: [], late_p99: [], run_p50: [],
   run_p95: [], run_p99: [], node_at: [], nodes: {},
 };
 
-export function empty(): State {
+export function initialState(): State {
   return {
-    ready: false, seq: null, ts: null, values: null, series: NO_SERIES, events: [], tails: {}, failovers: [],
+    ready: false, seq: null, ts: null, values: null, series: EMPTY_SERIES, events: [], tails: {}, failovers: [],
     caughtUp: null, missed: 0,
   };
 }
@@ -76,60 +76,60 @@ export function empty(): State {
 export function apply(state: State, message: Message): State {
   if (message.t === 'snap') {
     const { series, ...values } = message.doc;
-    return begin(state, message.seq, values, series);
+    return applySnapshot(state, message.seq, values, series);
   }
   if (state.values === null) return state;
-  if (state.seq !== null && !follows(message.seq, state.seq)) return state; // told twice after a resume
-  return advance(state, state.values, message);
+  if (state.seq !== null && !isAfter(message.seq, state.seq)) return state; // replayed twice after a resume
+  return applyTick(state, state.values, message);
 }
 
-/** Whether one place in the stream lies behind another. */
-export function follows(seq: string, before: string): boolean {
+/** Whether a stream position comes after another. */
+export function isAfter(seq: string, before: string): boolean {
   const [ms = 0, n = 0] = seq.split('-').map(Number);
   const [ms0 = 0, n0 = 0] = before.split('-').map(Number);
   return ms > ms0 || (ms === ms0 && n > n0);
 }
 
-/** A snapshot replaces the values. Events and failovers that were seen stay; tails go on behind a marker. */
-function begin(state: State, seq: string, values: Values, sent: SentSeries): State {
+/** A snapshot replaces the values. Events and failovers are kept; log tails continue after a gap marker. */
+function applySnapshot(state: State, seq: string, values: Values, sent: SentSeries): State {
   const tails: Record<string, readonly TailEntry[]> = {};
   for (const [topic, lines] of Object.entries(state.tails)) {
-    // Before the first snapshot there was no tail to be cut: what stands there came from REST.
+    // Lines from before the first snapshot came from REST, so there is no gap after them.
     tails[topic] = lines.length > 0 && state.ready ? [...lines, { gap: null, at: values.at }] : lines;
   }
   const failovers = state.values === null ? state.failovers : withLeader(state.failovers, state.values, values, values.at);
   return { ...state, ready: true, seq, ts: values.at, values, series: seriesOf(sent), tails, failovers, caughtUp: null };
 }
 
-function advance(state: State, before: Values, tick: TickMessage): State {
+function applyTick(state: State, before: Values, tick: TickMessage): State {
   const values = { ...before, ...tick.patch };
   const seen = new Set(state.events.map((event) => event.id));
-  const news = tick.events.filter((event) => !seen.has(event.id)).sort(byId);
+  const added = tick.events.filter((event) => !seen.has(event.id)).sort(byId);
   return {
     ...state,
     seq: tick.seq,
     ts: tick.ts,
     values,
-    series: grown(state.series, tick.ts, values),
-    events: news.length > 0 ? [...state.events, ...news].sort(byId).reverse().slice(0, EVENTS_KEPT) : state.events,
-    tails: tick.logs.length > 0 ? tailed(state.tails, tick) : state.tails,
-    failovers: withEvents(withLeader(state.failovers, before, values, tick.ts), news),
+    series: appendRow(state.series, tick.ts, values),
+    events: added.length > 0 ? [...state.events, ...added].sort(byId).reverse().slice(0, EVENTS_KEPT) : state.events,
+    tails: tick.logs.length > 0 ? appendLogs(state.tails, tick) : state.tails,
+    failovers: withRunCounts(withLeader(state.failovers, before, values, tick.ts), added),
     missed: state.missed + tick.dropped,
   };
 }
 
-/** What a resumed connection told before it was live again. */
-export function resumed(state: State, events: number): State {
+/** Records how many events a resumed connection replayed. */
+export function withReplayCount(state: State, events: number): State {
   return { ...state, caughtUp: events };
 }
 
-/** Events that happened before the page was opened. */
-export function withPast(state: State, events: readonly ClusterEvent[]): State {
+/** Adds events that happened before the page was opened. */
+export function withPastEvents(state: State, events: readonly ClusterEvent[]): State {
   const all = [...new Map([...state.events, ...events].map((event) => [event.id, event])).values()].sort(byId);
-  return { ...state, events: [...all].reverse().slice(0, EVENTS_KEPT), failovers: withElections(state.failovers, all) };
+  return { ...state, events: [...all].reverse().slice(0, EVENTS_KEPT), failovers: withPastFailovers(state.failovers, all) };
 }
 
-/** Lines that were written before the tail began, in front of it. */
+/** Puts lines that were written before the tail began in front of it. */
 export function withHistory(state: State, topic: string, lines: readonly LogLine[]): State {
   const has = state.tails[topic] ?? [];
   const known = keysOf(has);
@@ -137,8 +137,8 @@ export function withHistory(state: State, topic: string, lines: readonly LogLine
   return { ...state, tails: { ...state.tails, [topic]: [...older, ...has].slice(-LINES_KEPT) } };
 }
 
-/** A tail with what the server found before it; what the server found within it is in the tail already. */
-export function withFound(entries: readonly TailEntry[], found: readonly LogLine[]): readonly TailEntry[] {
+/** Puts search results that are older than the tail in front of it. */
+export function withSearchResults(entries: readonly TailEntry[], found: readonly LogLine[]): readonly TailEntry[] {
   if (found.length === 0) return entries;
   const first = entries.find((entry) => !isGap(entry));
   const begins = first === undefined ? Infinity : Date.parse(first.at);
@@ -180,20 +180,20 @@ function seriesOf(sent: SentSeries): Series {
   };
 }
 
-function pushed<T>(column: readonly T[], value: T, rows: number): T[] {
+function appended<T>(column: readonly T[], value: T, rows: number): T[] {
   const next = column.slice(Math.max(0, column.length + 1 - rows));
   next.push(value);
   return next;
 }
 
-/** One more row; the oldest falls off. Columns are new arrays, since charts compare by identity. */
-export function grown(series: Series, ts: string, values: Values): Series {
+/** Appends a row and drops the oldest. Columns are new arrays, because charts compare them by identity. */
+export function appendRow(series: Series, ts: string, values: Values): Series {
   const now = seconds(ts);
   const { rates, latency, queue } = values;
-  const push = (column: Column, value: number | null | undefined): Column => pushed(column, value ?? null, SERIES_ROWS);
+  const push = (column: Column, value: number | null | undefined): Column => appended(column, value ?? null, SERIES_ROWS);
   const next: Series = {
     ...series,
-    at: pushed(series.at, now, SERIES_ROWS),
+    at: appended(series.at, now, SERIES_ROWS),
     ended: push(series.ended, rates.ended),
     failed: push(series.failed, rates.failed),
     queued: push(series.queued, queue.queued),
@@ -211,68 +211,69 @@ export function grown(series: Series, ts: string, values: Values): Series {
     const had = series.nodes[node.name];
     const blank = had === undefined ? new Array<null>(series.node_at.length).fill(null) : [];
     nodes[node.name] = {
-      cpu: pushed(had?.cpu ?? blank, node.cpu, NODE_ROWS),
-      memory: pushed(had?.memory ?? blank, node.memory, NODE_ROWS),
-      lag_s: pushed(had?.lag_s ?? blank, node.lag_s, NODE_ROWS),
-      in_flight: pushed(had?.in_flight ?? blank, node.in_flight, NODE_ROWS),
+      cpu: appended(had?.cpu ?? blank, node.cpu, NODE_ROWS),
+      memory: appended(had?.memory ?? blank, node.memory, NODE_ROWS),
+      lag_s: appended(had?.lag_s ?? blank, node.lag_s, NODE_ROWS),
+      in_flight: appended(had?.in_flight ?? blank, node.in_flight, NODE_ROWS),
     };
   }
-  return { ...next, node_at: pushed(series.node_at, now, NODE_ROWS), nodes };
+  return { ...next, node_at: appended(series.node_at, now, NODE_ROWS), nodes };
 }
 
-function tailed(tails: State['tails'], tick: TickMessage): State['tails'] {
+function appendLogs(tails: State['tails'], tick: TickMessage): State['tails'] {
   const next = { ...tails };
   for (const { topic, lines, gap } of tick.logs) {
     const has = next[topic] ?? [];
-    // A line that is told again is of a run that is told of again.
+    // Only runs with new lines can have repeated ones.
     const runs = new Set(lines.map((line) => line.run));
     const known = new Set<string>();
     for (let i = Math.max(0, has.length - 1500); i < has.length; i++) {
       const entry = has[i]!;
       if (!isGap(entry) && runs.has(entry.run)) known.add(lineKey(entry));
     }
-    const news: TailEntry[] = known.size === 0 ? lines.slice() : lines.filter((line) => !known.has(lineKey(line)));
-    if (gap !== undefined && gap !== 0) news.unshift({ gap, at: tick.ts });
-    next[topic] = [...has.slice(Math.max(0, has.length + news.length - LINES_KEPT)), ...news].slice(-LINES_KEPT);
+    const added: TailEntry[] = known.size === 0 ? lines.slice() : lines.filter((line) => !known.has(lineKey(line)));
+    if (gap !== undefined && gap !== 0) added.unshift({ gap, at: tick.ts });
+    next[topic] = [...has.slice(Math.max(0, has.length + added.length - LINES_KEPT)), ...added].slice(-LINES_KEPT);
   }
   return next;
 }
 
-/** Whether the node that leads is not heard of: it has the lease until that is over or given back, and plans nothing. */
-export function leaderIsSilent(values: Values): boolean {
+/** Whether the leader has stopped sending heartbeats while it still holds the lease. */
+export function leaderIsUnresponsive(values: Values): boolean {
   if (values.leader === null) return false;
   const node = values.nodes.find((one) => one.name === values.leader);
-  // One that drains is not called stale.
+  // A draining node is never reported as stale.
   return node === undefined || node.state === 'stale' || node.age_s > values.lease_s / 3;
 }
 
-/** When the old leader was lost. One that lives renews its lease long before half of it is over, and its node is heard of;
- *  without either it was last alive when it renewed it, whoever gave the lease back for it. One that lived led until then.
+/** When the old leader was lost. A live leader sends heartbeats and renews its lease well before half of it has passed, and
+ *  leads until it gives the lease up. Otherwise the last renewal is the last sign of life, even if a restarted process gave
+ *  the lease back.
  */
 function lostAt(before: Values, ts: string): string {
   const left = before.lease_left_s;
-  if (left === null || (left > before.lease_s / 2 && !leaderIsSilent(before))) return ts;
+  if (left === null || (left > before.lease_s / 2 && !leaderIsUnresponsive(before))) return ts;
   return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
 }
 
-/** A failover is seen in the values: the leader's place falls empty or changes hands under a higher term. */
-function withLeader(known: readonly Failover[], before: Values, now: Values, ts: string): readonly Failover[] {
-  const open = known[0]?.to === null ? known[0] : undefined;
-  if (now.leader === before.leader) return known;
+/** Detects a failover from the values: the leader disappears, or another node leads with a higher term. */
+function withLeader(failovers: readonly Failover[], before: Values, now: Values, ts: string): readonly Failover[] {
+  const open = failovers[0]?.to === null ? failovers[0] : undefined;
+  if (now.leader === before.leader) return failovers;
   if (now.leader === null) {
     const lost: Failover = {
       id: `${before.term}-${ts}`, from: before.leader, to: null, term: now.term, lost_at: lostAt(before, ts), elected_at: null,
       took_ms: null, runs_lost: 0, reassigned: 0,
     };
-    return [lost, ...known].slice(0, 20);
+    return [lost, ...failovers].slice(0, 20);
   }
   const elected = now.elected_at ?? ts;
   if (open !== undefined) {
     const took = Math.max(0, Date.parse(elected) - Date.parse(open.lost_at));
-    return [{ ...open, to: now.leader, term: now.term, elected_at: elected, took_ms: took }, ...known.slice(1)];
+    return [{ ...open, to: now.leader, term: now.term, elected_at: elected, took_ms: took }, ...failovers.slice(1)];
   }
-  if (before.leader === null) return known; // the first leader that this page sees
-  // It changed hands between two ticks: no page can say better than a second.
+  if (before.leader === null) return failovers; // the first leader since the page was opened
+  // Leadership changed between two ticks, so the page knows the time only to the second.
   const lost = lostAt(before, ts);
   const lost_at = lost === ts ? before.at : lost;
   const took = Math.max(0, Date.parse(elected) - Date.parse(lost_at));
@@ -280,14 +281,14 @@ function withLeader(known: readonly Failover[], before: Values, now: Values, ts:
     id: `${now.term}`, from: before.leader, to: now.leader, term: now.term, lost_at, elected_at: elected,
     took_ms: took, runs_lost: 0, reassigned: 0,
   };
-  return [swap, ...known].slice(0, 20);
+  return [swap, ...failovers].slice(0, 20);
 }
 
-/** The failovers that events tell of and that this page did not see; `events` the oldest first. Nobody tells when a
- *  leader that was killed was last alive, so how long such a failover took is not known of them.
+/** Adds failovers that the page did not witness, from events in chronological order. Events do not contain when a killed
+ *  leader was last alive, so the duration of such a failover is unknown.
  */
-function withElections(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
-  const seen = new Set(known.map((failover) => failover.term));
+function withPastFailovers(failovers: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
+  const seen = new Set(failovers.map((failover) => failover.term));
   const found: Failover[] = [];
   let before: { node: string; term: number } | null = null;
   let released: ClusterEvent | null = null;
@@ -301,15 +302,15 @@ function withElections(known: readonly Failover[], events: readonly ClusterEvent
         id: `${now.term}`, from: before.node, to: now.node, term: now.term, lost_at: left ?? event.at, elected_at: event.at,
         took_ms: left === null ? null : Math.max(0, Date.parse(event.at) - Date.parse(left)), runs_lost: 0, reassigned: 0,
       };
-      found.push(...withEvents([failover], events));
+      found.push(...withRunCounts([failover], events));
     }
     before = now;
   }
-  return found.length === 0 ? known : [...known, ...found].sort((a, b) => b.term - a.term).slice(0, 20);
+  return found.length === 0 ? failovers : [...failovers, ...found].sort((a, b) => b.term - a.term).slice(0, 20);
 }
 
-function withEvents(known: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
-  let next = known;
+function withRunCounts(failovers: readonly Failover[], events: readonly ClusterEvent[]): readonly Failover[] {
+  let next = failovers;
   for (const event of events) {
     const latest = next[0];
     if (latest === undefined) continue;

@@ -1,60 +1,60 @@
-// The runes between the one writer and the views: what came down the socket, who is logged in, what time it is. Views
-// read from here and never fetch.
+// Reactive state between the socket and the views: the cluster, the login and the clock. Views read from here.
 import { Api } from './api';
 import { Live, type Link } from './live';
-import { apply, empty, resumed, withHistory, withoutTail, withPast, type State } from './state';
+import { covers, roleFor } from './permissions';
+import { apply, initialState, withHistory, withoutTail, withPastEvents, withReplayCount, type State } from './state';
 import type { ClusterEvent, LogLine, Me, Role } from './types';
 
-const ROLES: Role[] = ['viewer', 'operator', 'admin'];
-/** A tick is due every second. */
+/** Ticks arrive every second; without one for this long the page moves its own clock. */
 const SILENT_MS = 1500;
 const AMBER_MS = 3000;
 const RED_MS = 10_000;
-/** How often the readiness probe is asked while no tick comes. */
+/** How often the readiness probe is requested while no ticks arrive. */
 const PROBE_MS = 5000;
 
 export type Liveness = 'live' | 'late' | 'stale' | 'connecting';
 
 class Store {
-  state = $state.raw<State>(empty());
+  state = $state.raw<State>(initialState());
   link = $state.raw<Link>({ state: 'connecting', retryAt: null, reason: null });
   me = $state.raw<Me | null>(null);
-  /** Whether this cluster may be broken on purpose, by whoever is logged in. */
+  /** Whether this is a development cluster with chaos tools. */
   chaos = $state(false);
-  /** Whether the first question, are we logged in, has been answered. */
-  known = $state(false);
-  /** The cluster's clock as this page guesses it, moved once a second. */
+  /** Whether the login has been checked. */
+  initialized = $state(false);
+  /** The cluster's clock, estimated, updated once a second. */
   now = $state(Date.now());
-  /** The view stands still; messages wait and are counted. */
-  held = $state(false);
-  waiting = $state(0);
+  /** While the view is paused, ticks are counted but not shown. */
+  paused = $state(false);
+  pendingTicks = $state(0);
 
-  /** By this browser's clock: when the last message came. */
-  private heard = $state(0);
+  /** When the last message arrived, by this browser's clock. */
+  private lastMessageAt = $state(0);
   private skew = 0;
   private resuming: number | null = null;
-  private kept: State | null = null;
-  /** What happened, as it is told. */
+  /** The current state while the view is paused. */
+  private latest: State | null = null;
+  /** Called with the events of every tick. */
   onEvents: (events: readonly ClusterEvent[]) => void = () => {};
-  private readonly users = new Map<string, number>();
+  private readonly followers = new Map<string, number>();
 
   readonly api = new Api();
   readonly live = new Live({
     url: `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/api/v1/stream`,
     ticket: () => this.api.ticket(),
-    cursor: () => (this.kept ?? this.state).seq,
-    onMessage: (message) => this.take(message),
-    onLink: (link) => this.linked(link),
+    cursor: () => (this.latest ?? this.state).seq,
+    onMessage: (message) => this.receive(message),
+    onLink: (link) => this.updateLink(link),
   });
 
   values = $derived(this.state.values);
-  age = $derived(this.heard === 0 ? Infinity : Math.max(0, this.now - this.heard - this.skew));
+  age = $derived(this.lastMessageAt === 0 ? Infinity : Math.max(0, this.now - this.lastMessageAt - this.skew));
   liveness = $derived<Liveness>(
-    this.heard === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
+    this.lastMessageAt === 0 ? 'connecting' : this.age > RED_MS ? 'stale' : this.age > AMBER_MS || this.link.state !== 'live' ? 'late' : 'live',
   );
-  /** What the readiness probe said when ticks stopped; asked only then. */
+  /** What the readiness probe returned; it is requested only while no ticks arrive. */
   private probed = $state.raw<{ redis: string | null; mongo: string | null }>({ redis: null, mongo: null });
-  away = $derived.by(() => {
+  unavailable = $derived.by(() => {
     const servers = this.values?.servers;
     const stale = this.liveness === 'stale';
     const redis = stale ? this.probed.redis : servers !== undefined && 'error' in servers.redis ? servers.redis.error : null;
@@ -69,26 +69,26 @@ class Store {
       if (me === null) this.live.stop();
       else {
         this.live.start();
-        void this.past();
-        if (this.may('admin')) void this.api.settings().then(({ chaos }) => (this.chaos = chaos)).catch(() => undefined);
+        void this.loadPastEvents();
+        if (this.may(roleFor('chaos'))) void this.api.get('/cluster/settings').then(({ chaos }) => (this.chaos = chaos)).catch(() => undefined);
       }
     };
     setInterval(() => {
-      // A tick moves the clock; it goes on by itself only where none comes, so that views are not made twice a second.
-      if (Date.now() - this.heard < SILENT_MS) return;
+      // Each tick moves the clock. This timer moves it only when none arrives, so views render once a second.
+      if (Date.now() - this.lastMessageAt < SILENT_MS) return;
       this.now = this.time();
       if (this.me !== null && this.liveness === 'stale' && this.now % PROBE_MS < 1000) void this.probe();
     }, 1000);
-    addEventListener('online', () => this.live.now());
+    addEventListener('online', () => this.live.reconnect());
     document.addEventListener('visibilitychange', () => {
       if (!document.hidden) {
         this.now = this.time();
-        this.live.now();
+        this.live.reconnect();
       }
     });
   }
 
-  /** The cluster's clock at this moment; `now` is it at the last tick. */
+  /** The cluster's clock right now; `now` is the value at the last tick. */
   time(): number {
     return Date.now() + this.skew;
   }
@@ -97,56 +97,56 @@ class Store {
     try {
       await this.api.resume();
     } finally {
-      this.known = true;
+      this.initialized = true;
     }
   }
 
-  /** Whether the server would allow it: no button is shown that would answer 403. */
+  /** Whether the server would allow an action that needs this role. */
   may(role: Role, job: string | null = null): boolean {
-    if (this.me === null || ROLES.indexOf(this.me.role) < ROLES.indexOf(role)) return false;
+    if (this.me === null || !covers(this.me.role, role)) return false;
     const { jobs } = this.me;
     return jobs.length === 0 || (job !== null && jobs.some((pattern) => matches(pattern, job)));
   }
 
-  /** Stand still, or go on from where the cluster is by now. */
-  hold(held: boolean): void {
-    this.held = held;
-    this.waiting = 0;
-    if (held) {
-      this.kept = this.state;
-    } else if (this.kept !== null) {
-      this.state = this.kept;
-      this.kept = null;
+  /** Pauses the view, or resumes it with the current state of the cluster. */
+  pauseView(paused: boolean): void {
+    this.paused = paused;
+    this.pendingTicks = 0;
+    if (paused) {
+      this.latest = this.state;
+    } else if (this.latest !== null) {
+      this.state = this.latest;
+      this.latest = null;
     }
   }
 
-  /** Follow a topic for as long as the caller keeps it; many callers share one subscription. */
+  /** Follows a topic until the returned function is called; callers share one subscription. */
   follow(topic: string, tail = 200): () => void {
-    const users = this.users.get(topic) ?? 0;
-    this.users.set(topic, users + 1);
-    if (users === 0) this.live.subscribe(topic, tail);
+    const followers = this.followers.get(topic) ?? 0;
+    this.followers.set(topic, followers + 1);
+    if (followers === 0) this.live.subscribe(topic, tail);
     return () => {
-      const left = (this.users.get(topic) ?? 1) - 1;
-      this.users.set(topic, left);
+      const left = (this.followers.get(topic) ?? 1) - 1;
+      this.followers.set(topic, left);
       if (left > 0) return;
-      this.users.delete(topic);
+      this.followers.delete(topic);
       this.live.unsubscribe(topic);
       this.state = withoutTail(this.state, topic);
     };
   }
 
-  history(topic: string, lines: readonly LogLine[]): void {
+  addHistory(topic: string, lines: readonly LogLine[]): void {
     this.state = withHistory(this.state, topic, lines);
   }
 
-  /** What happened before the page was opened, or while no tick told of it. */
-  private async past(): Promise<void> {
-    const leading = ['leader_elected', 'leader_stepped_down', 'runs_lost', 'runs_reassigned'];
-    const pages = await Promise.all([this.api.events({ limit: 40 }), this.api.events({ limit: 40, kind: leading })]).catch(() => []);
+  /** Loads events from before the page was opened, or from while the stream was interrupted. */
+  private async loadPastEvents(): Promise<void> {
+    const kind = ['leader_elected', 'leader_stepped_down', 'runs_lost', 'runs_reassigned'];
+    const pages = await Promise.all([this.api.get('/events', { params: { query: { limit: 40 } } }), this.api.get('/events', { params: { query: { limit: 40, kind } } })]).catch(() => []);
     const found = pages.flatMap((page) => page.items);
     if (found.length === 0) return;
-    this.state = withPast(this.state, found);
-    if (this.kept !== null) this.kept = withPast(this.kept, found);
+    this.state = withPastEvents(this.state, found);
+    if (this.latest !== null) this.latest = withPastEvents(this.latest, found);
   }
 
   private async probe(): Promise<void> {
@@ -154,44 +154,44 @@ class Store {
     this.probed = { redis: found?.redis.error ?? null, mongo: found?.mongodb.error ?? null };
   }
 
-  private take(message: Parameters<typeof apply>[1]): void {
-    const before = this.kept ?? this.state;
+  private receive(message: Parameters<typeof apply>[1]): void {
+    const before = this.latest ?? this.state;
     const at = message.t === 'snap' ? message.doc.at : message.ts;
     let next = apply(before, message);
     if (message.t === 'tick' && this.resuming !== null) {
       this.resuming += message.events.length;
-      // A tick of this very second: the replay is over.
+      // A tick of the current second: the replay is complete.
       if (Math.abs(Date.now() + this.skew - Date.parse(at)) < 1500) {
-        next = resumed(next, this.resuming);
+        next = withReplayCount(next, this.resuming);
         this.resuming = null;
       }
     } else if (message.t === 'snap') {
       this.resuming = null;
     }
-    this.heard = Date.now();
-    const ahead = Date.parse(at) - this.heard;
-    // The two clocks may differ; what the network took is not worth following.
+    this.lastMessageAt = Date.now();
+    const ahead = Date.parse(at) - this.lastMessageAt;
+    // The clocks may differ; network latency alone is not worth correcting.
     if (this.resuming === null && Math.abs(ahead - this.skew) > 1000) this.skew = ahead;
     this.now = this.time();
     if (message.t === 'tick') this.onEvents(message.events);
-    // The stream has lost its place, or this page was too slow for it.
-    if (message.t === 'snap' ? before.ready : message.dropped > 0) void this.past();
-    if (this.kept === null) {
+    // Events may be missing after a new snapshot or dropped ticks.
+    if (message.t === 'snap' ? before.ready : message.dropped > 0) void this.loadPastEvents();
+    if (this.latest === null) {
       this.state = next;
     } else {
-      this.kept = next;
-      this.waiting += 1;
+      this.latest = next;
+      this.pendingTicks += 1;
     }
   }
 
-  private linked(link: Link): void {
+  private updateLink(link: Link): void {
     if (link.state === 'live' && this.link.state === 'live') return;
-    if (link.state === 'connecting' && (this.kept ?? this.state).seq !== null) this.resuming ??= 0;
+    if (link.state === 'connecting' && (this.latest ?? this.state).seq !== null) this.resuming ??= 0;
     this.link = link;
   }
 }
 
-/** Shell patterns, as the server reads them: `*` and `?`. */
+/** Shell patterns with `*` and `?`, matched as the server matches them. */
 function matches(pattern: string, name: string): boolean {
   const source = pattern.replace(/[.+^${}()|[\]\\]/g, '\\$&').replaceAll('*', '.*').replaceAll('?', '.');
   return new RegExp(`^${source}$`).test(name);

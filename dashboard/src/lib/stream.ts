@@ -1,8 +1,10 @@
-// What comes down the one socket, named as in `cronflow/live`: a bounded snapshot, then a tick a second. Values in a
-// patch are absolute, so a tick that was dropped on the way does no harm; only log lines are never dropped without a word.
+// The messages of the websocket, named as in `cronflow/live`: a bounded snapshot, then a tick every second. A patch has
+// absolute values, so a dropped tick does no harm. Dropped log lines are always marked.
 import type { ClusterEvent, Instant, LogLine, NodeState } from './types';
 
 export type { ClusterEvent };
+
+export const severityOf = (event: ClusterEvent) => event.severity;
 
 export interface Node {
   name: string;
@@ -15,7 +17,7 @@ export interface Node {
   slots: number;
   in_flight: number;
   queued: number;
-  /** Runs a second. */
+  /** Runs per second. */
   rate: number;
   age_s: number;
 }
@@ -26,7 +28,7 @@ export interface Quantiles {
   p99: number | null;
 }
 
-/** A server that answers says how fast; one that does not says why. */
+/** The latency of a server, or why it is unavailable. */
 export type Server = { ms: number } | { error: string };
 
 export interface Values {
@@ -34,17 +36,17 @@ export interface Values {
   namespace: string;
   leader: string | null;
   lease_left_s: number | null;
-  /** How long a lease lasts when it is renewed. */
+  /** The duration of a freshly renewed lease. */
   lease_s: number;
   term: number;
   elected_at: Instant | null;
-  /** At most two hundred; `nodes_more` counts the others. */
+  /** At most 200; `nodes_more` counts the rest. */
   nodes: Node[];
   nodes_more: number;
   queue: { queued: number; in_flight: number; slots: number; room: number; open: number | null };
-  /** Runs that ended a second, `ended` altogether and by state; empty before the second tick. */
+  /** Finished runs per second, in total (`ended`) and by state; empty before the second tick. */
   rates: Partial<Record<string, number>>;
-  /** Of the last five minutes; empty before anything ran. */
+  /** Over the last five minutes; empty before the first run. */
   latency: { lateness_ms?: Quantiles; duration_ms?: Quantiles };
   jobs: { total: number; active: number; paused: number; idle: number } | null;
   dead_letters: number | null;
@@ -55,7 +57,7 @@ export interface Values {
 
 type Column = (number | null)[];
 
-/** Ten minutes, a row a second; of the nodes a row every five seconds. */
+/** Ten minutes: one row per second for the cluster, one row every five seconds for each node. */
 export interface SentSeries {
   cluster: {
     at: Instant[];
@@ -75,7 +77,7 @@ export interface SentSeries {
 
 export interface SnapMessage {
   t: 'snap';
-  /** The place in the stream, `<ms>-<n>`: what a later hello goes on from. */
+  /** The stream position, `<ms>-<n>`, from which a later connection resumes. */
   seq: string;
   doc: Values & { series: SentSeries };
 }
@@ -86,7 +88,7 @@ export interface TickMessage {
   ts: Instant;
   patch: Partial<Values>;
   events: ClusterEvent[];
-  /** `gap`: so many lines are missing before these; null: nobody knows how many. */
+  /** `gap` is the number of lines missing before these; null means unknown. */
   logs: { topic: string; lines: LogLine[]; gap?: number | null }[];
   dropped: number;
 }

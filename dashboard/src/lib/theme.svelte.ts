@@ -1,7 +1,7 @@
-// Dark or light: the system's at first, then what was chosen, kept in this browser.
+// Dark or light: the system's preference until a theme is chosen in this browser.
 type Theme = 'dark' | 'light';
 
-class Kept {
+class ThemeSetting {
   value = $state<Theme>(document.documentElement.dataset.theme === 'light' ? 'light' : 'dark');
 
   constructor() {
@@ -17,23 +17,23 @@ class Kept {
 
   private show(theme: Theme): void {
     this.value = theme;
-    kept.clear();
+    colours.clear();
     document.documentElement.dataset.theme = theme;
   }
 }
 
-const kept = new Map<string, string>();
+const colours = new Map<string, string>();
 
-/** A colour of the theme for a canvas. Asked of the browser once, since asking lays out what is not laid out yet. */
+/** A colour of the theme for a canvas. Cached, because reading a computed style forces a layout. */
 export function colour(name: string): string {
-  let found = kept.get(name);
+  let found = colours.get(name);
   if (found === undefined) {
     found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-    kept.set(name, found);
+    colours.set(name, found);
   }
   return found;
 }
 
-export const theme = new Kept();
+export const theme = new ThemeSetting();
 
 export const reduced = matchMedia('(prefers-reduced-motion: reduce)');

@@ -1,19 +1,17 @@
-// What the API answers, by the page's own short names. The shapes are made from the API's description (`npm run types`);
-// nothing here is typed again by hand.
+// The page's own short names for what the API answers. The schemas are generated from the OpenAPI document
+// (`npm run types`).
 import type { components } from './openapi';
 
-type Shapes = components['schemas'];
+type Schemas = components['schemas'];
 
 /** ISO 8601 in UTC. */
 export type Instant = string;
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-export type RunState = Shapes['RunState'];
-export type RunKind = Shapes['Kind'];
-export type Outcome = Shapes['Outcome'];
-export type JobState = Shapes['JobSchema']['state'];
-export type NodeState = Shapes['NodeSchema']['state'];
-export type Role = Shapes['Role'];
+export type RunState = Schemas['RunState'];
+export type JobState = Schemas['JobSchema']['state'];
+export type NodeState = Schemas['NodeSchema']['state'];
+export type Role = Schemas['Role'];
 export type Level = 'debug' | 'info' | 'success' | 'warn' | 'error';
 
 export interface Page<T> {
@@ -21,31 +19,29 @@ export interface Page<T> {
   next_cursor: string | null;
 }
 
-/** One of its three kinds: a cron expression, an interval, or an instant. */
-export type Schedule = Partial<Shapes['CronForm'] & Shapes['EveryForm'] & Shapes['OnceForm']>;
-export type Job = Omit<Shapes['JobSchema'], 'schedule'> & { schedule: Schedule | null };
-export type Version = Shapes['VersionSchema'];
-export type Recent = Shapes['RecentSchema'];
-export type Mark = Shapes['MarkSchema'];
-export type Attempt = Shapes['AttemptSchema'];
-export type Run = Shapes['RunSchema'];
-export type RunDetail = Shapes['RunDetailSchema'];
-export type Asked = Shapes['AskedSchema'];
-export type Replay = Shapes['ReplaySchema'];
-export type LogLine = Omit<Shapes['LogSchema'], 'level'> & { level: Level };
-export type Report = Shapes['ReportSchema'];
-export type Why = Omit<Shapes['WhySchema'], 'chain'> & { chain: ({ step: string } & { [key: string]: Json })[] };
-export type Preview = Shapes['PreviewSchema'];
-export type Series = Shapes['SeriesSchema'];
-export type Span = Shapes['Span'];
-export type Herd = Shapes['HerdSchema'];
-export type Slot = Shapes['SlotSchema'];
-export type Day = Shapes['DaySchema'];
-export type Days = Shapes['DaysSchema'];
-export type ClusterEvent = Shapes['EventSchema'];
-export type ClusterSettings = Shapes['SettingsSchema'];
-export type Process = Shapes['ProcessSchema'];
-export type Problem = Pick<Shapes['ProblemSchema'], 'title' | 'status'> & Partial<Shapes['ProblemSchema']>;
-export type Tokens = Shapes['TokensSchema'];
-/** Who is logged in. `jobs` are the patterns of names that the role is for; none means all jobs, and all else too. */
-export type Me = Shapes['PrincipalSchema'];
+/** A cron expression, an interval, or a single instant. */
+export type Schedule = Partial<Schemas['CronForm'] & Schemas['EveryForm'] & Schemas['OnceForm']>;
+export type Job = Omit<Schemas['JobSchema'], 'schedule'> & { schedule: Schedule | null };
+export type Version = Schemas['VersionSchema'];
+export type Recent = Schemas['RecentSchema'];
+export type Mark = Schemas['MarkSchema'];
+export type Attempt = Schemas['AttemptSchema'];
+export type Run = Schemas['RunSchema'];
+export type RunDetail = Schemas['RunDetailSchema'];
+export type RunAccepted = Schemas['AskedSchema'];
+export type RunPage = Schemas['RunPage'];
+export type LogLine = Schemas['LogSchema'];
+export type Why = Omit<Schemas['WhySchema'], 'chain'> & { chain: ({ step: string } & { [key: string]: Json })[] };
+export type Series = Schemas['SeriesSchema'];
+export type Span = Schemas['Span'];
+export type ScheduleLoad = Schemas['ScheduleLoadSchema'];
+export type ScheduleSlot = Schemas['SlotSchema'];
+export type Day = Schemas['DaySchema'];
+export type Days = Schemas['DaysSchema'];
+export type Cluster = Schemas['ClusterSchema'];
+export type ClusterEvent = Schemas['EventSchema'];
+export type AuditPage = Schemas['AuditPage'];
+export type Problem = Pick<Schemas['ProblemSchema'], 'title' | 'status'> & Partial<Schemas['ProblemSchema']>;
+export type Tokens = Schemas['TokensSchema'];
+/** The logged-in user or API key. `jobs` are patterns of job names that the role is limited to; empty means no limit. */
+export type Me = Schemas['PrincipalSchema'];

@@ -1,4 +1,4 @@
-// What lies over the views: messages that pass, questions that wait for an answer, the palette and the help.
+// Everything that overlays the views: toasts, confirmation dialogs, the palette and the help.
 import { ApiError } from './api';
 
 export interface Toast {
@@ -14,9 +14,9 @@ export interface Question {
   body: string;
   confirm: string;
   danger: boolean;
-  /** Asks for a reason, which may not be empty. */
+  /** Requires a reason. */
   reason: boolean;
-  /** A text to edit, such as arguments in JSON. */
+  /** A text to edit, for example arguments as JSON. */
   edit: { label: string; value: string } | null;
 }
 
@@ -31,7 +31,7 @@ class Ui {
   palette = $state(false);
   help = $state(false);
   menu = $state(false);
-  /** The failover that the ring plays again. */
+  /** The failover that the ring replays. */
   replay = $state.raw<{ from: string | null; to: string } | null>(null);
   private answer: ((answer: Answer | null) => void) | null = null;
   private count = 0;
@@ -46,7 +46,7 @@ class Ui {
     this.toasts = this.toasts.filter((toast) => toast.id !== id);
   }
 
-  ask(question: Partial<Question> & Pick<Question, 'title' | 'confirm'>): Promise<Answer | null> {
+  confirm(question: Partial<Question> & Pick<Question, 'title' | 'confirm'>): Promise<Answer | null> {
     this.answer?.(null);
     this.question = { body: '', danger: false, reason: false, edit: null, ...question };
     return new Promise((resolve) => {
@@ -54,13 +54,13 @@ class Ui {
     });
   }
 
-  settle(answer: Answer | null): void {
+  answerWith(answer: Answer | null): void {
     this.question = null;
     this.answer?.(answer);
     this.answer = null;
   }
 
-  /** Do something that the server may refuse; a refusal is told, not thrown. */
+  /** Does something that the server may refuse. An error is shown as a toast, and the result is null. */
   async attempt<T>(work: () => Promise<T>): Promise<T | null> {
     try {
       return await work();

@@ -1,4 +1,4 @@
-// Every view: its address, its name, its key, and where its code is. Each is a chunk of its own.
+// All views: address, title, keyboard shortcut, and the module, which is a chunk of its own.
 import type { Component } from 'svelte';
 import type { IconName } from '../ui/icons';
 
@@ -8,7 +8,7 @@ export interface View {
   path: RegExp;
   href: string | null;
   icon: IconName;
-  /** After `g`. */
+  /** The key after `g`. */
   key: string | null;
   load: () => Promise<{ default: Component<{ id: string }> }>;
 }

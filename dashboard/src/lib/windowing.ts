@@ -1,14 +1,14 @@
-// Which rows of a long list stand in the DOM: those in view, and a few on either side. Rows are of one height, so a
-// million of them cost no more than sixty.
+// Windowing for long lists: only the visible rows and a few on either side are in the DOM. All rows have the same height,
+// so a million of them cost no more than sixty.
 
-/** A browser gives up on elements beyond some 16 million pixels; a longer list scrolls in proportion. */
-export const TALLEST = 8_000_000;
-export const MOST_ROWS = 56;
+/** Browsers limit elements to about 16 million pixels; a taller list scrolls proportionally. */
+export const MAX_HEIGHT = 8_000_000;
+export const MAX_ROWS = 56;
 
 export interface Window {
   first: number;
   last: number;
-  /** Where the first row stands, in pixels from the top of the scrolled content. */
+  /** The position of the first row, in pixels from the top of the scrolled content. */
   offset: number;
   /** The height of the scrolled content. */
   height: number;
@@ -16,26 +16,26 @@ export interface Window {
 
 export function windowOf(scroll: number, view: number, row: number, rows: number, extra = 4): Window {
   const full = rows * row;
-  const height = Math.min(full, TALLEST);
+  const height = Math.min(full, MAX_HEIGHT);
   if (rows === 0) return { first: 0, last: 0, offset: 0, height: 0 };
   const reach = Math.max(0, height - view);
   const at = Math.min(Math.max(0, scroll), reach);
-  // In a list that is too tall, how far one has scrolled tells which share of the rows is above.
-  const top = full > TALLEST ? (at / reach) * (full - view) : at;
+  // In a list that is too tall, the scroll position is the share of rows above.
+  const top = full > MAX_HEIGHT ? (at / reach) * (full - view) : at;
   const first = Math.max(0, Math.floor(top / row) - extra);
-  const last = Math.min(rows, first + MOST_ROWS, Math.ceil((top + view) / row) + extra);
+  const last = Math.min(rows, first + MAX_ROWS, Math.ceil((top + view) / row) + extra);
   return { first, last, offset: at - (top - first * row), height };
 }
 
-/** Where to scroll so that a row is in view; the present place when it is already. */
+/** The scroll position that shows a row; the current one if the row is visible already. */
 export function reveal(index: number, scroll: number, view: number, row: number): number {
   const top = index * row;
   if (top < scroll) return top;
   return top + row > scroll + view ? top + row - view : scroll;
 }
 
-/** Tells which element shows which row: a row keeps the one it has, and a row that is new takes one whose row is gone,
- *  so that no element is made anew where every second all rows are others.
+/** Assigns rows to elements: a row keeps its element, and a new row takes the element of a row that is gone. So no elements
+ *  are created even if all rows change every second.
  */
 export function recycler(): (ids: readonly string[]) => number[] {
   let before = new Map<string, number>();

@@ -1,4 +1,4 @@
-// Strokes on a grid of 24, drawn for this page.
+// Stroke icons on a 24 × 24 grid.
 export const ICONS = {
   overview: 'M4 13h6V4H4zM14 20h6v-9h-6zM4 20h6v-3H4zM14 7h6V4h-6z',
   jobs: 'M5 6h.01M5 12h.01M5 18h.01M9 6h11M9 12h11M9 18h11',
@@ -50,5 +50,5 @@ export const ICONS = {
 
 export type IconName = keyof typeof ICONS;
 
-/** Those that are filled shapes. */
+/** Icons that are filled. */
 export const SOLID: ReadonlySet<IconName> = new Set<IconName>(['play', 'skip', 'runs']);

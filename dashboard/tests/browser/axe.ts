@@ -1,4 +1,4 @@
-// What axe finds on a page, as lines that say where.
+// The axe violations of a page, one line each.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Page } from '@playwright/test';
@@ -11,13 +11,13 @@ interface Violation {
   nodes: { html: string; failureSummary: string }[];
 }
 
-/** In the theme that is shown and in the other one. */
+/** Checks both themes. */
 export async function axe(page: Page, view: string): Promise<string[]> {
-  // Half way from one theme to the other nothing has its own colour.
+  // Colours are wrong during the transition between themes.
   await page.evaluate(() => {
-    const still = new CSSStyleSheet();
-    still.replaceSync('*, *::before, *::after { transition: none !important }');
-    document.adoptedStyleSheets = [...document.adoptedStyleSheets, still];
+    const style = new CSSStyleSheet();
+    style.replaceSync('*, *::before, *::after { transition: none !important }');
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
   });
   await page.evaluate(AXE);
   const found: string[] = [];

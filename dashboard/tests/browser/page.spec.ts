@@ -1,30 +1,30 @@
 import { expect, test as base, type Page } from '@playwright/test';
 import { axe } from './axe';
 import { Stage } from './server';
-import { LARGE, SHELL, USUAL, type Scale } from './world';
+import { LARGE, SHELL, SMALL, type Scale } from './world';
 
 const VIEWS = ['/', '/?span=24h', '/jobs', '/jobs/rebuild-search-index', '/jobs/rebuild-search-index?tab=why', '/jobs/nightly-report?tab=next', '/runs', '/timeline', '/timeline?as=table', '/logs', '/dead-letters', '/nodes', '/cron', '/load?job=nightly-report', '/jobs/nightly-report?tab=weeks', '/chaos', '/?tv=1', 'RUN'];
-const PUBLIC = /status of (401|503)/; // what the browser itself says of an answer that a test asked for
+const EXPECTED_ERRORS = /status of (401|503)/; // logged by the browser for responses that tests provoke
 
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
 
 const test = base.extend<{ scale: Scale; stage: Stage; user: Page }>({
-  scale: [USUAL, { option: true }],
+  scale: [SMALL, { option: true }],
   stage: async ({ scale }, use) => {
     const stage = await Stage.open(scale);
     await use(stage);
     await stage.close();
   },
-  // A page of somebody who is logged in. Nothing may be said on its console.
+  // A page of a logged-in user. Errors and warnings on its console fail the test.
   user: async ({ page }, use) => {
-    const said: string[] = [];
+    const errors: string[] = [];
     page.on('console', (message) => {
-      if ((message.type() === 'error' || message.type() === 'warning') && !PUBLIC.test(message.text()) && !message.text().includes('WebSocket')) said.push(`${message.text()} ${message.location().url}`);
+      if ((message.type() === 'error' || message.type() === 'warning') && !EXPECTED_ERRORS.test(message.text()) && !message.text().includes('WebSocket')) errors.push(`${message.text()} ${message.location().url}`);
     });
-    page.on('pageerror', (error) => said.push(String(error)));
+    page.on('pageerror', (error) => errors.push(String(error)));
     await page.addInitScript(() => localStorage.setItem('cronflow.refresh', 'session.random'));
     await use(page);
-    expect(said).toEqual([]);
+    expect(errors).toEqual([]);
   },
 });
 
@@ -36,7 +36,7 @@ async function live(page: Page) {
 }
 
 for (const views of [VIEWS.slice(0, 8), VIEWS.slice(8)]) {
-  test(`axe finds nothing and nothing is wider than the window: ${views.join(' ')}`, async ({ stage, user }) => {
+  test(`no axe violations and no horizontal overflow: ${views.join(' ')}`, async ({ stage, user }) => {
     test.setTimeout(180_000);
     await user.emulateMedia({ reducedMotion: 'reduce' });
     const found: string[] = [];
@@ -52,7 +52,7 @@ for (const views of [VIEWS.slice(0, 8), VIEWS.slice(8)]) {
           const main = document.querySelector('main') as HTMLElement;
           return Math.max(main.scrollWidth - main.clientWidth, document.documentElement.scrollWidth - innerWidth);
         });
-        // Charts and tables are laid out anew a moment after the window.
+        // Charts and tables adapt a moment after the window is resized.
         await expect.poll(wide, `${view} at ${width} px`).toBeLessThanOrEqual(0);
       }
     }
@@ -60,68 +60,68 @@ for (const views of [VIEWS.slice(0, 8), VIEWS.slice(8)]) {
   });
 }
 
-test('a failover is seen: nobody leads, then the crown is elsewhere and a banner says how long it took', async ({ stage, user }) => {
+test('a failover shows a banner, the new leader and its duration', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
   stage.loseLeader();
-  await expect(user.getByText('Nobody leads.')).toBeVisible();
+  await expect(user.getByText('No leader.')).toBeVisible();
   stage.elect('us-east-2');
-  await expect(user.getByText('us-east-2 leads').first()).toBeVisible();
+  await expect(user.getByText('us-east-2 became leader').first()).toBeVisible();
   await expect(user.getByText('0 runs lost')).toBeVisible();
-  await expect(user.getByRole('group', { name: /us-east-2 leads, term 42/ })).toBeVisible();
+  await expect(user.getByRole('group', { name: /leader us-east-2, term 42/ })).toBeVisible();
 });
 
-test('a leader that is not heard of is told so, long before its lease is over', async ({ stage, user }) => {
+test('an unresponsive leader is reported long before its lease expires', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
   stage.silenceLeader();
-  const banner = user.getByRole('status').filter({ hasText: 'eu-central-1 is not heard of.' });
-  await expect(banner).toContainText('nothing is planned');
+  const banner = user.getByRole('status').filter({ hasText: 'No heartbeat from leader eu-central-1.' });
+  await expect(banner).toContainText('new runs wait');
   stage.elect('us-east-2');
-  await expect(user.getByText('us-east-2 leads').first()).toBeVisible();
+  await expect(user.getByText('us-east-2 became leader').first()).toBeVisible();
   await expect(banner).toHaveCount(0);
 });
 
-test('a failover is told of also after the page was loaded again', async ({ stage, user }) => {
-  stage.world.event('leader_elected', 'info', 'eu-central-1 leads, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
+test('a recent failover is still shown after a reload', async ({ stage, user }) => {
+  stage.world.event('leader_elected', 'info', 'eu-central-1 became leader, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
   await user.goto(stage.url);
   await live(user);
   stage.loseLeader();
-  await expect(user.getByText('Nobody leads.')).toBeVisible();
+  await expect(user.getByText('No leader.')).toBeVisible();
   stage.elect('us-east-2');
   await expect(user.getByText('Failover took')).toBeVisible();
   await user.reload();
-  await expect(user.getByText('It followed eu-central-1')).toBeVisible();
+  await expect(user.getByText('Took over from eu-central-1')).toBeVisible();
 });
 
-test('a large result is loaded when somebody wants to see it', async ({ stage, user }) => {
+test('a large result is loaded on request', async ({ stage, user }) => {
   const run = stage.world.recent(900).find((one) => one.result_size !== null)!;
   await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
   await live(user);
-  await expect(user.getByText('It is kept apart')).toBeVisible();
-  await user.getByRole('button', { name: 'Show it' }).click();
+  await expect(user.getByText('Large result')).toBeVisible();
+  await user.getByRole('button', { name: 'Show result' }).click();
   await expect(user.getByText('all of them')).toBeVisible();
 });
 
-test('arguments are offered for editing only where they would have an effect', async ({ stage, user }) => {
+test('arguments can be edited only for jobs that take arguments', async ({ stage, user }) => {
   const [without, some] = [stage.world.recent(3000).find((one) => one.job === SHELL && one.ended_at !== null)!, stage.world.dead()[0]!];
   for (const [run, n] of [[some, 1], [without, 0]] as const) {
     await user.goto(`${stage.url}/runs/${encodeURIComponent(run.id)}`);
     await live(user);
-    await expect.poll(() => stage.asked.includes(`GET /api/v1/jobs/${run.job}`)).toBe(true);
+    await expect.poll(() => stage.requests.includes(`GET /api/v1/jobs/${run.job}`)).toBe(true);
     await expect(user.getByRole('button', { name: 'Replay', exact: true })).toBeVisible();
     await expect(user.getByRole('button', { name: 'Edit and replay' })).toHaveCount(n);
   }
 });
 
-test('the weeks of a job are shown as far back as its runs are kept, and it is said how far', async ({ stage, user }) => {
+test('the weeks of a job show the oldest run that is kept', async ({ stage, user }) => {
   await user.goto(`${stage.url}/jobs/nightly-report?tab=weeks`);
   await live(user);
   await expect(user.locator('.heat tbody td.day:not(.d0)')).toHaveCount(30);
-  await expect(user.getByText('The first that is kept fell due on')).toBeVisible();
+  await expect(user.getByText('The oldest run is from')).toBeVisible();
 });
 
-test('a chart is not made anew by a tick, so what was zoomed stays', async ({ stage, user }) => {
+test('a tick does not recreate a chart, so its zoom stays', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
   const chart = user.getByRole('region', { name: 'Throughput' });
@@ -130,21 +130,21 @@ test('a chart is not made anew by a tick, so what was zoomed stays', async ({ st
   await user.mouse.down();
   await user.mouse.move(box.x + 220, box.y + 40, { steps: 4 });
   await user.mouse.up();
-  await expect(chart.getByRole('button', { name: 'All' })).toBeVisible();
-  await chart.locator('.uplot').evaluate((one) => one.setAttribute('data-mark', 'this one'));
+  await expect(chart.getByRole('button', { name: 'Reset zoom' })).toBeVisible();
+  await chart.locator('.uplot').evaluate((one) => one.setAttribute('data-mark', 'same'));
   const { seq } = stage.world;
   await expect.poll(() => stage.world.seq).toBeGreaterThan(seq + 2);
   await expect(chart.locator('[data-mark]')).toHaveCount(1);
 });
 
-test('while Redis is away the page says what that means', async ({ stage, user }) => {
+test('an unavailable Redis is reported', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
-  stage.redisAway = true;
-  await expect(user.getByText('Redis is away.')).toBeVisible({ timeout: 30_000 });
+  stage.redisDown = true;
+  await expect(user.getByText('Redis is unavailable.')).toBeVisible({ timeout: 30_000 });
 });
 
-test('the address is the state: filters stand in it and come back from it', async ({ stage, user }) => {
+test('filters are kept in the URL', async ({ stage, user }) => {
   await user.goto(`${stage.url}/jobs`);
   await live(user);
   await user.getByRole('button', { name: 'Paused' }).click();
@@ -154,7 +154,7 @@ test('the address is the state: filters stand in it and come back from it', asyn
   await expect(user.getByRole('row')).toHaveCount(3);
 });
 
-test('everything is reached by the keyboard', async ({ stage, user }) => {
+test('the keyboard reaches everything', async ({ stage, user }) => {
   await user.goto(stage.url);
   await live(user);
   await user.keyboard.press('g');
@@ -169,74 +169,74 @@ test('everything is reached by the keyboard', async ({ stage, user }) => {
   await user.keyboard.press('Enter');
   await expect(user).toHaveURL(/\/nodes$/);
   await user.keyboard.press('?');
-  await expect(user.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+  await expect(user.getByRole('dialog', { name: 'Keyboard shortcuts' })).toBeVisible();
 });
 
-test('an empty cluster says what to do', async ({ stage, user }) => {
-  stage.world.bare = true;
-  for (const [view, text] of [['/', 'No node is up'], ['/jobs', 'There are no jobs yet'], ['/runs', 'No runs are like that'], ['/dead-letters', 'No dead letters']] as const) {
+test('empty states', async ({ stage, user }) => {
+  stage.world.empty = true;
+  for (const [view, text] of [['/', 'No nodes are running'], ['/jobs', 'No jobs yet'], ['/runs', 'No runs match'], ['/dead-letters', 'No dead letters']] as const) {
     await user.goto(stage.url + view);
     await expect(user.getByText(text, { exact: true })).toBeVisible();
   }
 });
 
-test('what REST refuses is told, with a way to try again', async ({ stage, user }) => {
-  stage.refuse = 503;
+test('a REST error is shown with a retry button', async ({ stage, user }) => {
+  stage.failWith = 503;
   await user.goto(`${stage.url}/runs`);
-  await expect(user.getByText('Redis does not answer')).toBeVisible();
-  stage.refuse = null;
+  await expect(user.getByText('Redis is unavailable')).toBeVisible();
+  stage.failWith = null;
   await user.getByRole('button', { name: 'Try again' }).click();
   await live(user);
   await expect(user.getByRole('row').nth(3)).toBeVisible();
 });
 
-test.describe('a hundred nodes, a thousand runs a second', () => {
+test.describe('100 nodes, 1,000 runs per second', () => {
   test.use({ scale: LARGE });
 
-  /** What ticks do until so many have come. */
+  /** Waits for `n` ticks. */
   async function ticks(stage: Stage, n: number) {
     const { seq } = stage.world;
     await expect.poll(() => stage.world.seq).toBeGreaterThanOrEqual(seq + n);
   }
 
-  test('the ring is a path for each colour, with few pulses that no tick makes anew', async ({ stage, user }) => {
+  test('the ring has one path per colour and few particles, which ticks do not recreate', async ({ stage, user }) => {
     await user.goto(stage.url);
     await live(user);
     const rays = user.locator('.sectors path');
     await expect(rays.first()).toBeAttached();
     expect(await rays.count()).toBeLessThanOrEqual(5);
     await expect(user.locator('.board .node')).toHaveCount(0);
-    // The ray at the top is that of the first name: pointed at, it is told of.
+    // The ray at the top belongs to the first node; hovering shows its details.
     const { x, y, width } = (await user.locator('.board').boundingBox())!;
     await user.mouse.move(x + width / 2, y + width * 0.16);
-    await expect(user.locator('.told.shown')).toContainText('ap-south-1');
+    await expect(user.locator('.focused.shown')).toContainText('ap-south-1');
     await user.mouse.move(0, 0);
-    const pulses = user.locator('.pulse');
-    await expect.poll(() => pulses.count()).toBeGreaterThan(0);
-    expect(await pulses.count()).toBeLessThanOrEqual(12);
+    const particles = user.locator('.particle');
+    await expect.poll(() => particles.count()).toBeGreaterThan(0);
+    expect(await particles.count()).toBeLessThanOrEqual(12);
     await user.evaluate(() => {
-      const made = window as unknown as { made: number };
-      made.made = 0;
-      new MutationObserver((records) => (made.made += records.reduce((sum, one) => sum + one.addedNodes.length, 0))).observe(document.querySelector('.board')!, { childList: true });
+      const counter = window as unknown as { added: number };
+      counter.added = 0;
+      new MutationObserver((records) => (counter.added += records.reduce((sum, one) => sum + one.addedNodes.length, 0))).observe(document.querySelector('.board')!, { childList: true });
     });
     await ticks(stage, 3);
-    expect(await user.evaluate(() => (window as unknown as { made: number }).made)).toBe(0);
-    // Only what the compositor moves by itself goes on and on.
-    const moved = await user.evaluate(() => document.getAnimations().filter((one) => one.effect?.getComputedTiming().iterations === Infinity).flatMap((one) => (one.effect as KeyframeEffect).getKeyframes().flatMap((frame) => Object.keys(frame))));
-    expect(new Set(moved.filter((key) => !['offset', 'computedOffset', 'easing', 'composite'].includes(key)))).toEqual(new Set(['opacity', 'transform']));
+    expect(await user.evaluate(() => (window as unknown as { added: number }).added)).toBe(0);
+    // Endless animations use only properties that the compositor animates.
+    const animated = await user.evaluate(() => document.getAnimations().filter((one) => one.effect?.getComputedTiming().iterations === Infinity).flatMap((one) => (one.effect as KeyframeEffect).getKeyframes().flatMap((frame) => Object.keys(frame))));
+    expect(new Set(animated.filter((key) => !['offset', 'computedOffset', 'easing', 'composite'].includes(key)))).toEqual(new Set(['opacity', 'transform']));
   });
 
   for (const view of ['/', '/nodes', '/logs', '/jobs']) {
-    test(`what ticks write on ${view} is laid out alone`, async ({ stage, user }) => {
+    test(`text that ticks change on ${view} is laid out on its own`, async ({ stage, user }) => {
       await user.goto(stage.url + view);
       await live(user);
       await user.evaluate(() => {
-        const told = window as unknown as { written: Set<Node> };
-        told.written = new Set();
-        new MutationObserver((records) => records.forEach((one) => told.written.add(one.target))).observe(document.body, { characterData: true, subtree: true });
+        const page = window as unknown as { written: Set<Node> };
+        page.written = new Set();
+        new MutationObserver((records) => records.forEach((one) => page.written.add(one.target))).observe(document.body, { characterData: true, subtree: true });
       });
       await ticks(stage, 4);
-      // A boundary of layout is a box of a known size that is no item of a flex box or of a grid, or a drawing.
+      // A layout boundary is an SVG or a box with strict containment that is not a flex or grid item.
       const found = await user.evaluate(() => {
         const alone = (box: Element | null): boolean => {
           if (box === null) return false;
@@ -251,7 +251,7 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     });
   }
 
-  test('runs that come do not move what somebody reads', async ({ stage, user }) => {
+  test('new runs do not move the rows of a scrolled table', async ({ stage, user }) => {
     await user.goto(`${stage.url}/runs`);
     await live(user);
     const rows = user.getByRole('rowgroup', { name: 'Runs, rows' });
@@ -272,7 +272,7 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     expect((await read())[1]).not.toBe(before[1]);
   });
 
-  test('the canvases of the timeline are no taller than the window, and show what is scrolled to', async ({ stage, user }) => {
+  test('the canvases of the timeline are at most as tall as the window and show the scrolled part', async ({ stage, user }) => {
     await user.goto(`${stage.url}/timeline`);
     await live(user);
     const main = user.locator('main');
@@ -284,7 +284,7 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     for (const share of [0.5, 1]) {
       await main.evaluate((one, share) => (one.scrollTop = share * one.scrollHeight), share);
       await expect.poll(() => user.locator('.pane').evaluate((one) => Math.round(one.getBoundingClientRect().bottom - one.closest('main')!.getBoundingClientRect().bottom))).toBeLessThanOrEqual(0);
-      // The bars reach the edge that is now: a part of the canvas is painted there.
+      // Bars are painted in the visible part.
       await expect.poll(() => user.locator('.pane canvas').last().evaluate((one: HTMLCanvasElement) => {
         const copy = new OffscreenCanvas(one.width, one.height).getContext('2d', { willReadFrequently: true })!;
         copy.drawImage(one, 0, 0);
@@ -293,14 +293,14 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     }
   });
 
-  test('a hidden page asks for no animation frame, and paints when it is seen again', async ({ stage, user }) => {
+  test('a hidden page requests no animation frames and paints when it is visible again', async ({ stage, user }) => {
     await user.addInitScript(() => {
-      const counted = window as unknown as { frames: number };
-      counted.frames = 0;
-      const ask = requestAnimationFrame.bind(window);
+      const counter = window as unknown as { frames: number };
+      counter.frames = 0;
+      const request = requestAnimationFrame.bind(window);
       window.requestAnimationFrame = (work) => {
-        counted.frames += 1;
-        return ask(work);
+        counter.frames += 1;
+        return request(work);
       };
     });
     const frames = () => user.evaluate(() => (window as unknown as { frames: number }).frames);
@@ -312,7 +312,7 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
       await user.goto(stage.url + view);
       await live(user);
       await hide(true);
-      // What had been asked for before has come.
+      // Lets requests from before finish.
       await ticks(stage, 1);
       const before = await frames();
       await ticks(stage, 3);
@@ -322,7 +322,7 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
     }
   });
 
-  test('rows that are all new take the elements of those that left', async ({ stage, user }) => {
+  test('new rows reuse the elements of rows that are gone', async ({ stage, user }) => {
     await user.goto(`${stage.url}/runs`);
     await live(user);
     const row = user.locator('.scroll [role=row]').first();
@@ -336,61 +336,61 @@ test.describe('a hundred nodes, a thousand runs a second', () => {
   });
 });
 
-test('a wallboard has no navigation, says how the cluster is, and is left with a key', async ({ stage, user }) => {
+test('the wallboard shows the state of the cluster without navigation and closes with a key', async ({ stage, user }) => {
   await user.goto(`${stage.url}/?tv=1`);
   await live(user);
   await expect(user.getByRole('navigation')).toHaveCount(0);
   const verdict = user.getByRole('heading', { level: 1 });
-  await expect(verdict).toContainText('1 breaker open');
+  await expect(verdict).toContainText('1 circuit breaker open');
   stage.silenceLeader();
-  await expect(verdict).toContainText('eu-central-1 is not heard of');
+  await expect(verdict).toContainText('No heartbeat from leader eu-central-1');
   stage.loseLeader();
-  await expect(verdict).toContainText('Nobody leads');
+  await expect(verdict).toContainText('No leader');
   await user.reload();
   await live(user);
-  await expect(verdict).toContainText('Nobody leads');
+  await expect(verdict).toContainText('No leader');
   await user.keyboard.press('Escape');
   await expect(user.getByRole('navigation')).toBeVisible();
 });
 
-test('notifications are asked for, tell of failures while the page is hidden, and a refusal is told', async ({ stage, user }) => {
+test('notifications report failures while the page is hidden, and blocked ones are explained', async ({ stage, user }) => {
   await user.addInitScript(() => {
-    class Told {
+    class FakeNotification {
       static permission = sessionStorage.getItem('permission') ?? 'denied';
-      static requestPermission = () => Promise.resolve(Told.permission);
+      static requestPermission = () => Promise.resolve(FakeNotification.permission);
       constructor(title: string, options: { body: string }) {
-        const all = JSON.parse(sessionStorage.getItem('told') ?? '[]') as string[];
-        sessionStorage.setItem('told', JSON.stringify([...all, `${title}: ${options.body}`]));
+        const all = JSON.parse(sessionStorage.getItem('shown') ?? '[]') as string[];
+        sessionStorage.setItem('shown', JSON.stringify([...all, `${title}: ${options.body}`]));
       }
     }
-    Object.assign(window, { Notification: Told });
+    Object.assign(window, { Notification: FakeNotification });
     let hidden = false;
     Object.defineProperty(document, 'hidden', { get: () => hidden });
     Object.assign(window, { hide: () => (hidden = true) });
   });
-  const told = () => user.evaluate(() => JSON.parse(sessionStorage.getItem('told') ?? '[]') as string[]);
+  const shown = () => user.evaluate(() => JSON.parse(sessionStorage.getItem('shown') ?? '[]') as string[]);
   const turnOn = async () => {
-    await user.getByRole('button', { name: 'ada, admin' }).click();
+    await user.getByRole('button', { name: 'Account: ada, admin' }).click();
     await user.getByRole('button', { name: /^Notifications/ }).click();
   };
   await user.goto(stage.url);
   await live(user);
   await turnOn();
-  await expect(user.getByText('This browser does not allow it')).toBeVisible();
+  await expect(user.getByText('Notifications are blocked')).toBeVisible();
   await user.evaluate(() => sessionStorage.setItem('permission', 'granted'));
   await user.reload();
   await live(user);
   await turnOn();
   await expect(user.getByRole('button', { name: 'Notifications on' })).toBeVisible();
-  expect(await told()).toHaveLength(1);
-  // It is kept, and nobody who looks at the page is told by anything else.
+  expect(await shown()).toHaveLength(1);
+  // The setting is kept, and a visible page shows no notifications.
   await user.reload();
   await live(user);
-  const fail = (job: string) => stage.tell(stage.world.event('runs_failed', 'error', `1 run of ${job} failed`, 0, { job, run: `${job}@1`, count: 1 }));
+  const fail = (job: string) => stage.emit(stage.world.event('runs_failed', 'error', `1 run of ${job} failed`, 0, { job, run: `${job}@1`, count: 1 }));
   fail('seen');
   await expect(user.getByText('1 run of seen failed')).toBeVisible();
   await user.evaluate(() => (window as unknown as { hide: () => void }).hide());
   fail('unseen');
-  stage.tell(stage.world.event('job_paused', 'info', 'mail-digest was paused'));
-  await expect.poll(told).toEqual([expect.stringContaining('CronFlow'), 'Failed: unseen: 1 run of unseen failed']);
+  stage.emit(stage.world.event('job_paused', 'info', 'mail-digest paused'));
+  await expect.poll(shown).toEqual([expect.stringContaining('CronFlow'), 'Failed: unseen: 1 run of unseen failed']);
 });

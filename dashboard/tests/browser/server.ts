@@ -1,5 +1,5 @@
-// Serves the built page and plays a made-up cluster over real HTTP and a real websocket. A test changes the world and
-// sees what the page makes of it.
+// Serves the built page and simulates a cluster over real HTTP and a real websocket. Tests change the world and check the
+// page.
 import { createReadStream, existsSync, statSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClusterEvent } from '../../src/lib/stream';
 import type { Span } from '../../src/lib/types';
-import { USUAL, WORDS, World, type Scale } from './world';
+import { DESCRIPTIONS, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.woff2': 'font/woff2', '.json': 'application/json' };
@@ -16,15 +16,11 @@ const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 's
 
 export class Stage {
   readonly world: World;
-  readonly asked: string[] = [];
-  /** What REST answers to everything, when it is not null. */
-  refuse: number | null = null;
-  /** No ticks are sent, though sockets stay open. */
-  silent = false;
-  /** Redis does not answer: no ticks, and the probe says so. */
-  redisAway = false;
-  /** No socket is taken. */
-  deaf = false;
+  readonly requests: string[] = [];
+  /** If set, every REST request fails with this status. */
+  failWith: number | null = null;
+  /** Redis is unavailable: no ticks, and the readiness probe reports it. */
+  redisDown = false;
   private readonly server: Server;
   private readonly sockets = new WebSocketServer({ noServer: true });
   private readonly tails = new Map<WebSocket, Set<string>>();
@@ -37,16 +33,12 @@ export class Stage {
     this.world = new World(scale);
     this.server = createServer((request, response) => void this.answer(request, response));
     this.server.on('upgrade', (request, socket, head) => {
-      if (this.deaf) {
-        socket.destroy();
-        return;
-      }
-      this.sockets.handleUpgrade(request, socket, head, (one) => this.enter(one));
+      this.sockets.handleUpgrade(request, socket, head, (one) => this.connect(one));
     });
     this.timer = setInterval(() => this.tick(), 1000);
   }
 
-  static async open(scale: Scale = USUAL): Promise<Stage> {
+  static async open(scale: Scale = SMALL): Promise<Stage> {
     const stage = new Stage(scale);
     await new Promise<void>((resolve) => stage.server.listen(0, '127.0.0.1', resolve));
     return stage;
@@ -56,17 +48,17 @@ export class Stage {
     return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}`;
   }
 
-  tell(event: ClusterEvent): void {
+  emit(event: ClusterEvent): void {
     this.pending.push(event);
   }
 
-  /** The leader dies; nobody leads until `elect`. */
+  /** The leader dies; there is no leader until `elect`. */
   loseLeader(): void {
     this.world.stale = this.world.leader;
     this.world.leader = null;
   }
 
-  /** The leader dies, and has its lease until `elect`. */
+  /** The leader dies but keeps its lease until `elect`. */
   silenceLeader(): void {
     this.world.stale = this.world.leader;
   }
@@ -75,11 +67,7 @@ export class Stage {
     this.world.term += 1;
     this.world.leader = name;
     this.world.electedAt = Date.now();
-    this.tell(this.world.event('leader_elected', 'info', `${name} leads, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
-  }
-
-  drop(code = 1012): void {
-    for (const socket of this.sockets.clients) socket.close(code);
+    this.emit(this.world.event('leader_elected', 'info', `${name} became leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
   }
 
   async close(): Promise<void> {
@@ -96,7 +84,7 @@ export class Stage {
     const text = JSON.stringify(message);
     this.history.push({ seq: message.seq, text });
     if (this.history.length > 900) this.history.shift();
-    if (this.silent || this.redisAway) return;
+    if (this.redisDown) return;
     const { lines } = this.world.scale;
     this.written += lines;
     for (const socket of this.sockets.clients) {
@@ -114,7 +102,7 @@ export class Stage {
     return this.world.recent(n).map((run, i) => ({ ...this.world.lines(run, 1, from + i)[0]!, n: from + i }));
   }
 
-  private enter(socket: WebSocket): void {
+  private connect(socket: WebSocket): void {
     socket.on('message', (data) => {
       const message = JSON.parse(String(data)) as { op: string; since?: string | null; topic?: string };
       if (message.op === 'hello') {
@@ -137,15 +125,15 @@ export class Stage {
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://here');
     if (url.pathname === '/readyz') {
-      response.writeHead(this.redisAway ? 503 : 200, { 'Content-Type': 'application/json' });
-      response.end(JSON.stringify({ status: this.redisAway ? 'unavailable' : 'ok', redis: this.redisAway ? { error: 'connection refused' } : { ms: 0.6 }, mongodb: { ms: 2.1 } }));
+      response.writeHead(this.redisDown ? 503 : 200, { 'Content-Type': 'application/json' });
+      response.end(JSON.stringify({ status: this.redisDown ? 'unavailable' : 'ok', redis: this.redisDown ? { error: 'connection refused' } : { ms: 0.6 }, mongodb: { ms: 2.1 } }));
       return;
     }
     if (!url.pathname.startsWith('/api/')) {
       this.file(url.pathname, response);
       return;
     }
-    this.asked.push(`${request.method} ${url.pathname}${url.search}`);
+    this.requests.push(`${request.method} ${url.pathname}${url.search}`);
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = chunks.length === 0 ? {} : (JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>);
@@ -157,25 +145,25 @@ export class Stage {
   private route(method: string, path: string, query: URLSearchParams, body: Record<string, unknown>): [number, unknown] {
     const { world } = this;
     const tokens = { access_token: 'a.b.c', refresh_token: 'session.random', expires_in: 900 };
-    if (path === '/auth/token') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'the name or the password is wrong' }];
+    if (path === '/auth/token') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'wrong username or password' }];
     if (path === '/auth/refresh') return [200, tokens];
     if (path === '/auth/logout') return [204, null];
     if (path === '/auth/ws-ticket') return [200, { ticket: 't', expires_in: 30 }];
     if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: [] }];
-    if (this.refuse !== null) return [this.refuse, { title: 'Service Unavailable', status: this.refuse, detail: 'Redis does not answer' }];
+    if (this.failWith !== null) return [this.failWith, { title: 'Service Unavailable', status: this.failWith, detail: 'Redis is unavailable' }];
     const limit = Number(query.get('limit') ?? 50);
     const page = <T>(all: T[]): [number, unknown] => {
       const from = Number(query.get('cursor') ?? 0);
       return [200, { items: all.slice(from, from + limit), next_cursor: from + limit < all.length ? String(from + limit) : null }];
     };
-    const none: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
+    const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
     if (path === '/jobs') return page(world.jobs());
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number });
-    if (path === '/schedules/herd') return [200, world.herd(query)];
+    if (path === '/schedules/herd') return [200, world.scheduleLoad(query)];
     let match = /^\/jobs\/([^/]+)(?:\/(\w+))?$/.exec(path);
     if (match !== null) {
       const job = world.named(match[1] ?? '');
-      if (job === null) return none;
+      if (job === null) return notFound;
       switch (match[2]) {
         case undefined:
           return [200, method === 'PATCH' ? world.move(job.name, (body.schedule as { cron: string }).cron) : job];
@@ -185,7 +173,7 @@ export class Stage {
           return [202, { id: world.run(0).id }];
         case 'pause':
         case 'resume':
-          return [200, world.hold(job.name, match[2] === 'pause')];
+          return [200, world.setPaused(job.name, match[2] === 'pause')];
         case 'next':
           return [200, { job: job.name, state: job.state, fires: job.next_fire === null ? [] : Array.from({ length: 10 }, (_, i) => new Date(Date.parse(job.next_fire ?? '') + i * 900e3).toISOString()) }];
         case 'history':
@@ -199,7 +187,7 @@ export class Stage {
     if (path === '/runs') {
       if (query.get('dead') === 'true') return page(world.dead());
       const states = query.getAll('state');
-      // By key, as the real one: the number of the run to go on with.
+      // Keyset pagination like the real API: the cursor is the number of the next run.
       const newest = Number(world.run(0).id.split('~')[1]);
       const from = query.get('cursor') === null ? 0 : newest - Number(query.get('cursor'));
       const items = [];
@@ -214,29 +202,29 @@ export class Stage {
         if ((states.length === 0 || states.includes(run.state)) && (!query.get('job') || run.job === query.get('job')) && (!query.get('node') || run.node?.startsWith(`${query.get('node')}#`))) items.push(run);
         if (i - from > 20_000) break;
       }
-      return [200, { items: world.bare ? [] : items, next_cursor: i < world.total && !world.bare ? String(newest - i) : null }];
+      return [200, { items: world.empty ? [] : items, next_cursor: i < world.total && !world.empty ? String(newest - i) : null }];
     }
     if (path === '/runs/recent') {
-      const asked = query.getAll('job');
-      const items = world.jobs().filter((job) => asked.includes(job.name)).map((job) => ({ job: job.name, state: job.state, next_fire: job.next_fire, runs: Array.from({ length: limit }, (_, i) => world.run(i * 3 + 2)).map(({ id, fire_at, state, duration_ms }) => ({ id, fire_at, state, duration_ms })) }));
+      const names = query.getAll('job');
+      const items = world.jobs().filter((job) => names.includes(job.name)).map((job) => ({ job: job.name, state: job.state, next_fire: job.next_fire, runs: Array.from({ length: limit }, (_, i) => world.run(i * 3 + 2)).map(({ id, fire_at, state, duration_ms }) => ({ id, fire_at, state, duration_ms })) }));
       return [200, { items, next_cursor: null }];
     }
-    if (path === '/series') return [200, world.past_series(query.get('span') as Span)];
+    if (path === '/series') return [200, world.history(query.get('span') as Span)];
     if (path === '/runs/report') return [200, { since: '2026-11-14T00:00:00Z', job: null, dead: world.dead().length, failures: [{ reason: 'x', count: 212, open: 64, first: '', last: '', jobs: {}, example: '' }], more: false }];
     match = /^\/runs\/([^/]+)(?:\/(\w+))?$/.exec(path);
     if (match !== null) {
       const run = world.find(decodeURIComponent(match[1] ?? ''));
-      if (run === null) return none;
+      if (run === null) return notFound;
       switch (match[2]) {
         case undefined:
           return [200, { ...run, ...(run.result_size !== null && query.get('whole') === 'true' ? { result: { rows: 'all of them' } } : {}), late: run.state === 'lost' ? [{ at: run.ended_at, node: run.node, fence: run.fence - 1, outcome: 'ok', result: null, error: null }] : [] }];
         case 'logs':
           return [200, { items: world.lines(run, 320), next_cursor: null }];
         case 'retry':
-          world.settle(run.id);
+          world.resolve(run.id);
           return [202, { id: world.run(0).id, replay_of: run.id }];
         case 'ack':
-          world.settle(run.id);
+          world.resolve(run.id);
           return [200, run];
         case 'cancel':
           return [200, { ...run, cancel_requested: true }];
@@ -244,12 +232,12 @@ export class Stage {
     }
     if (path === '/events') {
       const kinds = query.getAll('kind');
-      return [200, { items: world.past().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
+      return [200, { items: world.pastEvents().filter((event) => kinds.length === 0 || kinds.includes(event.kind)), next_cursor: null }];
     }
     if (path === '/cluster/settings') return [200, { chaos: true }];
     if (path === '/chaos/nodes') return [200, { items: world.nodes(0).map(({ name }, i) => ({ name, paused: i === 2 })), next_cursor: null }];
     if (method === 'POST' && (path.startsWith('/nodes/') || path.startsWith('/cluster/'))) return [200, {}];
-    return none;
+    return notFound;
   }
 
   private file(path: string, response: ServerResponse): void {
@@ -263,7 +251,7 @@ export class Stage {
 function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {
   const { cron, every, at, tz } = body.schedule;
   if (cron !== undefined && !/^(@\w+|(\S+\s+){4,5}\S+)$/.test(cron)) return [422, { title: 'Unprocessable Content', status: 422, detail: `schedule.cron: ${cron} has ${cron.split(/\s+/).length} fields; write five or six` }];
-  const words = cron !== undefined ? (WORDS[cron] ?? `at minute ${cron.split(' ')[0]} of every hour`) : every !== undefined ? `every ${every}` : `once at ${at}`;
+  const words = cron !== undefined ? (DESCRIPTIONS[cron] ?? `at minute ${cron.split(' ')[0]} of every hour`) : every !== undefined ? `every ${every}` : `once at ${at}`;
   const start = Math.ceil(Date.now() / 60_000) * 60_000;
   const notes = tz === 'Europe/Berlin' && cron === '0 2 * * *' ? ['On 2027-03-28 clocks in Europe/Berlin skip from 02:00 to 03:00, so 02:00 does not exist; the job fires at 03:00 instead (2027-03-28 01:00:00Z).'] : [];
   return [200, { expression: cron ?? null, tz: tz ?? 'UTC', words, fires: Array.from({ length: body.count ?? 10 }, (_, i) => new Date(start + i * 86_400e3).toISOString()), notes }];

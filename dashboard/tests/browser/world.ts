@@ -1,7 +1,7 @@
-// A cluster that is made up, for the tests of the page: twelve nodes, forty jobs, any number of runs. Everything follows
-// from numbers, so the same second shows the same cluster; time is what the server says it is.
+// A simulated cluster for the tests: twelve nodes, forty jobs, any number of runs. It is deterministic: the same second
+// always has the same state.
 import type { ClusterEvent, Node, SentSeries, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
-import type { Attempt, Days, Herd, Job, LogLine, Run, RunState, Schedule, Series as SeriesOf, Span } from '../../src/lib/types';
+import type { Attempt, Days, Job, LogLine, Run, RunState, Schedule, ScheduleLoad, Series as SeriesOf, Span } from '../../src/lib/types';
 
 const NODES = [
   'eu-west-1', 'eu-west-2', 'eu-west-3', 'eu-central-1', 'eu-central-2', 'us-east-1', 'us-east-2', 'us-east-3',
@@ -9,56 +9,56 @@ const NODES = [
 ];
 
 const NAMES: [string, Schedule | null, string][] = [
-  ['nightly-report', { cron: '0 2 * * *', tz: 'Europe/Berlin' }, 'Builds the report that finance reads at breakfast'],
+  ['nightly-report', { cron: '0 2 * * *', tz: 'Europe/Berlin' }, 'Builds the daily finance report'],
   ['sync-tokens', { every: '30s', tz: 'UTC' }, 'Refreshes tokens before they expire'],
   ['invoice-reminders', { cron: '0 9 * * MON-FRI', tz: 'Europe/Berlin' }, 'Reminds customers of open invoices'],
   ['rebuild-search-index', { cron: '*/15 * * * *', tz: 'UTC' }, 'Rebuilds the search index from the catalogue'],
   ['import-exchange-rates', { cron: '5 * * * *', tz: 'UTC' }, 'European Central Bank, hourly'],
-  ['warehouse.customer-360.materialize-daily-aggregates-for-all-regions', { cron: '30 3 * * *', tz: 'America/New_York' }, 'A long name, because somebody will have one'],
-  ['backup-postgres', { cron: '15 1 * * *', tz: 'UTC' }, 'Dumps and ships the main database'],
-  ['expire-sessions', { every: '1m', tz: 'UTC' }, 'Deletes what nobody uses any more'],
-  ['thumbnail-sweeper', { cron: '*/10 * * * * *', tz: 'UTC' }, 'Renders what has no thumbnail yet'],
-  ['usage-rollup', { cron: '* * * * *', tz: 'UTC' }, 'Adds up usage by the minute'],
-  ['certificate-watch', { cron: '0 */6 * * *', tz: 'UTC' }, 'Warns before certificates run out'],
-  ['close-month', { cron: '30 23 L * *', tz: 'Europe/London' }, 'Closes the books on the last evening'],
-  ['migrate-legacy-accounts', null, 'Run by hand'],
+  ['warehouse.customer-360.materialize-daily-aggregates-for-all-regions', { cron: '30 3 * * *', tz: 'America/New_York' }, 'A job with a long name'],
+  ['backup-postgres', { cron: '15 1 * * *', tz: 'UTC' }, 'Dumps and uploads the main database'],
+  ['expire-sessions', { every: '1m', tz: 'UTC' }, 'Deletes expired sessions'],
+  ['thumbnail-sweeper', { cron: '*/10 * * * * *', tz: 'UTC' }, 'Renders missing thumbnails'],
+  ['usage-rollup', { cron: '* * * * *', tz: 'UTC' }, 'Aggregates usage per minute'],
+  ['certificate-watch', { cron: '0 */6 * * *', tz: 'UTC' }, 'Warns before certificates expire'],
+  ['close-month', { cron: '30 23 L * *', tz: 'Europe/London' }, 'Closes the books at the end of the month'],
+  ['migrate-legacy-accounts', null, 'Run manually'],
   ['launch-campaign', { at: '2026-12-24T18:00:00Z' }, 'Once, on Christmas Eve'],
-  ['poll-carrier-status', { every: '5s', tz: 'UTC' }, 'Where is my parcel'],
-  ['recompute-prices', { cron: '*/5 * * * *', tz: 'UTC' }, 'Prices of the whole catalogue'],
-  ['webhook-redelivery', { every: '10s', tz: 'UTC' }, 'Delivers again what was refused'],
-  ['fraud-scores', { cron: '*/2 * * * *', tz: 'UTC' }, 'Scores the orders of the last minutes'],
-  ['mail-digest', { cron: '0 7 * * *', tz: 'Asia/Tokyo' }, 'The morning digest'],
-  ['cache-warmup', { every: '45s', tz: 'UTC' }, 'Keeps the front page warm'],
+  ['poll-carrier-status', { every: '5s', tz: 'UTC' }, 'Polls parcel carriers'],
+  ['recompute-prices', { cron: '*/5 * * * *', tz: 'UTC' }, 'Recomputes catalogue prices'],
+  ['webhook-redelivery', { every: '10s', tz: 'UTC' }, 'Redelivers failed webhooks'],
+  ['fraud-scores', { cron: '*/2 * * * *', tz: 'UTC' }, 'Scores recent orders'],
+  ['mail-digest', { cron: '0 7 * * *', tz: 'Asia/Tokyo' }, 'Sends the morning digest'],
+  ['cache-warmup', { every: '45s', tz: 'UTC' }, 'Warms the front-page cache'],
 ];
 for (let i = 0; i < 20; i++) {
   const team = ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string;
-  NAMES.push([`${team}-task-${String(i + 1).padStart(2, '0')}`, { cron: `${(i * 7) % 60} * * * *`, tz: 'UTC' }, `Something of the team ${team}`]);
+  NAMES.push([`${team}-task-${String(i + 1).padStart(2, '0')}`, { cron: `${(i * 7) % 60} * * * *`, tz: 'UTC' }, `A task of team ${team}`]);
 }
 
-/** The one that takes no arguments. */
+/** The job that takes no arguments. */
 export const SHELL = 'backup-postgres';
 
 const ERRORS = [
   'ConnectionError: POST https://api.partner.example:443/v2/orders: connection refused after 3 attempts',
-  'TimeoutError: no answer within 10 m',
+  'Timed out after 10 m',
   "KeyError: 'customer_id'",
   'psycopg.errors.DeadlockDetected: deadlock detected\nDETAIL:  Process 4711 waits for ShareLock on transaction 88123',
   'exit status 137: killed, out of memory',
   'HTTPStatusError: 503 Service Unavailable',
 ];
 
-/** How large the cluster is, and how busy. */
+/** The size and load of the cluster. */
 export interface Scale {
   nodes: readonly string[];
-  /** From one run to the next. */
+  /** Time between two runs. */
   gap_ms: number;
-  /** Of each topic that is followed, in a tick. */
+  /** Log lines per topic and tick. */
   lines: number;
 }
 
-export const USUAL: Scale = { nodes: NODES, gap_ms: 350, lines: 3 };
+export const SMALL: Scale = { nodes: NODES, gap_ms: 350, lines: 3 };
 
-/** A hundred nodes, a thousand runs a second. */
+/** 100 nodes and 1,000 runs per second. */
 export const LARGE: Scale = { nodes: [...NODES, ...Array.from({ length: 100 - NODES.length }, (_, i) => `worker-${String(i + 1).padStart(3, '0')}`)], gap_ms: 1, lines: 200 };
 
 export function noise(n: number): number {
@@ -68,7 +68,7 @@ export function noise(n: number): number {
 
 const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
 
-export const WORDS: Record<string, string> = {
+export const DESCRIPTIONS: Record<string, string> = {
   '0 2 * * *': 'at 02:00 every day', '0 9 * * MON-FRI': 'at 09:00, Monday to Friday', '*/15 * * * *': 'every 15 minutes', '5 * * * *': 'at minute 5 of every hour', '30 3 * * *': 'at 03:30 every day', '15 1 * * *': 'at 01:15 every day',
   '*/10 * * * * *': 'every 10 seconds', '* * * * *': 'every minute', '0 */6 * * *': 'every 6 hours', '30 23 L * *': 'at 23:30 on the last day of the month', '*/5 * * * *': 'every 5 minutes', '*/2 * * * *': 'every 2 minutes',
   '0 7 * * *': 'at 07:00 every day',
@@ -83,31 +83,31 @@ export class World {
   seq = 1000;
   role = 'admin';
   total = 100_000;
-  bare = false;
+  empty = false;
   private events: ClusterEvent[] = [];
   private readonly paused = new Set(['mail-digest', 'growth-task-08']);
   private readonly moved = new Map<string, string>();
-  private readonly settled = new Set<string>();
+  private readonly resolved = new Set<string>();
 
-  constructor(readonly scale: Scale = USUAL, readonly now: () => number = Date.now) {
+  constructor(readonly scale: Scale = SMALL, readonly now: () => number = Date.now) {
     this.electedAt = now() - 3 * 3600e3;
     this.event('node_joined', 'info', 'batch-gpu-large-memory-frankfurt-07 joined with 32 slots', 400e3);
-    this.event('breaker_opened', 'error', 'the breaker of api.partner.example opened after 5 failures', 210e3);
-    this.event('job_changed', 'info', 'recompute-prices was changed', 150e3, { job: 'recompute-prices' });
-    this.event('runs_failed', 'error', '3 runs of invoice-reminders failed, as invoice-reminders@20261121T080000Z: ConnectionError: connection refused', 96e3, { count: 3 });
-    this.event('node_draining', 'warn', 'us-west-1 drains', 61e3);
-    this.event('fence_rejected', 'warn', 'a late ok of fraud-scores@20261121T145800Z was kept aside, fence 1795272000123456', 33e3);
+    this.event('breaker_opened', 'error', 'circuit breaker for api.partner.example opened after 5 failures', 210e3);
+    this.event('job_changed', 'info', 'recompute-prices changed', 150e3, { job: 'recompute-prices' });
+    this.event('runs_failed', 'error', '3 runs of invoice-reminders failed (for example invoice-reminders@20261121T080000Z: ConnectionError: connection refused)', 96e3, { count: 3 });
+    this.event('node_draining', 'warn', 'us-west-1 is draining', 61e3);
+    this.event('fence_rejected', 'warn', 'rejected a late result of fraud-scores@20261121T145800Z, fence 1795272000123456', 33e3);
   }
 
-  event(kind: string, gravity: ClusterEvent['gravity'], text: string, before = 0, fields: Record<string, unknown> = {}): ClusterEvent {
+  event(kind: string, severity: ClusterEvent['severity'], text: string, before = 0, fields: Record<string, unknown> = {}): ClusterEvent {
     const at = this.now() - before;
-    const event: ClusterEvent = { id: `${at.toString(16).padStart(14, '0')}-${this.events.length}`, at: iso(at), kind, gravity, source: 'api', text, fields };
+    const event: ClusterEvent = { id: `${at.toString(16).padStart(14, '0')}-${this.events.length}`, at: iso(at), kind, severity, source: 'api', text, fields };
     this.events.push(event);
     return event;
   }
 
   nodes(second: number): Node[] {
-    if (this.bare) return [];
+    if (this.empty) return [];
     return this.scale.nodes.map((name, i) => {
       const slots = name.startsWith('batch') ? 32 : 16;
       const wave = 0.45 + 0.3 * Math.sin(second / 23 + i * 1.7) + 0.2 * noise(second * 13 + i);
@@ -129,7 +129,7 @@ export class World {
     const nodes = this.nodes(second);
     const inFlight = nodes.reduce((sum, node) => sum + node.in_flight, 0);
     const slots = nodes.reduce((sum, node) => sum + node.slots, 0);
-    const wave = (38 + 14 * Math.sin(second / 31) + 6 * noise(second)) * (this.scale === USUAL ? 1 : 1000 / this.scale.gap_ms / 40);
+    const wave = (38 + 14 * Math.sin(second / 31) + 6 * noise(second)) * (this.scale === SMALL ? 1 : 1000 / this.scale.gap_ms / 40);
     const p99 = 190 + 120 * noise(second * 5) + (second % 300 < 20 ? 2400 : 0);
     return {
       at: iso(at), namespace: 'default', lease_s: 30, term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
@@ -138,9 +138,9 @@ export class World {
       rates: { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
       servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
-      jobs: this.bare ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
-      breakers: this.bare ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
-      next: this.bare ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
+      jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
+      breakers: this.empty ? [] : [{ service: 'api.partner.example', nodes: ['us-east-1'] }],
+      next: this.empty ? [] : NAMES.slice(0, 10).filter(([, schedule]) => schedule !== null).map(([job], i) => ({ job, at: iso((second + ([2, 3, 9, 14, 31, 44, 59, 140, 610, 2400][i % 10] as number)) * 1000) })),
     };
   }
 
@@ -172,7 +172,7 @@ export class World {
     return columns;
   }
 
-  past_series(span: Span): SeriesOf {
+  history(span: Span): SeriesOf {
     const [count, step_s] = span === '15m' ? [15, 60] : span === '1h' ? [60, 60] : span === '24h' ? [144, 600] : [168, 3600];
     const last = Math.floor(this.now() / 1000 / step_s);
     const ended = Array.from({ length: count }, (_, i) => Math.round(step_s * (24 + 14 * Math.sin(i / 9) + 6 * noise(i))));
@@ -186,8 +186,8 @@ export class World {
     };
   }
 
-  past(): ClusterEvent[] {
-    return this.bare ? [] : [...this.events].reverse();
+  pastEvents(): ClusterEvent[] {
+    return this.empty ? [] : [...this.events].reverse();
   }
 
   get place(): string {
@@ -205,7 +205,7 @@ export class World {
 
   // ---------------------------------------------------------------------------------------------------------- runs
 
-  /** The i-th run from the newest; the newest is due now. About three a second. */
+  /** The i-th newest run; the newest is due now. About three per second. */
   run(i: number): Run {
     return this.slot(Math.floor(this.now() / this.scale.gap_ms) - i);
   }
@@ -239,7 +239,7 @@ export class World {
     if (!done) state = attempts.length > 0 && at > this.now() ? 'retrying' : this.now() < start ? 'dispatched' : 'running';
     const attempt = Math.min(tries, attempts.length + (done ? 0 : 1));
     const id = `${job}@${iso(due).replaceAll(/[-:]/g, '')}~${slot}`;
-    const settled = this.settled.has(id);
+    const resolved = this.resolved.has(id);
     return {
       id, job, fire_at: iso(due), kind: 'cron', state, attempt: Math.max(1, attempt), max_attempts: 4, fence: fence + attempt, term: this.term,
       node: state === 'skipped' ? null : `${node}#9f31c2`, created_at: iso(due + 5), dispatched_at: state === 'skipped' ? null : iso(due + 9),
@@ -249,26 +249,26 @@ export class World {
       cancel_requested: state === 'cancelled', cancel_reason: state === 'cancelled' ? 'wrong data' : null, cancel_by: state === 'cancelled' ? 'ada' : null,
       result_size: state === 'succeeded' && slot % 3 === 1 ? 48_210 : null, result: state === 'succeeded' && slot % 3 === 0 ? { rows: slot % 4096, region: 'eu', files: ['report.pdf', 'report.csv'] } : null,
       error: state === 'failed' || state === 'lost' ? error : null, args: { region: 'eu' }, attempts, covers: null,
-      placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'it drains' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
-      blocked_by: null, replay_of: null, dead: (state === 'failed' || state === 'lost') && !settled,
-      resolution: settled ? { how: 'acknowledged', at: iso(this.now()), by: 'ada', note: 'known', run: null } : null,
+      placement: { node: `${node}#9f31c2`, rank: 0.412, others: NODES.filter((one) => one !== node).slice(0, 6).map((one, n) => (n === 4 ? { node: one, reason: 'node is draining' } : { node: one, rank: 0.5 + n * 0.07 })), more: 5 },
+      blocked_by: null, replay_of: null, dead: (state === 'failed' || state === 'lost') && !resolved,
+      resolution: resolved ? { how: 'acknowledged', at: iso(this.now()), by: 'ada', note: 'known', run: null } : null,
     };
   }
 
   recent(n: number): Run[] {
-    const newest = Math.floor(this.now() / this.scale.gap_ms); // once: time goes on meanwhile
+    const newest = Math.floor(this.now() / this.scale.gap_ms); // once, because time passes meanwhile
     return Array.from({ length: n }, (_, i) => this.slot(newest - i));
   }
 
   private kept: Run[] | null = null;
   dead(): Run[] {
-    if (this.bare) return [];
+    if (this.empty) return [];
     this.kept ??= this.recent(2600).filter((run) => run.dead).slice(0, 64);
-    return this.kept.filter((run) => !this.settled.has(run.id));
+    return this.kept.filter((run) => !this.resolved.has(run.id));
   }
 
-  settle(id: string): void {
-    this.settled.add(id);
+  resolve(id: string): void {
+    this.resolved.add(id);
   }
 
   find(id: string): Run | null {
@@ -281,7 +281,7 @@ export class World {
   // ---------------------------------------------------------------------------------------------------------- jobs
 
   jobs(): Job[] {
-    return this.bare ? [] : NAMES.map((_, i) => this.job(i)).sort((a, b) => (a.name < b.name ? -1 : 1));
+    return this.empty ? [] : NAMES.map((_, i) => this.job(i)).sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   job(i: number): Job {
@@ -295,32 +295,32 @@ export class World {
       retry: { max: 3, initial: '30s', multiplier: 2, cap: '15m', jitter: false }, timeout: '10m', overlap: 'forbid',
       misfire: { policy: 'fire_once', late_after: '1m', grace: '1h', max_catch_up: 100 }, delivery: 'at_least_once', start_guard: 'redis', priority: 5, require: {},
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
-      words: schedule === null ? null : (WORDS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pend: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
+      words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
       due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
     };
   }
 
-  /** Another expression for a job. */
+  /** Changes the cron expression of a job. */
   move(name: string, cron: string): Job | null {
     this.moved.set(name, cron);
     return this.named(name);
   }
 
-  /** The hours of a week: nights are busy, and everybody likes the full hour. */
-  herd(query: URLSearchParams): Herd {
+  /** The hours of a week: nights are busy, and so is the full hour. */
+  scheduleLoad(query: URLSearchParams): ScheduleLoad {
     const first = Math.floor(this.now() / 3600e3) * 3600e3;
     const cron = query.get('cron') ?? this.named(query.get('job') ?? '')?.schedule?.cron ?? null;
     const fields = cron?.split(' ') ?? [];
     const minute = Number(fields.at(-5));
     const slot = fields.length === 0 || Number.isNaN(minute) ? null : minute !== 0 ? { minute, beside: 0, quieter: null, there: 0, cron: cron ?? '' } : { minute, beside: 84, quieter: 37, there: 0, cron: [...fields.slice(0, -5), '37', ...fields.slice(-4)].join(' ') };
     return {
-      first: iso(first), jobs: this.bare ? 0 : 36, more: false, slot,
-      hours: Array.from({ length: 168 }, (_, i) => (this.bare ? 0 : 40 + Math.round(20 * noise(i)) + (new Date(first + i * 3600e3).getUTCHours() < 4 ? 160 : 0))),
+      first: iso(first), jobs: this.empty ? 0 : 36, more: false, slot,
+      hours: Array.from({ length: 168 }, (_, i) => (this.empty ? 0 : 40 + Math.round(20 * noise(i)) + (new Date(first + i * 3600e3).getUTCHours() < 4 ? 160 : 0))),
     };
   }
 
-  /** Thirty days, as long as runs are kept. */
+  /** Thirty days: the retention period. */
   days(job: string): Days {
     const today = Math.floor(this.now() / 86_400e3);
     return {
@@ -329,7 +329,7 @@ export class World {
     };
   }
 
-  hold(name: string, paused: boolean): Job | null {
+  setPaused(name: string, paused: boolean): Job | null {
     const i = NAMES.findIndex(([known]) => known === name);
     if (i < 0) return null;
     if (paused) this.paused.add(name);
@@ -347,7 +347,7 @@ export class World {
   lines(run: { id: string; job: string; fence: number }, n: number, from = 0): LogLine[] {
     const texts: [LogLine['level'], string][] = [
       ['info', 'building report region=eu'], ['debug', 'cache miss key=orders:2026-11-21 shard=4'], ['info', '\u001b[36mfetch\u001b[0m https://api.partner.example/v2/orders?page=3 \u001b[32m200\u001b[0m in 184 ms'],
-      ['info', 'wrote 4,096 rows to warehouse.orders_daily'], ['warn', 'partner answered slowly: 1.9 s, limit 2 s'], ['success', 'part 7 of 12 done'],
+      ['info', 'wrote 4,096 rows to warehouse.orders_daily'], ['warn', 'slow response from partner: 1.9 s, limit 2 s'], ['success', 'part 7 of 12 done'],
       ['error', '\u001b[31mConnectionError\u001b[0m: POST https://api.partner.example:443/v2/orders: connection refused'], ['info', 'retrying in 4 s (attempt 2 of 4)'],
     ];
     return Array.from({ length: n }, (_, i) => {

@@ -1,34 +1,37 @@
 import { describe, expect, it } from 'vitest';
 import { Api, ApiError } from '../../src/lib/api';
 
-function made(answers: (path: string, options: RequestInit) => [number, unknown, Record<string, string>?]) {
-  const kept = new Map<string, string>([['cronflow.refresh', 'old']]);
-  const asked: string[] = [];
+function setup(answer: (path: string) => [number, unknown, Record<string, string>?]) {
+  const stored = new Map<string, string>([['cronflow.refresh', 'old']]);
+  const requests: string[] = [];
+  const bodies: string[] = [];
   const api = new Api(
-    (path, options) => {
-      asked.push(`${options?.method} ${String(path)}`);
-      const [status, body, headers] = answers(String(path), options ?? {});
-      return Promise.resolve(new Response(status === 204 ? null : JSON.stringify(body), { status, headers: { 'Content-Type': 'application/json', ...headers } }));
+    async (request) => {
+      const { pathname, search } = new URL(request.url);
+      requests.push(`${request.method} ${pathname}${search}`);
+      if (pathname.endsWith('/ack')) bodies.push(await request.text());
+      const [status, body, headers] = answer(pathname);
+      return new Response(status === 204 ? null : JSON.stringify(body), { status, headers: { 'Content-Type': 'application/json', ...headers } });
     },
-    { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => void kept.set(key, value), removeItem: (key) => void kept.delete(key) },
+    { getItem: (key) => stored.get(key) ?? null, setItem: (key, value) => void stored.set(key, value), removeItem: (key) => void stored.delete(key) },
   );
-  return { api, asked, kept };
+  return { api, requests, bodies, stored };
 }
 
 const tokens = (n: number) => ({ access_token: `access ${n}`, refresh_token: `refresh ${n}`, expires_in: 900 });
 
-describe('the login', () => {
-  it('is renewed once for many requests at a time, because a refresh token is good for one use', async () => {
+describe('login', () => {
+  it('is renewed once for concurrent requests, because a refresh token can be used only once', async () => {
     let renewals = 0;
-    const { api, kept } = made((path) => (path.endsWith('/auth/refresh') ? [200, tokens(++renewals)] : [200, { items: [], next_cursor: null }]));
-    await Promise.all([api.jobs(), api.runs(), api.jobs()]);
+    const { api, stored } = setup((path) => (path.endsWith('/auth/refresh') ? [200, tokens(++renewals)] : [200, { items: [], next_cursor: null }]));
+    await Promise.all([api.get('/jobs'), api.get('/runs'), api.get('/jobs')]);
     expect(renewals).toBe(1);
-    expect(kept.get('cronflow.refresh')).toBe('refresh 1');
+    expect(stored.get('cronflow.refresh')).toBe('refresh 1');
   });
 
-  it('is renewed when the server says that it is over, and the request is made again', async () => {
+  it('is renewed when the server rejects it, and the request is repeated with its body', async () => {
     let first = true;
-    const { api, asked } = made((path) => {
+    const { api, requests, bodies } = setup((path) => {
       if (path.endsWith('/auth/refresh')) return [200, tokens(1)];
       if (first) {
         first = false;
@@ -36,30 +39,36 @@ describe('the login', () => {
       }
       return [200, { items: [], next_cursor: null }];
     });
-    await api.jobs();
-    expect(asked.filter((one) => one === 'GET /api/v1/jobs').length).toBe(2);
+    await api.post('/runs/{id}/ack', { params: { path: { id: 'a@1' } }, body: { note: 'known' } });
+    expect(requests.filter((one) => one === 'POST /api/v1/runs/a%401/ack').length).toBe(2);
+    expect(bodies).toEqual(['{"note":"known"}', '{"note":"known"}']);
   });
 
-  it('is kept while the server is away, and forgotten when it is refused', async () => {
+  it('is kept while the server is unavailable and forgotten when it is rejected', async () => {
     let status = 503;
-    const { api, kept } = made(() => [status, { title: 'no', status }]);
-    await expect(api.jobs()).rejects.toMatchObject({ status: 503, passing: true });
-    expect(kept.has('cronflow.refresh')).toBe(true);
+    const { api, stored } = setup(() => [status, { title: 'no', status }]);
+    await expect(api.get('/jobs')).rejects.toMatchObject({ status: 503, transient: true });
+    expect(stored.has('cronflow.refresh')).toBe(true);
     status = 401;
-    await expect(api.jobs()).rejects.toBeInstanceOf(ApiError);
-    expect(kept.has('cronflow.refresh')).toBe(false);
+    await expect(api.get('/jobs')).rejects.toBeInstanceOf(ApiError);
+    expect(stored.has('cronflow.refresh')).toBe(false);
   });
 });
 
 describe('requests', () => {
-  it('repeat a parameter for several values and leave empty ones out', async () => {
-    const { api, asked } = made((path) => (path.endsWith('/auth/refresh') ? [200, tokens(1)] : [200, {}]));
-    await api.runs({ state: ['failed', 'lost'], job: '', cursor: null, dead: true });
-    expect(asked.at(-1)).toBe('GET /api/v1/runs?state=failed&state=lost&dead=true');
+  it('repeat a parameter for each value and leave out empty ones', async () => {
+    const { api, requests } = setup((path) => (path.endsWith('/auth/refresh') ? [200, tokens(1)] : [200, {}]));
+    await api.get('/runs', { params: { query: { state: ['failed', 'lost'], job: '', cursor: null, dead: true } } });
+    expect(requests.at(-1)).toBe('GET /api/v1/runs?state=failed&state=lost&dead=true');
   });
 
-  it('turn a problem document into an error with its words and its wait', async () => {
-    const { api } = made((path) => (path.endsWith('/auth/refresh') ? [200, tokens(1)] : [429, { title: 'Too Many Requests', status: 429, detail: 'slow down' }, { 'Retry-After': '7' }]));
-    await expect(api.jobs()).rejects.toMatchObject({ message: 'slow down', retryAfter: 7, passing: true });
+  it('turn a problem document into an error with its message and Retry-After', async () => {
+    const { api } = setup((path) => (path.endsWith('/auth/refresh') ? [200, tokens(1)] : [429, { title: 'Too Many Requests', status: 429, detail: 'slow down' }, { 'Retry-After': '7' }]));
+    await expect(api.get('/jobs')).rejects.toMatchObject({ message: 'slow down', retryAfter: 7, transient: true });
+  });
+
+  it('report an unreachable server as a transient error', async () => {
+    const api = new Api(() => Promise.reject(new TypeError('network')), { getItem: () => 'refresh', setItem: () => {}, removeItem: () => {} });
+    await expect(api.get('/jobs')).rejects.toMatchObject({ status: 0, message: 'The server is not responding', transient: true });
   });
 });

@@ -3,7 +3,7 @@ import { costOf, quantile, type TraceEvent } from '../browser/bench/cost';
 
 const trace: TraceEvent[] = [{ name: 'thread_name', ph: 'M', pid: 1, tid: 1, ts: 0, args: { name: 'CrRendererMain' } }];
 
-/** A task of the page, in milliseconds, and what happens in it. */
+/** A task of the page, in milliseconds, with the events in it. */
 function task(at: number, wall: number, thread: number, ...names: string[]): TraceEvent[] {
   const place = { pid: 1, tid: 1, args: {} };
   return [
@@ -12,7 +12,7 @@ function task(at: number, wall: number, thread: number, ...names: string[]): Tra
   ];
 }
 
-describe('what the benchmark tells apart', () => {
+describe('the costs in a trace', () => {
   const tick = 'WebSocketReceive';
   const frame = 'AnimationFrame::Render';
   const cost = costOf([
@@ -29,30 +29,30 @@ describe('what the benchmark tells apart', () => {
     ...task(500, 1, 1),
     ...task(1010, 4, 4, tick),
     ...task(1020, 6, 6, frame),
-    ...task(2010, 7, 7, tick), // ends the one before
+    ...task(2010, 7, 7, tick), // ends the previous tick
   ]);
 
-  test('a tick is its message, what it asked for and the frames that show them', () => {
+  test('a tick includes its message, its requests and the frames that show the result', () => {
     expect(cost.ticks).toEqual([3 + 2 + 5 + 2 + 60 + 1, 10]);
   });
 
-  test('a frame that shows nothing new is an animation, and in the sum', () => {
+  test('a frame without new data is an animation and counts only in the total', () => {
     expect(cost.frames).toEqual([1, 1]);
     expect(cost.spans).toEqual([75.5, 10]);
     expect(cost.walls).toEqual([1000, 1000]);
   });
 
-  test('the longest task is told by the thread and by the wall, the long ones by the thread', () => {
+  test('the longest task is measured in thread time and wall time, long tasks in thread time', () => {
     expect(cost.longest).toEqual({ thread: 60, wall: 90 });
     expect(cost.long).toBe(1);
   });
 
-  test('a task within a task is not counted twice, nor is another thread', () => {
+  test('nested tasks are not counted twice, and other threads are not counted', () => {
     const twice = costOf([...trace, ...task(0, 10, 10, tick), ...task(2, 5, 5), ...task(0, 50, 50).map((one) => ({ ...one, tid: 2 })), ...task(1000, 1, 1, tick)]);
     expect(twice.ticks).toEqual([10]);
   });
 
-  test('a quantile is a value that was seen', () => {
+  test('a quantile is one of the values', () => {
     expect(quantile([4, 1, 3, 2], 0.5)).toBe(2);
     expect(quantile([4, 1, 3, 2], 0.95)).toBe(4);
     expect(quantile([], 0.5)).toBe(0);

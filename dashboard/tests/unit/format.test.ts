@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ago, clock, count, countdown, instant, lag, length, moment, percent, rate } from '../../src/lib/format';
+import { ago, clock, count, countdown, instant, lag, duration, moment, percent, rate } from '../../src/lib/format';
 
 describe('numbers', () => {
   it.each([[0, '0'], [9999, '9,999'], [12_345, '12.3k'], [999_949, '1000k'], [1_250_000, '1.3M']])('count %s is %s', (value, text) => {
@@ -15,12 +15,12 @@ describe('numbers', () => {
   });
 });
 
-describe('lengths', () => {
+describe('durations', () => {
   it.each([
     [null, '–'], [0, '0 ms'], [999, '999 ms'], [999.7, '1.0 s'], [1800, '1.8 s'], [9960, '10 s'], [59_700, '1 m'], [200_000, '3 m 20 s'],
     [7_500_000, '2 h 5 m'], [360_000_000, '4 d 4 h'], [-1500, '-1.5 s'],
   ])('%s ms is %s', (value, text) => {
-    expect(length(value)).toBe(text);
+    expect(duration(value)).toBe(text);
   });
   it.each([[0, '0.0 ms'], [0.0004, '0.4 ms'], [0.00994, '9.9 ms'], [0.00996, '10 ms'], [1.8, '1.8 s']])('a lag of %s s is %s', (value, text) => {
     expect(lag(value)).toBe(text);
@@ -33,19 +33,19 @@ describe('lengths', () => {
   });
 });
 
-describe('instants', () => {
-  it('are shown in the zone that was asked for, also on the days when clocks change', () => {
+describe('times', () => {
+  it('are shown in the given zone, also when clocks change', () => {
     expect(clock('2026-10-25T00:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
     expect(clock('2026-10-25T01:30:00Z', 'Europe/Berlin')).toBe('02:30:00');
     expect(instant('2026-11-21T23:30:00Z', 'Asia/Tokyo')).toBe('Sun 22 Nov, 08:30:00');
     expect(clock('2026-11-21T00:00:00Z', 'UTC')).toBe('00:00:00');
   });
-  it('of one minute differ by their seconds, and those of another zone by their hours', () => {
+  it('of the same minute differ in seconds, and in another zone in hours', () => {
     expect(clock('2026-11-21T10:42:07.318Z', 'UTC')).toBe('10:42:07');
     expect(clock('2026-11-21T10:42:59.999Z', 'UTC')).toBe('10:42:59');
     expect(clock('2026-11-21T10:42:59.999Z', 'Asia/Kolkata')).toBe('16:12:59');
   });
-  it('have their date when they are of another day', () => {
+  it('include the date if it is not today', () => {
     const noon = new Date(2026, 10, 21, 12).getTime();
     expect(moment(new Date(2026, 10, 21, 0, 0, 1).toISOString(), noon)).toBe('00:00:01');
     expect(moment(new Date(2026, 10, 20, 23, 59, 59).toISOString(), noon)).toBe('Fri 20 Nov, 23:59:59');

@@ -1,21 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { layout, ticks } from '../../src/lib/gantt';
-import { dash, flows, halves, PERIODS, ray, ring, sector } from '../../src/lib/geometry';
-import { apart, patched } from '../../src/lib/joined';
-import { MOST_ROWS, recycler, reveal, TALLEST, windowOf } from '../../src/lib/windowing';
-import { USUAL, World } from '../browser/world';
+import { dash, halves, particles, PERIODS, ray, ring, sector } from '../../src/lib/geometry';
+import { hasGap, mergeFirstPage } from '../../src/lib/mergeRuns';
+import { MAX_ROWS, recycler, reveal, MAX_HEIGHT, windowOf } from '../../src/lib/windowing';
+import { SMALL, World } from '../browser/world';
 
 describe('a window over a long list', () => {
-  it('never has more than sixty rows, wherever it stands', () => {
+  it('never has more than sixty rows at any scroll position', () => {
     for (const rows of [0, 1, 10, 1000, 1_000_000]) {
       for (let scroll = 0; scroll <= rows * 44; scroll += Math.max(1, rows * 4)) {
         const { first, last } = windowOf(scroll, 4000, 44, rows);
-        expect(last - first).toBeLessThanOrEqual(MOST_ROWS);
-        expect(MOST_ROWS).toBeLessThan(60);
+        expect(last - first).toBeLessThanOrEqual(MAX_ROWS);
+        expect(MAX_ROWS).toBeLessThan(60);
       }
     }
   });
-  it('covers what is in view', () => {
+  it('covers the visible part', () => {
     const { first, last, offset } = windowOf(4400, 900, 44, 5000);
     expect(first * 44).toBeLessThanOrEqual(4400);
     expect(last * 44).toBeGreaterThanOrEqual(5300);
@@ -23,47 +23,47 @@ describe('a window over a long list', () => {
     const between = windowOf(4410, 900, 44, 5000, 0);
     expect([between.first, between.last]).toEqual([100, 121]);
   });
-  it('has no more rows beyond the edge at the top than elsewhere', () => {
+  it('has as many extra rows at the top as elsewhere', () => {
     expect(windowOf(0, 900, 44, 5000, 4).last).toBe(Math.ceil(900 / 44) + 4);
   });
-  it('reaches the last of a million rows, though no browser can be so tall', () => {
+  it('reaches the last of a million rows despite the height limit of browsers', () => {
     const { height } = windowOf(0, 900, 44, 1_000_000);
-    expect(height).toBe(TALLEST);
+    expect(height).toBe(MAX_HEIGHT);
     expect(windowOf(height - 900, 900, 44, 1_000_000).last).toBe(1_000_000);
     expect(windowOf(0, 900, 44, 1_000_000).first).toBe(0);
   });
-  it('scrolls no further than it must to show a row', () => {
+  it('scrolls no further than necessary to show a row', () => {
     expect(reveal(3, 0, 400, 44)).toBe(0);
     expect(reveal(0, 100, 400, 44)).toBe(0);
     expect(reveal(20, 0, 400, 44)).toBe(20 * 44 + 44 - 400);
   });
 });
 
-const world = new World(USUAL, () => 1_795_272_000_000);
+const world = new World(SMALL, () => 1_795_272_000_000);
 
-describe('a list and its first page, asked again', () => {
+describe('merging a reloaded first page', () => {
   const rows = world.recent(200).sort((a, b) => (a.fire_at + a.id < b.fire_at + b.id ? 1 : -1));
-  it('is left alone when nothing changed', () => {
-    expect(patched(rows, rows.slice(0, 50))).toBeNull();
+  it('returns null if nothing changed', () => {
+    expect(mergeFirstPage(rows, rows.slice(0, 50))).toBeNull();
   });
-  it('gets what is new on top and what changed in its place', () => {
+  it('inserts new runs at the top and replaces changed ones', () => {
     const older = rows.slice(2);
     const changed = { ...older[4]!, state: 'cancelled' as const };
-    const next = patched(older, [...rows.slice(0, 2), changed])!;
+    const next = mergeFirstPage(older, [...rows.slice(0, 2), changed])!;
     expect(next.length).toBe(200);
     expect(next[6]?.state).toBe('cancelled');
     expect(next[7]).toBe(older[5]);
   });
-  it('does not take a run that belongs further below', () => {
-    expect(patched(rows.slice(0, 10), rows.slice(100, 110))).toBeNull();
+  it('ignores runs below the last row', () => {
+    expect(mergeFirstPage(rows.slice(0, 10), rows.slice(100, 110))).toBeNull();
   });
-  it('takes a run of the same second that was planned later, in its place', () => {
+  it('inserts a run of the same second in its position', () => {
     const without = [...rows.slice(0, 3), ...rows.slice(4)];
-    expect(patched(without, rows.slice(0, 10))?.map((run) => run.id)).toEqual(rows.map((run) => run.id));
+    expect(mergeFirstPage(without, rows.slice(0, 10))?.map((run) => run.id)).toEqual(rows.map((run) => run.id));
   });
-  it('knows when more is new than the first page tells', () => {
-    expect(apart(rows.slice(60), rows.slice(0, 50))).toBe(true);
-    expect(apart(rows.slice(40), rows.slice(0, 50))).toBe(false);
+  it('detects that more runs are new than fit on the first page', () => {
+    expect(hasGap(rows.slice(60), rows.slice(0, 50))).toBe(true);
+    expect(hasGap(rows.slice(40), rows.slice(0, 50))).toBe(false);
   });
 });
 
@@ -72,7 +72,7 @@ describe('the timeline', () => {
   const span = { from: 1_795_271_700_000, to: 1_795_272_000_000 };
   const { lanes, rows, runs: shown } = layout(runs, ['idle-node'], span, 10);
   const bars = lanes.flatMap((lane) => lane.bars);
-  it('lays no two attempts over each other', () => {
+  it('does not let attempts overlap', () => {
     const by = new Map<string, typeof bars>();
     for (const bar of bars) by.set(`${bar.lane} ${bar.row}`, [...(by.get(`${bar.lane} ${bar.row}`) ?? []), bar]);
     for (const row of by.values()) {
@@ -80,38 +80,38 @@ describe('the timeline', () => {
       row.forEach((bar, i) => expect(bar.from).toBeGreaterThanOrEqual(row[i - 1]?.to ?? 0));
     }
   });
-  it('has a lane for a node that ran nothing, and a gap between two attempts', () => {
+  it('has a lane for an idle node and a gap between two attempts', () => {
     expect(lanes.map((lane) => lane.node)).toContain('idle-node');
     expect(rows).toBe(lanes.reduce((sum, lane) => sum + lane.rows, 0));
     expect(bars.some((bar) => bar.kind === 'gap')).toBe(true);
   });
-  it('leaves out what lies outside of the span, and counts what lies in it', () => {
+  it('leaves out runs outside the span and counts those inside', () => {
     expect(shown).toBe(runs.filter((run) => Date.parse(run.fire_at) < span.to && (run.ended_at === null || Date.parse(run.ended_at) > span.from)).length);
     expect(layout(runs, [], { from: 0, to: 1 }, 10)).toEqual({ lanes: [], rows: 0, runs: 0 });
   });
-  it('has no end for what runs, so that it need not be laid out anew as time goes on', () => {
+  it('leaves the end of running bars open, so that they need no new layout over time', () => {
     const open = runs.find((run) => run.state === 'running')!;
     expect(bars.find((bar) => bar.run === open.id && bar.kind === 'attempt' && bar.state === 'running')?.to).toBe(Infinity);
   });
-  it('has round instants on its axis', () => {
+  it('has round times on its axis', () => {
     expect(ticks(1000, 301_000, 900).every((tick) => tick % 30_000 === 0)).toBe(true);
   });
 });
 
-describe('the rows in view', () => {
-  it('take the elements of those that left, and keep their own as they move', () => {
+describe('the elements of visible rows', () => {
+  it('stay with their row, and are reused for new rows', () => {
     const slots = recycler();
     expect(slots(['c', 'b', 'a'])).toEqual([0, 1, 2]);
     expect(slots(['d', 'c', 'b'])).toEqual([2, 0, 1]);
     expect(slots(['x', 'y', 'z']).sort()).toEqual([0, 1, 2]);
   });
-  it('need no more elements than were ever seen at once', () => {
+  it('are no more than the maximum number of visible rows', () => {
     const slots = recycler();
     const used = new Set<number>();
     for (let n = 0; n < 200; n++) for (const slot of slots(Array.from({ length: 10 + (n % 7) }, (_, i) => `${n * 5 + i}`))) used.add(slot);
     expect(Math.max(...used)).toBeLessThan(16);
   });
-  it('are never two of one element', () => {
+  it('show one row each', () => {
     const slots = recycler();
     for (let n = 0; n < 50; n++) {
       const found = slots(Array.from({ length: 20 }, (_, i) => `${(n * 3 + i * 7) % 90}`));
@@ -121,46 +121,46 @@ describe('the rows in view', () => {
 });
 
 describe('the ring', () => {
-  it('begins at the top and goes round evenly', () => {
+  it('starts at the top with even spacing', () => {
     const [top, right] = ring(4, 10, { x: 0, y: 0 });
     expect(top?.y).toBeCloseTo(-10);
     expect(right?.x).toBeCloseTo(10);
   });
-  it('draws no more than a whole circle', () => {
+  it('draws at most a full circle', () => {
     expect(dash(3, 10)).toBe(dash(1, 10));
     expect(dash(-1, 10).startsWith('0.00')).toBe(true);
   });
-  it('has few pulses, however many nodes and runs there are', () => {
+  it('has few particles for any number of nodes and runs', () => {
     for (const n of [1, 3, 24, 100, 200]) {
       for (const rate of [0.01, 1, 1000]) {
-        const found = flows(Array.from({ length: n }, (_, i) => ({ name: `n${i}`, rate })), 100, 36);
+        const found = particles(Array.from({ length: n }, (_, i) => ({ name: `n${i}`, rate })), 100, 36);
         expect(found.length).toBeGreaterThan(0);
         expect(found.length).toBeLessThanOrEqual(36);
         expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
-        expect(found.every((one) => PERIODS.includes(one.every) && one.ahead >= 0 && one.ahead <= one.every)).toBe(true);
+        expect(found.every((one) => PERIODS.includes(one.period) && one.offset >= 0 && one.offset <= one.period)).toBe(true);
       }
     }
-    expect(flows([{ name: 'idle', rate: 0 }], 100, 36)).toEqual([]);
+    expect(particles([{ name: 'idle', rate: 0 }], 100, 36)).toEqual([]);
   });
-  it('flies to its node alone where there is room for all', () => {
+  it('has a particle for each node in a small cluster', () => {
     const places = ring(3, 100, { x: 0, y: 0 });
-    flows([0, 1, 2].map((i) => ({ name: `n${i}`, rate: 0.5 })), 100, 36).forEach((one, i) => {
+    particles([0, 1, 2].map((i) => ({ name: `n${i}`, rate: 0.5 })), 100, 36).forEach((one, i) => {
       expect(one.dx).toBeCloseTo(places[i]!.x);
       expect(one.dy).toBeCloseTo(places[i]!.y);
-      expect(one.every).toBe(2);
+      expect(one.period).toBe(2);
     });
   });
-  it('shows a share by two halves that turn', () => {
+  it('shows a share as two rotated halves', () => {
     expect(halves(0)).toEqual([-180, 0]);
     expect(halves(0.25)).toEqual([-90, 0]);
     expect(halves(0.75)).toEqual([0, 90]);
     expect(halves(7)).toEqual([0, 180]);
   });
-  it('draws a ray outwards, the first one up', () => {
+  it('draws rays outwards, starting at the top', () => {
     expect(ray(4, 0, 10, 20)).toBe('M0.0 -10.0L0.0 -20.0');
     expect(ray(4, 1, 10, 20)).toBe('M10.0 0.0L20.0 0.0');
   });
-  it('knows which sector a point is in', () => {
+  it('finds the sector of a point', () => {
     ring(100, 10, { x: 0, y: 0 }).forEach((place, i) => expect(sector(100, place.x, place.y)).toBe(i));
   });
 });

@@ -18,7 +18,7 @@ class Socket {
   close() {}
 }
 
-const settle = () => vi.advanceTimersByTimeAsync(0);
+const flush = () => vi.advanceTimersByTimeAsync(0);
 
 describe('the socket', () => {
   let links: Link[];
@@ -43,9 +43,9 @@ describe('the socket', () => {
     vi.unstubAllGlobals();
   });
 
-  it('says hello with a ticket that stands in no address, and goes on from its place after a loss', async () => {
+  it('sends the ticket in the hello message, not in the URL, and resumes from its position after a disconnect', async () => {
     live.start();
-    await settle();
+    await flush();
     const [first] = Socket.made;
     first?.onopen();
     expect(first?.sent[0]).toEqual({ op: 'hello', ticket: 'ticket', since: null, topics: ['cluster'] });
@@ -57,31 +57,31 @@ describe('the socket', () => {
     expect(Socket.made[1]?.sent[0]).toMatchObject({ op: 'hello', since: '17-0' });
   });
 
-  it('is not called live before a message came', async () => {
+  it('is not live before the first message', async () => {
     live.start();
-    await settle();
+    await flush();
     Socket.made[0]?.onopen();
     expect(links.map((link) => link.state)).toEqual(['connecting']);
     Socket.made[0]?.onmessage({ data: JSON.stringify({ t: 'snap', seq: '1-0' }) });
     expect(links.at(-1)?.state).toBe('live');
   });
 
-  it('comes back later and later, and at once when it is told to', async () => {
+  it('reconnects with backoff, and immediately on request', async () => {
     ticket = () => Promise.reject(new Error('away'));
     live.start();
-    await settle();
+    await flush();
     expect(links.at(-1)).toMatchObject({ state: 'waiting', reason: 'away', retryAt: Date.now() + 500 });
     await vi.advanceTimersByTimeAsync(500);
     expect(links.at(-1)?.retryAt).toBe(Date.now() + 1000);
     ticket = () => Promise.resolve('t');
-    live.now();
-    await settle();
+    live.reconnect();
+    await flush();
     expect(Socket.made.length).toBe(1);
   });
 
-  it('follows its topics again on a new connection', async () => {
+  it('subscribes to its topics again on a new connection', async () => {
     live.start();
-    await settle();
+    await flush();
     Socket.made[0]?.onopen();
     live.subscribe('run:x', 200);
     live.subscribe('run:y', 200);
@@ -92,15 +92,15 @@ describe('the socket', () => {
     expect(Socket.made[1]?.sent.slice(1)).toEqual([{ op: 'sub', topic: 'run:x', tail: 200 }]);
   });
 
-  it('renews its login before it is over', async () => {
+  it('renews its login before it expires', async () => {
     live.start();
-    await settle();
+    await flush();
     Socket.made[0]?.onopen();
     await vi.advanceTimersByTimeAsync(14 * 60_000);
     expect(Socket.made[0]?.sent.some((message) => message.op === 'auth')).toBe(true);
   });
 
-  it('waits between half of the time and all of it, at most fifteen seconds', () => {
+  it('waits between half and all of the backoff time, at most 15 seconds', () => {
     expect(backoff(0, () => 0)).toBe(250);
     expect(backoff(30, () => 1)).toBe(15_000);
   });

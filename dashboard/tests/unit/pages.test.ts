@@ -1,13 +1,13 @@
 import { expect, it } from 'vitest';
 import { Pages } from '../../src/lib/resource.svelte';
 
-it('everything of a list that is asked for again while it is loaded comes once, and nobody waits in circles', async () => {
+it('a list that is reloaded while it is loading has every row once, and neither call waits for the other', async () => {
   const waiting: (() => void)[] = [];
   const pages = new Pages<number>((cursor) => new Promise((resolve) => waiting.push(() => resolve(cursor === null ? { items: [1], next_cursor: 'b' } : { items: [2], next_cursor: null }))));
   const more = pages.more.bind(pages);
   let calls = 0;
   pages.more = () => {
-    if (++calls > 100) throw new Error('it waits without giving way');
+    if (++calls > 100) throw new Error('the calls wait for each other');
     return more();
   };
   const first = pages.all(10);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { apply, empty, follows, isGap, LINES_KEPT, lineKey, NODE_ROWS, resumed, SERIES_ROWS, withFound, withHistory, withPast, type State } from '../../src/lib/state';
+import { apply, initialState, isAfter, isGap, LINES_KEPT, lineKey, NODE_ROWS, SERIES_ROWS, withHistory, withPastEvents, withReplayCount, withSearchResults, type State } from '../../src/lib/state';
 import type { ClusterEvent, SnapMessage, TickMessage, Values } from '../../src/lib/stream';
 import type { LogLine } from '../../src/lib/types';
 
@@ -28,69 +28,69 @@ function tick(second: number, patch: Partial<Values> = {}, rest: Partial<TickMes
 }
 
 function event(id: string, kind: string, second: number, fields: Record<string, unknown> = {}): ClusterEvent {
-  return { id, at: at(second), kind, gravity: 'info', source: 'n', text: kind, fields };
+  return { id, at: at(second), kind, severity: 'info', source: 'n', text: kind, fields };
 }
 
 function line(n: number, fence = 1): LogLine {
   return { run: 'r', job: 'j', attempt: 1, fence, n, at: at(n), level: 'info', text: `line ${n}`, node: 'a' };
 }
 
-const play = (...messages: (SnapMessage | TickMessage)[]): State => messages.reduce(apply, empty());
+const play = (...messages: (SnapMessage | TickMessage)[]): State => messages.reduce(apply, initialState());
 const numbers = (state: State, topic: string) => (state.tails[topic] ?? []).map((entry) => (isGap(entry) ? `gap ${entry.gap}` : entry.n));
 
 describe('the stream', () => {
-  it('shows nothing of a tick before there was a snapshot', () => {
-    expect(apply(empty(), tick(1)).ready).toBe(false);
+  it('ignores ticks before the first snapshot', () => {
+    expect(apply(initialState(), tick(1)).ready).toBe(false);
   });
 
-  it('takes absolute values, so a tick that never came does no harm', () => {
+  it('has absolute values, so a missing tick does no harm', () => {
     const every = play(snap(), tick(1, { dead_letters: 1 }), tick(2, { dead_letters: 2 }), tick(3, { term: 8 }));
     const some = play(snap(), tick(2, { dead_letters: 2 }), tick(3, { term: 8 }));
     expect(some.values).toEqual(every.values);
   });
 
-  it('is pure: the same messages give the same state, and the one before is left alone', () => {
+  it('is applied without changing the previous state', () => {
     const before = play(snap());
     const kept = structuredClone(before);
     apply(before, tick(1, { dead_letters: 5 }, { events: [event('1', 'job_paused', 1)], logs: [{ topic: 'run:r', lines: [line(1)] }] }));
     expect(before).toEqual(kept);
   });
 
-  it('ignores what it was told already, in the order of stream ids and not of text', () => {
+  it('ignores repeated ticks, comparing stream ids as numbers', () => {
     const state = play(snap({}, '999-0'), tick(1, { dead_letters: 4 }));
     expect(apply(state, { ...tick(1), patch: { dead_letters: 9 } })).toBe(state);
-    expect(follows('1000-0', '999-9')).toBe(true);
-    expect(follows('1000-10', '1000-9')).toBe(true);
-    expect(follows('1000-9', '1000-9')).toBe(false);
+    expect(isAfter('1000-0', '999-9')).toBe(true);
+    expect(isAfter('1000-10', '1000-9')).toBe(true);
+    expect(isAfter('1000-9', '1000-9')).toBe(false);
   });
 
-  it('counts the ticks that the server left out', () => {
+  it('counts the ticks that the server dropped', () => {
     expect(play(snap(), tick(20, {}, { dropped: 18 })).missed).toBe(18);
   });
 
-  it('forgets that it had caught up when it begins anew', () => {
-    const state = resumed(play(snap()), 41);
+  it('resets the replay count with a new snapshot', () => {
+    const state = withReplayCount(play(snap()), 41);
     expect(state.caughtUp).toBe(41);
     expect(apply(state, snap({}, '5000-0')).caughtUp).toBeNull();
   });
 });
 
 describe('events', () => {
-  it('are kept once each, the newest first, with those of before the page was opened', () => {
-    const told = play(snap(), tick(1, {}, { events: [event('b', 'x', 1), event('c', 'y', 1)] }), tick(2, {}, { events: [event('c', 'y', 1), event('d', 'z', 2)] }));
-    expect(withPast(told, [event('a', 'w', 0), event('b', 'x', 1)]).events.map((one) => one.id)).toEqual(['d', 'c', 'b', 'a']);
+  it('are kept once, newest first, including those from before the page was opened', () => {
+    const state = play(snap(), tick(1, {}, { events: [event('b', 'x', 1), event('c', 'y', 1)] }), tick(2, {}, { events: [event('c', 'y', 1), event('d', 'z', 2)] }));
+    expect(withPastEvents(state, [event('a', 'w', 0), event('b', 'x', 1)]).events.map((one) => one.id)).toEqual(['d', 'c', 'b', 'a']);
   });
 });
 
 describe('series', () => {
-  it('begin with the ten minutes of the snapshot and grow by a row a tick', () => {
+  it('begin with the ten minutes of the snapshot and grow by one row per tick', () => {
     const { series } = play(snap(), tick(1, { rates: { ended: 5, failed: 2 }, latency: { lateness_ms: { p50: 1, p95: 2, p99: 3 } } }));
     expect(series.ended).toEqual([3, 5]);
     expect(series.late_p99).toEqual([80, 3]);
     expect(series.late_p50).toEqual([8, 1]);
   });
 
-  it('have an end, and all columns are of one length', () => {
+  it('are limited, and all columns have the same length', () => {
     let state = play(snap());
     for (let second = 1; second <= SERIES_ROWS + 50; second++) state = apply(state, tick(second));
     const { nodes, node_at, ...columns } = state.series;
@@ -99,7 +99,7 @@ describe('series', () => {
     expect(nodes).toEqual({});
   });
 
-  it('of a node that joins late begin with nothing', () => {
+  it('of a node that joins late begin with nulls', () => {
     const node = { name: 'n', id: 'n#1', leads: false, state: 'up' as const, cpu: 0.5, memory: 0.1, lag_s: 0, slots: 1, in_flight: 1, queued: 0, rate: 0, age_s: 0 };
     const { series } = play(snap(), tick(5), tick(10, { nodes: [node] }));
     expect(series.nodes.n?.cpu).toEqual([null, 0.5]);
@@ -109,46 +109,46 @@ describe('series', () => {
 describe('tails', () => {
   const logs = (lines: LogLine[], gap?: number | null) => ({ logs: [gap === undefined ? { topic: 'run:r', lines } : { topic: 'run:r', lines, gap }] });
 
-  it('mark where lines are missing, with their number when it is known', () => {
+  it('mark missing lines, with their number if it is known', () => {
     const state = play(snap(), tick(1, {}, logs([line(1)])), tick(2, {}, logs([line(9)], 7)), tick(3, {}, logs([], null)));
     expect(numbers(state, 'run:r')).toEqual([1, 'gap 7', 9, 'gap null']);
   });
 
-  it('are marked when a connection began anew, and show no line twice', () => {
+  it('have a gap marker after a new snapshot and no repeated lines', () => {
     const state = play(snap(), tick(1, {}, logs([line(1), line(2)])), snap({}, '2000-0'), { ...tick(3, {}, logs([line(2), line(3)])), seq: '2001-0' });
     expect(numbers(state, 'run:r')).toEqual([1, 2, 'gap null', 3]);
   });
 
-  it('have what was written before in front, without what they have', () => {
+  it('have older lines in front, each line once', () => {
     const state = withHistory(play(snap(), tick(1, {}, logs([line(3), line(4)]))), 'run:r', [line(1), line(2), line(3)]);
     expect(numbers(state, 'run:r')).toEqual([1, 2, 3, 4]);
   });
 
-  it('tell lines of two attempts apart', () => {
+  it('distinguish lines of two attempts', () => {
     expect(lineKey(line(1, 1))).not.toBe(lineKey(line(1, 2)));
   });
 
-  it('are preceded by what the server found before them, each line once', () => {
+  it('are preceded by older search results, each line once', () => {
     const tail = play(snap(), tick(1, {}, logs([line(5), line(6)]))).tails['run:r']!;
-    expect(withFound(tail, [line(1), line(3), line(5), line(6)])).toEqual([line(1), line(3), line(5), line(6)]);
-    expect(withFound(tail, [line(6)])).toBe(tail);
-    expect(withFound([], [line(1)])).toEqual([line(1)]);
+    expect(withSearchResults(tail, [line(1), line(3), line(5), line(6)])).toEqual([line(1), line(3), line(5), line(6)]);
+    expect(withSearchResults(tail, [line(6)])).toBe(tail);
+    expect(withSearchResults([], [line(1)])).toEqual([line(1)]);
   });
 
-  it('have no gap where history came before the first snapshot, and one after each later snapshot', () => {
-    const early = apply(withHistory(empty(), 'run:r', [line(1)]), snap());
+  it('have no gap if history arrived before the first snapshot, and one after each later snapshot', () => {
+    const early = apply(withHistory(initialState(), 'run:r', [line(1)]), snap());
     expect(early.tails['run:r']).toEqual([line(1)]);
     expect(apply(early, snap({}, '9000-0')).tails['run:r']?.map(isGap)).toEqual([false, true]);
   });
 
-  it('have an end', () => {
+  it('are limited', () => {
     const many = Array.from({ length: LINES_KEPT + 10 }, (_, n) => line(n));
     expect(play(snap(), tick(1, {}, logs(many))).tails['run:r']?.length).toBe(LINES_KEPT);
   });
 });
 
 describe('failovers', () => {
-  it('are seen when the place falls empty and is taken, with what became of the runs', () => {
+  it('are detected when the leader is lost and replaced, including run counts', () => {
     const state = play(
       snap({ nodes: [node('a')] }), tick(1, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }),
       tick(4, {}, { events: [event('1', 'runs_reassigned', 4, { count: 3 }), event('2', 'runs_lost', 4, { count: 1 })] }),
@@ -156,37 +156,37 @@ describe('failovers', () => {
     expect(state.failovers).toMatchObject([{ from: 'a', to: 'b', term: 8, took_ms: 1800, reassigned: 3, runs_lost: 1 }]);
   });
 
-  it('began with the last sign of life where the lease ran out, and with its release where it did not', () => {
+  it('start at the last renewal if the lease expired, and at its release otherwise', () => {
     const killed = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 0.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
     expect(killed.failovers).toMatchObject([{ lost_at: at(-1.5), took_ms: 4300 }]);
-    const asked = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
-    expect(asked.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
-    // Killed and started again: the new process gave the lease back, long before it ran out.
+    const released = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
+    expect(released.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
+    // Killed and restarted: the new process released the lease before it expired.
     for (const nodes of [[node('a', { state: 'stale', age_s: 14 })], [node('a', { state: 'draining', age_s: 14 })], [node('b')]]) {
       const again = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 30, lease_left_s: 16, nodes }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
       expect(again.failovers).toMatchObject([{ lost_at: at(-13), took_ms: 15_800 }]);
     }
   });
 
-  it('are seen when it changed hands between two ticks, or while the page was away', () => {
+  it('are detected between two ticks and while the page was disconnected', () => {
     expect(play(snap({ nodes: [node('a')] }), tick(1, { leader: 'b', term: 8, elected_at: at(0.4) })).failovers).toMatchObject([{ from: 'a', to: 'b', took_ms: 400 }]);
     expect(play(snap({ nodes: [node('a')] }), snap({ at: at(90), leader: 'c', term: 9, elected_at: at(40) }, '9000-0')).failovers).toMatchObject([{ from: 'a', to: 'c' }]);
   });
 
-  it('of before the page was opened are known from events, and none is told twice', () => {
+  it('from before the page was opened come from events, each one once', () => {
     const elected = (id: string, node: string, term: number, second: number) => event(id, 'leader_elected', second, { node, term });
-    const told = [
+    const events = [
       elected('1', 'a', 6, -900), event('2', 'leader_stepped_down', -62, { node: 'a', term: 6 }), elected('3', 'b', 7, -60),
       event('4', 'runs_lost', -59, { count: 2 }), elected('5', 'c', 8, -20), elected('6', 'd', 9, 5),
     ];
-    const state = withPast(play(snap({ leader: 'c', term: 8 }), tick(5, { leader: 'd', term: 9, elected_at: at(5) })), told);
+    const state = withPastEvents(play(snap({ leader: 'c', term: 8 }), tick(5, { leader: 'd', term: 9, elected_at: at(5) })), events);
     expect(state.failovers.map((one) => [one.from, one.to, one.term, one.took_ms, one.runs_lost])).toEqual([
       ['c', 'd', 9, 5000, 0], ['b', 'c', 8, null, 0], ['a', 'b', 7, 2000, 2],
     ]);
-    expect(withPast(state, told).failovers).toBe(state.failovers);
+    expect(withPastEvents(state, events).failovers).toBe(state.failovers);
   });
 
-  it('do not own what is lost long after', () => {
+  it('do not include runs that are lost much later', () => {
     const state = play(snap({ nodes: [node('a')] }), tick(1, { leader: 'b', term: 8 }), tick(120, {}, { events: [event('1', 'runs_lost', 120, { count: 4 })] }));
     expect(state.failovers[0]?.runs_lost).toBe(0);
   });

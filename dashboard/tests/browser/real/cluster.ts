@@ -1,5 +1,5 @@
-// A real `cronflow dev` cluster with short leases: its own servers, three nodes and the API, every one a process of its
-// own that a test may kill. What it needs: PYTHON (or .venv) with CronFlow and its embedded servers.
+// A real `cronflow dev` cluster with short leases: Redis, MongoDB, three nodes and the API, each in its own process that
+// tests may kill. It needs a Python (PYTHON or .venv) with CronFlow and the embedded servers.
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { closeSync, copyFileSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
@@ -7,28 +7,27 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import type { components } from '../../../src/lib/openapi';
-
-type Shapes = components['schemas'];
+import type { AuditPage, Cluster as ClusterState, ClusterEvent, Job, Page, RunAccepted, RunPage, Tokens } from '../../../src/lib/types';
 
 const ROOT = fileURLToPath(new URL('../../../../', import.meta.url));
 const PYTHON = process.env.PYTHON ?? join(ROOT, '.venv/bin/python');
 const UP_WITHIN_MS = 120_000;
+const NODES = 3;
 const SHORT = {
   CRONFLOW_LEADER_TTL: '3s', CRONFLOW_LEADER_RENEW: '1s', CRONFLOW_FAILOVER_CHECK: '4s', CRONFLOW_HEARTBEAT: '500ms',
   CRONFLOW_NODE_TTL: '2s', CRONFLOW_RUN_LEASE: '3s', CRONFLOW_LOCK_BUFFER: '1s',
 };
 
-export const ADMIN = { name: 'admin', password: 'only for these tests' };
-export const VIEWER = { name: 'vera', password: 'looks and touches not' };
+export const ADMIN = { name: 'admin', password: 'for these tests only' };
+export const VIEWER = { name: 'vera', password: 'read-only password' };
 
-/** Until it is there; says what was waited for when it never is. */
-export async function eventually<T>(what: string, look: () => T | Promise<T>, within = 30_000): Promise<NonNullable<T>> {
+/** Polls until `look` returns something; the error names what did not happen. */
+export async function waitFor<T>(what: string, look: () => T | Promise<T>, within = 30_000): Promise<NonNullable<T>> {
   const deadline = Date.now() + within;
   for (;;) {
     const found = await look();
     if (found !== null && found !== undefined && found !== false) return found;
-    if (Date.now() > deadline) throw new Error(`after ${within / 1000} s still not: ${what}`);
+    if (Date.now() > deadline) throw new Error(`timed out after ${within / 1000} s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
@@ -47,7 +46,7 @@ export class Cluster {
     const port = await freePort();
     const jobs = join(folder, 'jobs.yaml');
     writeFileSync(jobs, readFileSync(new URL('jobs.yaml', import.meta.url), 'utf8').replaceAll('FOLDER', folder));
-    copyFileSync(new URL('letters.py', import.meta.url), join(folder, 'letters.py'));
+    copyFileSync(new URL('invoices.py', import.meta.url), join(folder, 'invoices.py'));
     const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('CRONFLOW_'));
     const log = openSync(join(folder, 'dev.log'), 'w');
     const child = spawn(PYTHON, ['-m', 'cronflow', 'dev', jobs, '--data', join(folder, 'data'), '--port', String(port)], {
@@ -61,10 +60,8 @@ export class Cluster {
     closeSync(log);
     const cluster = new Cluster(folder, `http://127.0.0.1:${port}`, child);
     try {
-      await eventually('the cluster is up', () => cluster.log().includes('log in as') || child.exitCode !== null, UP_WITHIN_MS);
-      if (child.exitCode !== null) throw new Error('`cronflow dev` ended');
-      await cluster.login();
-      await cluster.ask('POST', '/users', { ...VIEWER, role: 'viewer' });
+      await waitFor('the cluster is up', () => cluster.isUp(), UP_WITHIN_MS);
+      await cluster.request('POST', '/users', { ...VIEWER, role: 'viewer' });
     } catch (error) {
       await cluster.down();
       throw new Error(`${String(error)}\n${cluster.log()}`);
@@ -90,69 +87,85 @@ export class Cluster {
 
   // ------------------------------------------------------------------------------------------------------- the API
 
-  private async login(): Promise<void> {
-    const given = await this.ask<Shapes['TokensShape']>('POST', '/auth/token', { username: ADMIN.name, password: ADMIN.password });
-    this.token = given.access_token;
+  /** Whether the nodes have joined and the jobs exist. */
+  private async isUp(): Promise<boolean> {
+    if (this.child.exitCode !== null) throw new Error('`cronflow dev` exited');
+    try {
+      if (this.token === '') await this.login();
+      const { leader, nodes } = await this.cluster();
+      return leader !== null && nodes.length === NODES && (await this.request<Page<Job>>('GET', '/jobs')).items.length > 0;
+    } catch {
+      return false; // not listening yet
+    }
   }
 
-  async ask<T>(method: string, path: string, body?: unknown): Promise<T> {
-    const answer = await fetch(`${this.url}/api/v1${path}`, {
+  private async login(): Promise<void> {
+    const tokens = await this.request<Tokens>('POST', '/auth/token', { username: ADMIN.name, password: ADMIN.password });
+    this.token = tokens.access_token;
+  }
+
+  async request<T>(method: string, path: string, body?: unknown): Promise<T> {
+    const response = await fetch(`${this.url}/api/v1${path}`, {
       method,
       headers: { 'Content-Type': 'application/json', ...(this.token === '' ? {} : { Authorization: `Bearer ${this.token}` }) },
       body: body === undefined ? null : JSON.stringify(body),
     });
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
-    return (await answer.json()) as T;
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return (await response.json()) as T;
   }
 
-  cluster(): Promise<Shapes['ClusterShape']> {
-    return this.ask('GET', '/cluster');
+  cluster(): Promise<ClusterState> {
+    return this.request('GET', '/cluster');
   }
 
-  runs(query: string): Promise<Shapes['RunPage']> {
-    return this.ask('GET', `/runs?${query}`);
+  runs(query: string): Promise<RunPage> {
+    return this.request('GET', `/runs?${query}`);
   }
 
-  run(job: string): Promise<Shapes['AskedShape']> {
-    return this.ask('POST', `/jobs/${job}/run`);
+  run(job: string): Promise<RunAccepted> {
+    return this.request('POST', `/jobs/${job}/run`);
   }
 
-  job(name: string): Promise<Shapes['JobShape']> {
-    return this.ask('GET', `/jobs/${name}`);
+  job(name: string): Promise<Job> {
+    return this.request('GET', `/jobs/${name}`);
   }
 
-  audit(): Promise<Shapes['AuditPage']> {
-    return this.ask('GET', '/audit?limit=500');
+  async events(): Promise<ClusterEvent[]> {
+    return (await this.request<Page<ClusterEvent>>('GET', '/events?limit=100')).items;
+  }
+
+  audit(): Promise<AuditPage> {
+    return this.request('GET', '/audit?limit=500');
   }
 
   // ----------------------------------------------------------------------------------------------------- processes
 
-  /** The processes of this cluster whose command line has these words. */
-  private pids(...words: string[]): number[] {
+  /** The processes of this cluster with these command line arguments. */
+  private pids(...args: string[]): number[] {
     return readdirSync('/proc').map(Number).filter((pid) => {
       try {
         const line = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
         const parent = Number(readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ')[1]);
-        return parent === this.child.pid && words.every((word) => line.includes(word));
+        return parent === this.child.pid && args.every((arg) => line.includes(arg));
       } catch {
-        return false; // it is no process, or has ended meanwhile
+        return false; // not a process, or it has exited
       }
     });
   }
 
-  /** The node that leads is killed by `kill`. It stays away until another one leads. */
-  async killLeader(kill: (leader: string) => Promise<unknown> = () => this.ask('POST', '/chaos/leader/kill')): Promise<{ old: string; leader: string; term: number }> {
+  /** Kills the leader and keeps its restarted process stopped until another node leads. */
+  async killLeader(kill: (leader: string) => Promise<unknown> = () => this.request('POST', '/chaos/leader/kill')): Promise<{ old: string; leader: string; term: number }> {
     const before = await this.cluster();
     const old = before.leader ?? '';
     const [pid] = this.pids('node', '--name', old);
-    if (pid === undefined) throw new Error(`there is no process of ${old}`);
+    if (pid === undefined) throw new Error(`${old} has no process`);
     await kill(old);
-    const next = await eventually(`${old} is started again`, () => this.pids('node', '--name', old).find((one) => one !== pid));
+    const next = await waitFor(`${old} is restarted`, () => this.pids('node', '--name', old).find((one) => one !== pid));
     process.kill(next, 'SIGSTOP');
     try {
-      const after = await eventually('another node leads', async () => {
+      const after = await waitFor('another node leads', async () => {
         const now = await this.cluster();
-        // The term is written after the leader's place in Redis is taken.
+        // The term is written after the leader key is set.
         return now.leader !== null && now.leader !== old && now.term > before.term ? now : null;
       });
       return { old, leader: after.leader ?? '', term: after.term };
@@ -161,16 +174,16 @@ export class Cluster {
     }
   }
 
-  /** kill -9 of the API; `cronflow dev` starts it again. */
+  /** Kills the API with SIGKILL; `cronflow dev` restarts it. */
   async killApi(): Promise<void> {
     const [pid] = this.pids('api', '--port');
-    if (pid === undefined) throw new Error('there is no process of the API');
+    if (pid === undefined) throw new Error('the API has no process');
     process.kill(pid, 'SIGKILL');
-    await eventually('the API has gone', () => !this.pids('api', '--port').includes(pid));
-    await eventually('the API listens again', () => fetch(`${this.url}/livez`).then((answer) => answer.ok, () => false));
+    await waitFor('the API has exited', () => !this.pids('api', '--port').includes(pid));
+    await waitFor('the API is listening again', () => fetch(`${this.url}/livez`).then((answer) => answer.ok, () => false));
   }
 
-  /** So many runs that ended long ago, put into MongoDB without a detour. */
+  /** Inserts finished runs directly into MongoDB. */
   async fill(runs: number): Promise<void> {
     const [pid] = this.pids('api', '--port');
     const env = Object.fromEntries(readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0').map((line) => {
@@ -180,9 +193,9 @@ export class Cluster {
     await promisify(execFile)(PYTHON, ['-m', 'tests.dashboard.fill', env.CRONFLOW_MONGO_URL ?? '', String(runs)], { cwd: ROOT });
   }
 
-  /** What the jobs of this cluster look at. */
-  openTheRoad(): void {
-    writeFileSync(join(this.folder, 'road-is-open'), '');
+  /** Lets the `delivery` job succeed from now on. */
+  fixDelivery(): void {
+    writeFileSync(join(this.folder, 'delivery-fixed'), '');
   }
 }
 

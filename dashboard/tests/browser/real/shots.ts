@@ -1,20 +1,20 @@
-// Pictures of every view at three widths in both themes, after failures, retries and a failover. ONLY=jobs,run takes
-// some of them. SHOTS says where they go.
+// Screenshots of every view at three widths in both themes, after failures, retries and a failover. ONLY=jobs,runs limits
+// them to some views; SHOTS is the output folder.
 import { test, type Page } from '@playwright/test';
-import { ADMIN, Cluster, eventually } from './cluster';
+import { ADMIN, Cluster, waitFor } from './cluster';
 
 const OUT = process.env.SHOTS ?? '';
 const ONLY = process.env.ONLY?.split(',');
 const SIZES = [[1440, 900], [1024, 768], [360, 740]] as const;
-/** So long it runs before the pictures, that they show something. */
-const LIVES_MS = Number(process.env.LIVES_MS ?? 45_000);
+/** How long the cluster runs before the screenshots are taken. */
+const WARM_UP_MS = Number(process.env.WARM_UP_MS ?? 45_000);
 
-test('pictures', async ({ browser }) => {
+test('screenshots', async ({ browser }) => {
   const cluster = await Cluster.up();
   try {
     for (let i = 0; i < 4; i++) await cluster.run('delivery');
-    await eventually('they have failed', async () => (await cluster.runs('dead=true')).items.length === 4);
-    await new Promise((resolve) => setTimeout(resolve, LIVES_MS));
+    await waitFor('four dead letters', async () => (await cluster.runs('dead=true')).items.length === 4);
+    await new Promise((resolve) => setTimeout(resolve, WARM_UP_MS));
     const dead = (await cluster.runs('dead=true')).items[0]?.id ?? '';
     const retried = (await cluster.runs('job=flaky-import&state=succeeded')).items[0]?.id ?? '';
     const views: [string, string][] = [
@@ -28,7 +28,7 @@ test('pictures', async ({ browser }) => {
     const page = await context.newPage();
     await page.goto(cluster.url);
     await page.screenshot({ path: `${OUT}/login.png` });
-    await page.getByLabel('Name').fill(ADMIN.name);
+    await page.getByLabel('Username').fill(ADMIN.name);
     await page.getByLabel('Password').fill(ADMIN.password);
     await page.getByRole('button', { name: 'Log in' }).click();
     await settled(page);

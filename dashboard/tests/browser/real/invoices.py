@@ -1,11 +1,10 @@
-"""What a job of the page's tests calls: it fails for want of an argument."""
+"""The Python job of the browser tests. It fails without an address."""
 
 from cronflow import Context
 
 
 def send(ctx: Context, to: str) -> dict[str, str]:
-    """Send it."""
     if not to:
-        raise ValueError("there is no address")
+        raise ValueError("no address given")
     ctx.log.info("sent")
     return {"sent_to": to}

@@ -1,12 +1,11 @@
-// What heat maps are drawn from: hours of a week and days of a year, put into rows and columns. Pure; the zone is an
-// argument.
+// Rows and columns of the heat maps: the hours of a week and the days of a year. Pure; the time zone is an argument.
 import type { Day } from './types';
 
 export const WEEKDAYS = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun'];
 export const WEEKS = 53;
 const DAY_MS = 86_400_000;
 
-/** A row for each day of the week, a column for each hour, as the clocks of a zone show them. */
+/** A row for each day of the week and a column for each hour, in local time of a zone. */
 export function byWeekday(first: string, hours: readonly number[], zone: string): number[][] {
   const rows = WEEKDAYS.map(() => new Array<number>(24).fill(0));
   const shown = new Intl.DateTimeFormat('en-GB', { timeZone: zone, weekday: 'short', hour: '2-digit', hourCycle: 'h23' });
@@ -21,14 +20,14 @@ export function byWeekday(first: string, hours: readonly number[], zone: string)
 }
 
 export interface Square {
-  /** In UTC, such as 2026-11-21. */
+  /** In UTC, for example 2026-11-21. */
   day: string;
   runs: number;
   /** Failed or lost. */
   bad: number;
 }
 
-/** The last 53 weeks: a row for each day of the week, a column for each week; null: it has not come yet. */
+/** The last 53 weeks: a row for each day of the week, a column for each week; null for days in the future. */
 export function byWeek(days: readonly Day[], now: number): (Square | null)[][] {
   const found = new Map(days.map((one) => [one.day, one.states]));
   const today = Math.floor(now / DAY_MS);
@@ -43,7 +42,7 @@ export function byWeek(days: readonly Day[], now: number): (Square | null)[][] {
   }));
 }
 
-/** How deep the colour of a cell is, 0 to 4: half as many as the most are half way on a scale of roots. */
-export function depth(value: number, most: number): number {
+/** The colour intensity of a cell, 0 to 4, on a square-root scale. */
+export function intensity(value: number, most: number): number {
   return value <= 0 || most <= 0 ? 0 : Math.max(1, Math.ceil(4 * Math.sqrt(value / most)));
 }

@@ -1,7 +1,7 @@
-// The views that this person may see in this cluster.
+// The views that this user may open in this cluster.
 import { store } from './store.svelte';
 import { NAV, type View } from './views';
 
-export function offered(): View[] {
+export function visibleViews(): View[] {
   return NAV.filter((view) => view.name !== 'chaos' || store.chaos);
 }

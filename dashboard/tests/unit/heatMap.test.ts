@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { byWeek, byWeekday, depth, WEEKS } from '../../src/lib/heat';
+import { byWeek, byWeekday, intensity, WEEKS } from '../../src/lib/heatMap';
 
 describe('the hours of a week', () => {
   const hours = Array.from({ length: 168 }, (_, i) => i);
 
-  it('stand where the clocks of the zone show them', () => {
+  it('are placed by local time of the zone', () => {
     // A Saturday, 12:00 in UTC; 21:00 in Tokyo.
     const utc = byWeekday('2026-11-21T12:00:00Z', hours, 'UTC');
     expect([utc[5]?.[12], utc[6]?.[0], utc[0]?.[0], utc[5]?.[11]]).toEqual([0, 12, 36, 167]);
@@ -12,7 +12,7 @@ describe('the hours of a week', () => {
     expect(utc.flat().reduce((sum, one) => sum + one, 0)).toBe((167 * 168) / 2);
   });
 
-  it('lose no fire in a week in which the clocks change', () => {
+  it('are complete in a week in which the clocks change', () => {
     const rows = byWeekday('2026-10-22T00:00:00Z', hours.map(() => 1), 'Europe/Berlin');
     expect(rows.flat().reduce((sum, one) => sum + one, 0)).toBe(168);
     expect(rows[6]?.[2]).toBe(2);
@@ -20,7 +20,7 @@ describe('the hours of a week', () => {
 });
 
 describe('the days of a year', () => {
-  it('end today and have a place for each day of 53 weeks', () => {
+  it('end today and cover every day of 53 weeks', () => {
     const now = Date.parse('2026-11-21T12:00:00Z');
     const rows = byWeek([{ day: '2026-11-21', states: { succeeded: 3, failed: 1, lost: 1 } }, { day: '2026-11-16', states: { skipped: 2 } }], now);
     expect(rows.map((row) => row.length)).toEqual(Array(7).fill(WEEKS));
@@ -31,9 +31,9 @@ describe('the days of a year', () => {
   });
 });
 
-describe('the depth of a colour', () => {
-  it('is nothing for nothing, something for anything, and full for the most', () => {
-    expect([0, 1, 25, 50, 100].map((value) => depth(value, 100))).toEqual([0, 1, 2, 3, 4]);
-    expect(depth(0, 0)).toBe(0);
+describe('the intensity of a colour', () => {
+  it('is 0 for zero, at least 1 for any other value, and 4 for the maximum', () => {
+    expect([0, 1, 25, 50, 100].map((value) => intensity(value, 100))).toEqual([0, 1, 2, 3, 4]);
+    expect(intensity(0, 0)).toBe(0);
   });
 });

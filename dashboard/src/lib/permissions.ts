@@ -1,0 +1,33 @@
+// The operations behind each action of the page. The role that an action needs comes from the OpenAPI document.
+import { ROLES } from './openapi.roles';
+import type { Role } from './types';
+
+type Operation = keyof typeof ROLES;
+
+export const ACTIONS = {
+  run: ['POST /jobs/{name}/run'],
+  pause: ['POST /jobs/{name}/pause', 'POST /jobs/{name}/resume'],
+  change: ['PATCH /jobs/{name}'],
+  cancel: ['POST /runs/{id}/cancel'],
+  retry: ['POST /runs/{id}/retry'],
+  ack: ['POST /runs/{id}/ack'],
+  drain: ['POST /nodes/{name}/drain', 'POST /nodes/{name}/undrain'],
+  stepdown: ['POST /cluster/stepdown'],
+  chaos: [
+    'GET /chaos/nodes', 'POST /chaos/leader/kill', 'POST /chaos/nodes/{name}/pause', 'POST /chaos/nodes/{name}/resume',
+    'POST /chaos/redis/flush',
+  ],
+} as const satisfies Record<string, readonly Operation[]>;
+
+export type Action = keyof typeof ACTIONS;
+
+const RANKED: Role[] = ['viewer', 'operator', 'admin'];
+
+export function covers(role: Role, needed: Role): boolean {
+  return RANKED.indexOf(role) >= RANKED.indexOf(needed);
+}
+
+/** The highest role among the operations of an action. */
+export function roleFor(action: Action): Role {
+  return ACTIONS[action].map((operation) => ROLES[operation]).reduce((a, b) => (covers(a, b) ? a : b));
+}
