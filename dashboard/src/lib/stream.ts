@@ -43,7 +43,7 @@ export interface Values {
   /** At most 200; `nodes_more` counts the rest. */
   nodes: Node[];
   nodes_more: number;
-  queue: { queued: number; in_flight: number; slots: number; room: number; open: number | null };
+  queue: { queued: number; in_flight: number; slots: number; capacity: number; open: number | null };
   /** Finished runs per second, in total (`ended`) and by state; empty before the second tick. */
   rates: Partial<Record<string, number>>;
   /** Over the last five minutes; empty before the first run. */

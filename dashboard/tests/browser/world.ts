@@ -134,7 +134,7 @@ export class World {
     return {
       at: iso(at), namespace: 'default', lease_s: 30, term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
       elected_at: this.leader === null ? null : iso(this.electedAt), nodes, nodes_more: 0,
-      queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, room: Math.max(0, slots - inFlight), open: inFlight + 7 },
+      queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, capacity: Math.max(0, slots - inFlight), open: inFlight + 7 },
       rates: { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
       servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },

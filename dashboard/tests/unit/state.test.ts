@@ -13,7 +13,7 @@ function node(name: string, changes: Partial<Values['nodes'][number]> = {}): Val
 function values(changes: Partial<Values> = {}): Values {
   return {
     at: at(0), namespace: 'default', leader: 'a', lease_left_s: 30, lease_s: 30, term: 7, elected_at: at(-60), nodes: [], nodes_more: 0,
-    queue: { queued: 0, in_flight: 0, slots: 16, room: 16, open: 0 }, rates: { ended: 1, failed: 0 }, latency: {}, jobs: null,
+    queue: { queued: 0, in_flight: 0, slots: 16, capacity: 16, open: 0 }, rates: { ended: 1, failed: 0 }, latency: {}, jobs: null,
     dead_letters: 0, next: [], breakers: [], servers: { redis: { ms: 1 }, mongodb: { ms: 2 } }, ...changes,
   };
 }
