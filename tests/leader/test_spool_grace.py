@@ -8,7 +8,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.leader.spool_grace import SpoolGrace
 from cronflow.node.role_loop import Outages
 from cronflow.node.timings import Timings
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
 from tests.contracts.builders import a_run
 
 AWAY = BackendUnavailable("MongoDB", "somewhere", "gone")

@@ -21,7 +21,8 @@ from cronflow.live.state import ClusterConfig
 from cronflow.node.event_log import EventLog
 from cronflow.ports import Entry, LogLine
 from cronflow.schemas.stream import SnapSchema, TickSchema
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
 ABOUT = ClusterConfig(namespace="here", lease=timedelta(seconds=9))

@@ -16,7 +16,8 @@ from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, WebhookSender
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from cronflow.worker.spool import Spool
 
