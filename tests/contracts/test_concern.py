@@ -8,14 +8,12 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo import ReadPreference
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from cronflow.backends.mongo.admin import MongoStoreAdmin
-from cronflow.backends.mongo.archive import MongoArchive
+from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
-from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, MongoRunStore
 from cronflow.domain import transitions
 from cronflow.domain.job import PlanIntent
 from cronflow.domain.run import AttemptResult, Outcome

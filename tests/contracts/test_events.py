@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.rollups import JOBS_BY_STATE
+from cronflow.backends.mongo.events import JOBS_BY_STATE
 from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from cronflow.domain.rollup import BucketSize, Tally
 from cronflow.domain.run import RunState
@@ -69,7 +69,7 @@ async def test_counts_add_up_in_minutes_hours_and_days(history: History) -> None
 
 
 async def test_every_bucket_says_when_it_is_to_go(mongo_url: str, namespace: str) -> None:
-    from cronflow.backends.mongo.rollups import MongoRollupStore
+    from cronflow.backends.mongo.events import MongoRollupStore
 
     async with MongoDatabase(mongo_url, namespace) as database:
         await MongoRollupStore(database).add({T0: Tally(Counter(succeeded=1))})

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.queue import RedisQueue
+from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import Signal
 from cronflow.testing.embedded import RedisServer

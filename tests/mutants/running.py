@@ -31,8 +31,8 @@ STORES = ("alerts", "stores", "transitions", "ledger", "admin", "control")
 COORDINATION = ("coordination", "admin")
 SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
-NEAREST = {"stores": "transitions", "runs": "transitions", "ledger": "ledger", "control": "stores", "jobs": "stores"}
-NEAREST |= {"database": "stores", "archive": "admin", "admin": "admin"}
+NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
+NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
 NEAREST["alerts"] = "alerts"
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")

@@ -52,25 +52,19 @@ class _Collection:
 
 
 class MongoUserStore(_Collection):
-    """The UserStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         super().__init__(database, "users")
 
     async def create(self, user: User) -> bool:
-        """Insert by name."""
         return await self.insert(_user_document(user))
 
     async def get(self, name: str) -> User | None:
-        """By name."""
         return await self.one(name, _user)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
-        """By name."""
         return await self.page(after, limit, _user)
 
     async def replace(self, user: User, stamp: str) -> bool:
-        """Compare and set on the stamp."""
         async with self._database.translated():
             result = await self._documents.replace_one({"_id": user.name, "stamp": stamp}, _user_document(user))
         return bool(result.matched_count)
@@ -83,7 +77,6 @@ class MongoSessionStore(_Collection):
         super().__init__(database, "sessions")
 
     async def create(self, session: Session) -> None:
-        """Insert by id."""
         await self.insert(
             {
                 "_id": session.id,
@@ -95,11 +88,9 @@ class MongoSessionStore(_Collection):
         )
 
     async def get(self, session: str) -> Session | None:
-        """By id."""
         return await self.one(session, _session)
 
     async def rotate(self, session: str, old: str, new: str) -> bool:
-        """Compare and set on the hash."""
         async with self._database.translated():
             result = await self._documents.update_one(
                 {"_id": session, "token_hash": old}, {"$set": {"token_hash": new}}
@@ -107,18 +98,14 @@ class MongoSessionStore(_Collection):
         return bool(result.matched_count)
 
     async def end(self, session: str) -> None:
-        """Delete by id."""
         await self.delete(session)
 
 
 class MongoKeyStore(_Collection):
-    """The KeyStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         super().__init__(database, "api_keys")
 
     async def create(self, key: ApiKey) -> bool:
-        """Insert by name."""
         return await self.insert(
             {
                 "_id": key.name,
@@ -133,40 +120,32 @@ class MongoKeyStore(_Collection):
         )
 
     async def get(self, name: str) -> ApiKey | None:
-        """By name."""
         return await self.one(name, _key)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[ApiKey]:
-        """By name."""
         return await self.page(after, limit, _key)
 
     async def touch(self, name: str, at: datetime) -> None:
-        """Set one field."""
         async with self._database.translated():
             await self._documents.update_one({"_id": name}, {"$set": {"last_used_at": at}})
 
 
 class MongoSecretStore(_Collection):
-    """The SecretStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         super().__init__(database, "secrets")
 
     async def put(self, secret: Secret) -> bool:
-        """Upsert by name."""
         document = {"sealed": secret.sealed, "updated_at": secret.updated_at, "updated_by": secret.updated_by}
         async with self._database.translated():
             result = await self._documents.replace_one({"_id": secret.name}, document, upsert=True)
         return result.upserted_id is not None
 
     async def get(self, names: Collection[str]) -> list[Secret]:
-        """By their names."""
         async with self._database.translated():
             found = await self._documents.find({"_id": {"$in": list(names)}}).to_list(None)
         return [_secret(document) for document in found]
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[Secret]:
-        """By name."""
         return await self.page(after, limit, _secret)
 
 
@@ -177,11 +156,9 @@ class MongoAuditStore:
         self._database, self._audit = database, database["audit"]
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Insert by id."""
         await self._database.insert_new("audit", [_entry_document(entry) for entry in entries])
 
     async def find(self, query: AuditQuery) -> list[AuditEntry]:
-        """By `_id`, which begins with the time."""
         asked = {"by": query.by, "action": query.action, "target": query.target}
         filters: dict[str, object] = {field: value for field, value in asked.items() if value is not None}
         if query.before is not None:
@@ -191,7 +168,6 @@ class MongoAuditStore:
         return [_entry(document) for document in found]
 
     async def keep(self, retention: timedelta) -> None:
-        """A TTL index on the age."""
         await self._database.expire("audit", "at", retention)
 
 

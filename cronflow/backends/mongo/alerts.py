@@ -31,23 +31,19 @@ class MongoAlertStore:
         self._alerts, self._failing, self._notices = database["alerts"], database["failing"], database["notices"]
 
     async def create(self, record: AlertRecord) -> bool:
-        """Insert by name."""
         return bool(await self._database.insert_new("alerts", [codec.alert_record_document(record)]))
 
     async def get(self, name: str) -> AlertRecord | None:
-        """By name."""
         async with self._database.translated():
             document = await self._alerts.find_one({"_id": name})
         return None if document is None else codec.alert_record(document)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[AlertRecord]:
-        """By `_id`."""
         async with self._database.translated():
             found = await self._alerts.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
         return [codec.alert_record(document) for document in found]
 
     async def replace(self, record: AlertRecord, rev: int) -> bool:
-        """Compare and set on `rev`."""
         document = codec.alert_record_document(record) | {"rev": rev + 1}
         async with self._database.translated():
             result = await self._alerts.replace_one({"_id": record.name, "rev": rev}, document)
@@ -62,12 +58,10 @@ class MongoAlertStore:
         return bool(result.deleted_count)
 
     async def judge(self, name: str, until: datetime) -> None:
-        """$max."""
         async with self._database.translated():
             await self._alerts.update_one({"_id": name}, {"$max": {"judged": until}})
 
     async def fail(self, failing: Sequence[Failing]) -> None:
-        """An upsert each, which collides where a later one is there."""
         async with self._database.translated():
             for one in failing:
                 document = {
@@ -84,14 +78,12 @@ class MongoAlertStore:
                     continue
 
     async def failing(self, *, after: Failing | None = None, limit: int = 100) -> list[Failing]:
-        """By `_id`."""
         query = {} if after is None else {"_id": {"$gt": after.place}}
         async with self._database.translated():
             found = await self._failing.find(query).sort("_id", 1).limit(limit).to_list(None)
         return [Failing(one["alert"], one["job"], one["run"], one["fire_at"], one["ended_at"]) for one in found]
 
     async def recovered(self, failing: Failing) -> None:
-        """Compare the run."""
         async with self._database.translated():
             await self._failing.delete_one({"_id": failing.place, "run": failing.run})
 
@@ -104,7 +96,6 @@ class MongoOutbox:
         self._notices = database["notices"]
 
     async def put(self, notifications: Sequence[Notification]) -> set[str]:
-        """Insert by id; one that is there already stays."""
         return await self._database.insert_new(
             "notices", [codec.notification_document(notification) for notification in notifications]
         )
@@ -137,7 +128,6 @@ class MongoOutbox:
         return claimed
 
     async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
-        """Compare the claim."""
         fields: dict[str, Any] = {
             "state": notification.state.value,
             "status": notification.status,
@@ -157,14 +147,12 @@ class MongoOutbox:
         return bool(result.matched_count)
 
     async def forget(self, notification: Notification) -> None:
-        """Delete by id."""
         async with self._database.translated():
             await self._notices.delete_one({"_id": notification.id})
 
     async def of(
         self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
     ) -> list[Notification]:
-        """Through the index on (alert, created_at, _id)."""
         match: dict[str, Any] = {"alert": alert}
         if before is not None:
             created_at, notification = before
@@ -177,25 +165,20 @@ class MongoOutbox:
 
 
 class MongoAlertConditions:
-    """The Signs port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._runs, self._jobs = database["runs"], database["jobs"]
 
     async def unreported(self, limit: int) -> list[Run]:
-        """Through their partial index."""
         async with self._database.translated():
             found = await self._runs.find({"untold": True}).sort("ended_at", 1).limit(limit).to_list(None)
         return [codec.run(document) for document in found]
 
     async def mark_reported(self, runs: Collection[str]) -> None:
-        """Unset."""
         async with self._database.translated():
             await self._runs.update_many({"_id": {"$in": list(runs)}}, {"$unset": {"untold": ""}})
 
     async def late(self, after: tuple[datetime, str], until: datetime, by: timedelta, limit: int = 1000) -> list[Run]:
-        """A range of (fire_at, _id), of which the server sends what started late or not at all."""
         fire_at, run = after
         bound = {"$add": ["$fire_at", round(by.total_seconds() * 1000)]}
         match = {
@@ -209,7 +192,6 @@ class MongoAlertConditions:
         return [codec.run(document) for document in found]
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
-        """Through the planner's index on `due_at`."""
         match = {"active": True, "due_at": {"$lte": due}, "next_fire": {"$lte": fire}}
         async with self._database.translated():
             found = await self._jobs.find(match).sort("due_at", 1).limit(limit).to_list(None)

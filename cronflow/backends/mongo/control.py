@@ -21,13 +21,10 @@ class MongoServerClock:
         self._database = database
 
     async def now(self) -> datetime:
-        """`localTime` of hello."""
         return await self._database.time()
 
 
 class MongoControl:
-    """The Control port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._control = database["control"]
@@ -62,7 +59,6 @@ class MongoControl:
         return Term(document["term"], document["lo"], document["fence_hi"])
 
     async def extend(self, term: int, holder: str) -> int | None:
-        """Compare the term and the holder, then reserve up to two minutes ahead of now."""
         ahead = {"$add": [NOW_US, FENCE_RANGE_US]}
         update = [{"$set": {"renewed_at": "$$NOW", "fence_hi": {"$max": ["$fence_hi", ahead]}}}]
         async with self._database.translated():
@@ -72,7 +68,6 @@ class MongoControl:
         return None if document is None else int(document["fence_hi"])
 
     async def leader(self) -> LeaderRecord | None:
-        """Read the document."""
         async with self._database.translated():
             document = await self._control.find_one({"_id": "leader"})
         if document is None:
@@ -85,5 +80,4 @@ class MongoControl:
         )
 
     async def ping(self) -> float:
-        """Round trip to the primary."""
         return await self._database.ping()

@@ -11,31 +11,27 @@ from pymongo.errors import DuplicateKeyError
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Move
 
 
 class MongoJobStore:
-    """The JobStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._jobs = database["jobs"]
 
     async def get(self, names: Collection[str]) -> list[JobRecord]:
-        """By `_id`."""
         async with self._database.translated():
             found = await self._jobs.find({"_id": {"$in": list(names)}}).to_list(None)
         return [codec.record(document) for document in found]
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
-        """By `_id`, ascending."""
         query = {"_id": {"$gt": after}, "deleted_at": None}
         async with self._database.translated():
             found = await self._jobs.find(query).sort("_id", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
-        """Through the partial index on `due_at`."""
         query = {"active": True, "due_at": {"$lte": until}}
         async with self._database.translated():
             found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
@@ -72,7 +68,6 @@ class MongoJobStore:
         return {move.job for move in moves if fences.get(move.job) == move.pending_run.fence}
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
-        """One bulk write; a job that has been written meanwhile keeps its own `due_at`."""
         updates = [
             UpdateOne({"_id": name, "rev": rev}, {"$set": {"due_at": due_at, "waiting": codec.plain(waiting)}})
             for name, (rev, due_at, waiting) in jobs.items()
@@ -82,7 +77,6 @@ class MongoJobStore:
                 await self._jobs.bulk_write(updates, ordered=False)
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
-        """One findOneAndUpdate a job: the document as it is after the write is what the settler needs."""
         found = []
         async with self._database.translated():
             for name in names:
@@ -96,7 +90,6 @@ class MongoJobStore:
         return found
 
     async def create(self, record: JobRecord) -> bool:
-        """Insert; `_id` refuses the second."""
         async with self._database.translated():
             try:
                 await self._jobs.insert_one(codec.record_document(record))
@@ -105,7 +98,6 @@ class MongoJobStore:
         return True
 
     async def replace(self, record: JobRecord, rev: int) -> bool:
-        """Compare `rev`, write the next one."""
         document = codec.record_document(record) | {"rev": rev + 1}
         async with self._database.translated():
             result = await self._jobs.replace_one({"_id": record.name, "rev": rev}, document)
@@ -113,8 +105,6 @@ class MongoJobStore:
 
 
 class MongoPlanStore:
-    """The PlanStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._plans = database["plans"]
@@ -129,13 +119,11 @@ class MongoPlanStore:
             )
 
     async def remove(self, ids: Collection[str]) -> None:
-        """Delete by `_id`."""
         if ids:
             async with self._database.translated():
                 await self._plans.delete_many({"_id": {"$in": list(ids)}})
 
     async def left_behind(self, term: int, older_than: timedelta) -> list[PlanIntent]:
-        """A lower term, or older than the age by `$$NOW`."""
         age_ms = round(older_than.total_seconds() * 1000)
         query = {
             "$or": [
@@ -146,3 +134,19 @@ class MongoPlanStore:
         async with self._database.translated():
             found = await self._plans.find(query).to_list(None)
         return [PlanIntent(id=row["_id"], term=row["term"], jobs=tuple(row["jobs"])) for row in found]
+
+
+class MongoVersionStore:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._versions = database["versions"]
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        await self._database.insert_new("versions", [codec.version_document(version) for version in versions])
+
+    async def of(self, job: str, limit: int = 1000) -> list[Version]:
+        """A range of `_id`: `$` is the character behind `#`, and no name contains either."""
+        query = {"_id": {"$gt": f"{job}#", "$lt": f"{job}$"}}
+        async with self._database.translated():
+            found = await self._versions.find(query).sort("_id", -1).limit(limit).to_list(None)
+        return [codec.version(document) for document in reversed(found)]

@@ -7,26 +7,27 @@ from collections.abc import Collection, Sequence
 from datetime import date, datetime
 from typing import Any
 
+import orjson
 from pymongo import UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.cluster import NODE_SEPARATOR
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Run, RunState
-from cronflow.ports import LateResult, OpenRun, RunQuery
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Change, Resolution, Run, RunState, Settled
+from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
+
+CHARACTERS_AT_ONCE = 8 * 1024 * 1024
+
 
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
 class MongoRunStore:
-    """The RunStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._runs = database["runs"]
 
     async def insert(self, runs: Sequence[Run]) -> set[str]:
-        """One insertMany, unordered."""
         return await self._database.insert_new("runs", [codec.run_document(run) for run in runs])
 
     async def apply(self, changes: Sequence[Change]) -> set[str]:
@@ -43,26 +44,22 @@ class MongoRunStore:
         return {change.run for change in changes if _proves(by_id.get(change.run), change)}
 
     async def overdue(self, limit: int) -> list[Run]:
-        """Through the partial index on `check_at`, compared with the server's own time."""
         async with self._database.translated():
             query = {"open": True, "$expr": HAS_PASSED}
             found = await self._runs.find(query).sort("check_at", 1).limit(limit).to_list(None)
         return [codec.run(document) for document in found]
 
     async def get(self, ids: Collection[str]) -> list[Run]:
-        """By `_id`."""
         async with self._database.translated():
             found = await self._runs.find({"_id": {"$in": list(ids)}}).to_list(None)
         return [codec.run(document) for document in found]
 
     async def existing(self, ids: Collection[str]) -> set[str]:
-        """By `_id`, from the index alone."""
         async with self._database.translated():
             found = await self._runs.find({"_id": {"$in": list(ids)}}, {"_id": 1}).to_list(None)
         return {row["_id"] for row in found}
 
     async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
-        """Through the partial index on `job`."""
         query = {"job": {"$in": list(jobs)}, "open": True}
         async with self._database.translated():
             rows = await self._runs.find(query, {"job": 1, "state": 1, "created_at": 1}).to_list(None)
@@ -72,14 +69,12 @@ class MongoRunStore:
         return found
 
     async def find(self, query: RunQuery) -> list[Run]:
-        """By (fire_at, _id), descending."""
         async with self._database.translated():
             pages = [await cursor.to_list(None) for cursor in await self.cursors(query)]
         found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
         return [codec.run(document) for document in found[: query.limit]]
 
     async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
-        """Through the index of the job's history, counted in the server."""
         day = {"$dateToString": {"date": "$fire_at", "format": "%Y-%m-%d"}}
         pipeline = [
             {"$match": {"job": job, "fire_at": {"$gte": since}}},
@@ -138,7 +133,6 @@ class MongoRunStore:
         return list(await self._runs.distinct("node", {"node": ids}))
 
     async def keep_late(self, late: Sequence[LateResult]) -> None:
-        """Insert by the id of the finish, so repeating it stores nothing twice."""
         documents = [
             {
                 "_id": result.finish_id,
@@ -154,6 +148,67 @@ class MongoRunStore:
             for result in late
         ]
         await self._database.insert_new("late", documents)
+
+
+class MongoLateStore:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._late = database["late"]
+
+    async def of(self, run: str) -> list[LateResult]:
+        """Through the index on `run`."""
+        async with self._database.translated():
+            found = await self._late.find({"run": run}).sort([("at", 1), ("_id", 1)]).to_list(None)
+        return [codec.late(document) for document in found]
+
+
+class MongoResultStore:
+    """The ResultStore port. A result stays text: as a document of its own it could hold no number beyond 64 bits, no
+    deep nesting, and nobody would know its size.
+    """
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._results = database["results"]
+
+    async def keep(self, results: Sequence[LargeResult]) -> None:
+        """Insert by `_id`, a few MiB a call, because each call has five seconds."""
+        documents: list[dict[str, Any]] = []
+        waiting = 0
+        for result in results:
+            documents.append({"_id": result.id, "run": result.run, "text": result.text})
+            waiting += len(result.text)
+            if waiting >= CHARACTERS_AT_ONCE:
+                await self._database.insert_new("results", documents)
+                documents, waiting = [], 0
+        await self._database.insert_new("results", documents)
+
+    async def get(self, ids: Collection[str]) -> dict[str, object]:
+        async with self._database.translated():
+            found = await self._results.find({"_id": {"$in": list(ids)}}, {"text": 1}).to_list(None)
+        return {document["_id"]: orjson.loads(document["text"]) for document in found}
+
+
+class MongoDeadLetters:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._runs = database["runs"]
+
+    async def settle(self, runs: Collection[str], resolution: Resolution) -> set[str]:
+        match: dict[str, Any] = {"dead": True} if resolution.how is Settled.ACKNOWLEDGED else {"open": None}
+        update = {"$set": {"resolution": codec.plain(resolution)}, "$unset": {"dead": ""}}
+        written = set()
+        async with self._database.translated():
+            for run in runs:
+                result = await self._runs.update_one({"_id": run, **match}, update)
+                if result.matched_count:
+                    written.add(run)
+        return written
+
+    async def count(self, job: str | None = None) -> int:
+        match: dict[str, Any] = {"dead": True} | ({} if job is None else {"job": job})
+        async with self._database.translated():
+            return int(await self._runs.count_documents(match, hint="dead"))
 
 
 def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:

@@ -13,8 +13,6 @@ PAGE = 1000
 
 
 class RedisCoordinationAdmin:
-    """The Housekeeping port."""
-
     def __init__(self, connection: RedisConnection) -> None:
         self._redis = connection
         self._keys = connection.keys
@@ -56,12 +54,10 @@ class RedisCoordinationAdmin:
         return self._keys.prefix + "*"
 
     async def set_ttl(self, keys: Collection[str], seconds: float) -> int:
-        """See let_expire.lua."""
         if not keys:
             return 0
         return int(await self._redis.call("let_expire", sorted(keys), round(seconds * 1000)))
 
     async def forget_nodes(self, silent_for: timedelta) -> int:
-        """See forget_nodes.lua; lists and holdings expire by themselves."""
         silent_ms = round(silent_for.total_seconds() * 1000)
         return int(await self._redis.call("forget_nodes", [self._keys.nodes], silent_ms))

@@ -14,14 +14,11 @@ DRAIN_ENDED_MS = 3_600_000
 
 
 class RedisMembership:
-    """The Membership port."""
-
     def __init__(self, connection: RedisConnection) -> None:
         self._redis = connection
         self._keys = connection.keys
 
     async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
-        """See report.lua."""
         keys = [
             self._keys.node(report.id),
             self._keys.nodes,
@@ -37,7 +34,6 @@ class RedisMembership:
         return bool(drain)
 
     async def members(self) -> list[Member]:
-        """See members.lua."""
         rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix)
         return [
             Member(codec.report_from_json(raw), timedelta(milliseconds=age_ms), queued, held, bool(drain))
@@ -45,12 +41,10 @@ class RedisMembership:
         ]
 
     async def leave(self, report: NodeReport) -> None:
-        """See leave.lua."""
         keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id), self._keys.signal("leader")]
         await self._redis.call("leave", keys, report.id)
 
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
-        """EXISTS and HGETALL of each, in one round trip."""
         order = sorted(nodes)
         commands: list[tuple[object, ...]] = []
         for node in order:
