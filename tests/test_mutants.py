@@ -67,7 +67,7 @@ def test_a_mutant_is_killed_a_change_that_nobody_notices_survives_and_the_copy_i
     )
     assert history.read_text("utf-8") == before
     with pytest.raises(CannotRun):
-        survives(Mutant("testing/memory/stores.py", "class MemoryJobStore:", "class:"), tmp_path, {}, suites)
+        survives(Mutant("testing/memory/stores.py", "class MemoryJobStore(", "class ("), tmp_path, {}, suites)
 
 
 # ------------------------------------------------------------------------------------------------ no condition without

@@ -206,7 +206,7 @@ async def test_a_redis_that_is_away_interrupts_and_a_mongodb_that_is_away_is_sho
         bench.backends.faults.fail_before("MongoDB", 1_000_000)
         await bench.elapse(5)
         last = (await messages(session))[-1]
-        assert "told to fail" in last["patch"]["servers"]["mongodb"]["error"]
+        assert "on purpose" in last["patch"]["servers"]["mongodb"]["error"]
 
 
 async def test_the_snapshot_is_small_and_cheap_with_ten_thousand_jobs_and_many_runs() -> None:

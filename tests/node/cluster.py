@@ -145,8 +145,7 @@ class Cluster:
     @property
     def runs(self) -> list[Run]:
         """All runs, by their instants."""
-        store = self.backends.runs
-        return sorted(store.runs.values(), key=lambda run: (run.fire_at, run.id))  # type: ignore[attr-defined]
+        return sorted(self.backends.documents.runs.values(), key=lambda run: (run.fire_at, run.id))
 
     async def elapse(self, seconds: float, step: float = 0.25) -> None:
         """Let time pass in small steps, so that polls happen when they would."""

@@ -79,8 +79,7 @@ async def fire(cluster: Cluster, name: str = "job", outcome: Outcome = Outcome.P
 
 
 def notifications(cluster: Cluster) -> list[Notification]:
-    store: Any = cluster.backends.outbox
-    return list(store.notifications.values())
+    return list(cluster.backends.documents.notifications.values())
 
 
 # -------------------------------------------------------------------------------------------- failures and recoveries
@@ -510,7 +509,11 @@ async def test_without_alerts_the_leader_reads_once_in_three_seconds_and_followe
         before = cluster.backends.faults.calls.copy()
         await cluster.elapse(60)
         calls = cluster.backends.faults.calls - before
-        alerting = {verb: count for verb, count in calls.items() if verb.split(".")[0] in ("alerts", "outbox", "signs")}
+        alerting = {
+            verb: count
+            for verb, count in calls.items()
+            if verb.split(".")[0] in ("alerts", "outbox", "alert_conditions")
+        }
         assert set(alerting) == {"alerts.find"}
         assert 18 <= alerting["alerts.find"] <= 22
         assert calls["control.leader"] == calls["store_admin.time"] == 0
