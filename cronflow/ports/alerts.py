@@ -48,13 +48,13 @@ class Outbox(Protocol):
         """Insert those with a new id. Returns the ids that this call inserted."""
 
     async def claim(
-        self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()
+        self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
         """Claim waiting notifications that are due by the store's clock, the longest due first, except those of the
-        alerts in `besides`. Each claim counts as an attempt, and the notification is due again after the lease.
+        alerts in `excluding`. Each claim counts as an attempt, and the notification is due again after the lease.
         """
 
-    async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
+    async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
         """Write the result of an attempt: `state`, `status`, `error`, `tried_at` and `ended_at`. A notification that is
         still waiting is due again after `again_in`. False if its claim is a different one.
         """

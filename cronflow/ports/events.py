@@ -121,13 +121,13 @@ class LineBatch(NamedTuple):
 class LiveTail(Protocol):
     """Log lines, published while there is a viewer. Best effort: the LogStore has every line."""
 
-    async def want(self, seconds: float) -> None:
+    async def add_viewer(self, seconds: float) -> None:
         """Register a viewer for this long."""
 
     async def publish(self, lines: Sequence[LogLine]) -> bool:
         """Publish if there is a viewer. False if there is none."""
 
-    async def wanted(self) -> bool:
+    async def has_viewer(self) -> bool:
         """Whether there is a viewer."""
 
     async def read(self, after: str, limit: int = 100) -> list[LineBatch] | None:

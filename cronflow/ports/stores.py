@@ -307,7 +307,7 @@ class Archive(Protocol):
     async def delete_job(self, name: str, rev: int) -> bool:
         """Delete a job if it is a tombstone with this `rev` and has no runs. False otherwise."""
 
-    async def mark(self, ids: Collection[str]) -> None:
+    async def repair_marks(self, ids: Collection[str]) -> None:
         """Make the runs' marks agree with their states. An open run is in the indexes of open runs and has a
         `check_at`, now if it was missing. An ended run has neither.
         """

@@ -222,7 +222,7 @@ class Scene:
         taken = replace(
             first, state=NotificationState.DELIVERED, status=204, tried_at=ago(hours=10), ended_at=ago(hours=10)
         )
-        assert await self.backends.outbox.tried(taken, None)
+        assert await self.backends.outbox.record_attempt(taken, None)
 
     async def _lines(self) -> None:
         texts = [

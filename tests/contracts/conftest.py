@@ -50,7 +50,7 @@ from cronflow.testing.memory import memory_backends
 from tests.servers import fresh_namespace
 
 
-class History:
+class Stores:
     """The ports that MongoDB serves."""
 
     def __init__(
@@ -76,7 +76,7 @@ class History:
         self.events, self.rollups, self.totals = events, rollups, totals
 
 
-class Motion:
+class Coordination:
     """The ports that Redis serves. The lock of a job lasts `LOCK_S`, an item may lie for `START_BY_S`."""
 
     LOCK_S = 0.5
@@ -117,11 +117,11 @@ async def emptied(mongo_url: str, namespace: str) -> AsyncIterator[MongoDatabase
 
 
 @pytest.fixture(params=["memory", "mongodb"])
-async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[History]:
-    """The history ports of each backend, on the system's clock."""
+async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[Stores]:
+    """The MongoDB ports of each backend, on the system's clock."""
     if request.param == "memory":
         memory = memory_backends(SystemClock())
-        yield History(
+        yield Stores(
             memory.jobs,
             memory.plans,
             memory.runs,
@@ -139,7 +139,7 @@ async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> Asy
         )
         return
     async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
-        yield History(
+        yield Stores(
             MongoJobStore(database),
             MongoPlanStore(database),
             MongoRunStore(database),
@@ -158,11 +158,11 @@ async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> Asy
 
 
 @pytest.fixture(params=["memory", "redis", "fakeredis"])
-async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Motion]:
-    """The motion ports of each backend, on the system's clock, with short locks."""
+async def coordination(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Coordination]:
+    """The Redis ports of each backend, on the system's clock, with short locks."""
     if request.param == "memory":
-        memory = memory_backends(SystemClock(), lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S)
-        yield Motion(
+        memory = memory_backends(SystemClock(), lock_s=Coordination.LOCK_S, start_by_s=Coordination.START_BY_S)
+        yield Coordination(
             memory.election,
             memory.membership,
             memory.queue,
@@ -179,10 +179,10 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
             client = await stack.enter_async_context(fakeredis.FakeAsyncRedis())
             connection = RedisConnection("redis://fake", namespace, client=client)
         await stack.enter_async_context(connection)
-        yield Motion(
+        yield Coordination(
             RedisElection(connection),
             RedisMembership(connection),
-            RedisQueue(connection, lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S),
+            RedisQueue(connection, lock_s=Coordination.LOCK_S, start_by_s=Coordination.START_BY_S),
             RedisBus(connection),
             RedisCoordinationAdmin(connection),
             RedisFeed(connection),

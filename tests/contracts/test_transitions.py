@@ -21,7 +21,7 @@ from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import OPEN, TRANSITIONS, Actor, Attempt, AttemptResult, Change, Kind, Outcome, Run, RunState
 from cronflow.domain.transitions import ClaimedRun
 from tests.contracts.builders import T0, a_pend, a_record, a_run
-from tests.contracts.conftest import History
+from tests.contracts.conftest import Stores
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -236,7 +236,7 @@ def test_a_change_between_other_states_or_without_its_fence_cannot_be_made(row: 
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other_as_it_was(
-    history: History, name: str
+    stores: Stores, name: str
 ) -> None:
     way = WAYS[name]
     reads: list[Run] = []
@@ -254,11 +254,11 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
     ]
     assert any(matching)
     assert not all(matching)
-    await history.runs.insert(before)
-    earliest = await history.store_admin.time()
-    mark_reported = await history.runs.apply(wanted)
-    latest = await history.store_admin.time()
-    after = {run.id: run for run in await history.runs.get([run.id for run in before])}
+    await stores.runs.insert(before)
+    earliest = await stores.store_admin.time()
+    mark_reported = await stores.runs.apply(wanted)
+    latest = await stores.store_admin.time()
+    after = {run.id: run for run in await stores.runs.get([run.id for run in before])}
     for change, run, matches in zip(wanted, before, matching, strict=True):
         found, what = after[run.id], (name, run.state.value, run)
         if not matches:
@@ -287,56 +287,56 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
     }
     assert mark_reported & losers == losers & proven, name
     ended = {run.id for run in after.values() if run.state not in OPEN}
-    opened = await history.runs.open_of({run.job for run in before})
+    opened = await stores.runs.open_of({run.job for run in before})
     assert {one.id for found in opened.values() for one in found} == set(after) - ended
-    rows = {row.id: row.marked_open for row in await history.archive.rows(set(after))}
+    rows = {row.id: row.marked_open for row in await stores.archive.rows(set(after))}
     assert {run for run, marked in rows.items() if not marked} == ended
 
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_a_change_that_nothing_stands_against_is_made_alone_too_and_a_second_time_is_the_same(
-    history: History, name: str
+    stores: Stores, name: str
 ) -> None:
     way = WAYS[name]
     for state in sorted(way.states):
         run = stored(f"job-{state}", state, {})
         change = way.change(run)
-        await history.runs.insert([run])
-        assert await history.runs.apply([change]) == {run.id}
-        (once,) = await history.runs.get([run.id])
+        await stores.runs.insert([run])
+        assert await stores.runs.apply([change]) == {run.id}
+        (once,) = await stores.runs.get([run.id])
         # Its answer may be lost: the same change, sent again, is told to be mine.
-        assert await history.runs.apply([change]) == {run.id}
-        (twice,) = await history.runs.get([run.id])
+        assert await stores.runs.apply([change]) == {run.id}
+        (twice,) = await stores.runs.get([run.id])
         assert replace(twice, check_at=None) == replace(once, check_at=None)
         assert (twice.check_at is None) == (once.check_at is None)
 
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_what_does_not_match_alone_changes_nothing_and_a_run_that_is_not_there_is_not_made(
-    history: History, name: str
+    stores: Stores, name: str
 ) -> None:
     way = WAYS[name]
     run = stored("ended", RunState.SUCCEEDED, {})
-    await history.runs.insert([run])
+    await stores.runs.insert([run])
     (state, *_) = sorted(way.states)
     missing = stored("missing", state, {})
-    assert await history.runs.apply([way.change(replace(run, state=state, check_at=NOW - HOUR))]) == set()
-    assert await history.runs.apply([way.change(missing)]) == set()
-    assert await history.runs.get([run.id, missing.id]) == [run]
+    assert await stores.runs.apply([way.change(replace(run, state=state, check_at=NOW - HOUR))]) == set()
+    assert await stores.runs.apply([way.change(missing)]) == set()
+    assert await stores.runs.get([run.id, missing.id]) == [run]
 
 
 @pytest.mark.parametrize("row", INSERTS)
-async def test_a_run_is_inserted_once_and_what_exists_in_any_state_stays_as_it_is(history: History, row: int) -> None:
+async def test_a_run_is_inserted_once_and_what_exists_in_any_state_stays_as_it_is(stores: Stores, row: int) -> None:
     record = replace(a_record(), job=Job(name="new", target=PythonTarget("a:b")))
     made = INSERTS[row](record, T0)
-    assert await history.runs.insert([made]) == {made.id}
-    assert await history.runs.insert([made]) == set()
-    assert await history.runs.get([made.id]) == [made]
+    assert await stores.runs.insert([made]) == {made.id}
+    assert await stores.runs.insert([made]) == set()
+    assert await stores.runs.get([made.id]) == [made]
     before = [stored(f"job-{state}", state, {}) for state in RunState]
-    await history.runs.insert(before)
+    await stores.runs.insert(before)
     for fence in (0, FENCE, NEW_FENCE):
         again = [replace(INSERTS[row](a_record(run.job), run.fire_at), id=run.id, fence=fence) for run in before]
-        assert await history.runs.insert(again) == set()
-    assert sorted(await history.runs.get([run.id for run in before]), key=lambda run: run.id) == sorted(
+        assert await stores.runs.insert(again) == set()
+    assert sorted(await stores.runs.get([run.id for run in before]), key=lambda run: run.id) == sorted(
         before, key=lambda run: run.id
     )

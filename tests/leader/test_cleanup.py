@@ -113,6 +113,7 @@ async def test_runs_by_hand_go_with_their_late_results(forge: Forge) -> None:
     if isinstance(forge, ServerForge):
         assert [row["_id"] async for row in forge.database["late"].find()] == ["f2"]
     else:
+        assert isinstance(forge, MemoryForge)
         assert list(forge.backends.documents.late) == ["f2"]
 
 

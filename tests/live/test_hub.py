@@ -377,13 +377,13 @@ async def test_nobody_is_asked_for_lines_when_nobody_follows() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(5)
-        assert not await bench.backends.live_tail.wanted()
+        assert not await bench.backends.live_tail.has_viewer()
         session = hub.open(None)
         await hub.following.subscribe(session, "run:r@1", 0)
-        assert await bench.backends.live_tail.wanted()
+        assert await bench.backends.live_tail.has_viewer()
         hub.close(session)
         await bench.elapse(30)
-        assert not await bench.backends.live_tail.wanted()
+        assert not await bench.backends.live_tail.has_viewer()
 
 
 async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_error_of_that() -> None:

@@ -66,7 +66,7 @@ MONGO: tuple[Mutant, ...] = (
         # claim
         ('                        "waiting": True,\n', ""),
         ('                        "$expr": IS_DUE,\n', ""),
-        ('                        "alert": {"$nin": list(besides)},\n', ""),
+        ('                        "alert": {"$nin": list(excluding)},\n', ""),
         ('                        "claim": {"$ne": claim},\n', ""),
         ('"claim": {"$literal": claim}, "due_at": again, "attempts"', '"claim": {"$literal": claim}, "attempts"'),
         # tried
@@ -322,8 +322,8 @@ MEMORY: tuple[Mutant, ...] = (
     *_of(
         "testing/memory/alerts.py",
         ("if self.documents.notifications.insert(one.id, one)]", "]"),
-        ("due[one.id] <= now and one.alert not in besides", "one.alert not in besides"),
-        ("due[one.id] <= now and one.alert not in besides", "due[one.id] <= now"),
+        ("due[one.id] <= now and one.alert not in excluding", "one.alert not in excluding"),
+        ("due[one.id] <= now and one.alert not in excluding", "due[one.id] <= now"),
         ("            due[one.id] = now + lease\n", ""),
         ("lambda present: present.claim == notification.claim", "lambda present: True"),
         ("replace(notification, claim=None)", "notification"),
@@ -456,7 +456,7 @@ LUA: tuple[Mutant, ...] = (
         ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if false then redis.call"),
     ),
     *_of(
-        "backends/redis/lua/let_expire.lua",
+        "backends/redis/lua/set_ttl.lua",
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),
     ),

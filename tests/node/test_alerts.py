@@ -492,7 +492,7 @@ async def test_a_notice_whose_alert_is_gone_meanwhile_is_forgotten() -> None:
 async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
     async with alerted("a") as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
-        cluster.backends.faults.fail_before("outbox.tried", times=1)
+        cluster.backends.faults.fail_before("outbox.record_attempt", times=1)
         await fire(cluster)
         await cluster.elapse(60, step=1)
         [notification] = notifications(cluster)

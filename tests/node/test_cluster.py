@@ -30,6 +30,7 @@ async def test_exactly_one_of_three_nodes_leads() -> None:
         await cluster.elapse(120)
         assert len(cluster.leaders) == 1
         record = cluster.backends.documents.leader
+        assert record is not None
         assert record.term == 1
 
 

@@ -131,8 +131,8 @@ async def test_an_edit_makes_sure_that_the_run_of_the_present_pend_exists(bench:
     await bench.service.apply([a_job()])
     record = await bench.record()
     pending_run = a_pend(bench.start)
-    store = bench.backends.jobs
-    store.records["report"] = replace(record, pending_run=pending_run, next_fire=bench.start + MINUTE)  # type: ignore[attr-defined]
+    moved = replace(record, pending_run=pending_run, next_fire=bench.start + MINUTE)
+    bench.backends.documents.jobs["report"] = moved
     await bench.wait_for_servers(bench.service.apply([a_job(timeout=MINUTE)]))
     found = await bench.service.run(run_id("report", bench.start))
     # It had been planned under the old version and had not started: it will start under the new one.

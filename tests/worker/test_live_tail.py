@@ -43,7 +43,7 @@ async def test_while_nobody_looks_on_a_node_asks_once_a_second_and_sends_nothing
         await a_chatty_run(cluster, 100)
         await cluster.elapse(12)
         calls = cluster.backends.faults.calls
-        assert 8 <= calls["live_tail.wanted"] <= 12
+        assert 8 <= calls["live_tail.has_viewer"] <= 12
         assert calls["live_tail.publish"] == 0
 
 
@@ -110,8 +110,8 @@ async def test_a_redis_that_is_away_holds_up_no_run() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job("tick", schedule=Every("10s"))])
         run = await a_chatty_run(cluster, 10)
-        await cluster.backends.live_tail.want(60)
+        await cluster.backends.live_tail.add_viewer(60)
         await cluster.elapse(0.5)
-        cluster.backends.faults.fail_before("live_tail.wanted", 1000)
+        cluster.backends.faults.fail_before("live_tail.has_viewer", 1000)
         await cluster.elapse(5)
         assert [line.n for line in await cluster.backends.logs.read(run)] == list(range(10))

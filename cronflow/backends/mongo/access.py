@@ -1,7 +1,7 @@
-"""Users, sessions, API keys, secrets and the audit log. Each is a document under its name or id.
+"""Users, sessions, API keys, secrets and the audit log, each by name or id.
 
-The rule it protects: what stands here logs nobody in. Passwords, tokens and keys are hashes, secrets are sealed, and
-what an audit entry shows has passed a mask.
+Reading the database grants no access: passwords, tokens and keys are stored as hashes, secrets are sealed, and audit
+entries are masked.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ Record = TypeVar("Record")
 
 
 class _Collection:
-    """What the stores by name have in common."""
-
     def __init__(self, database: MongoDatabase, name: str) -> None:
         self._database, self._documents = database, database[name]
 
@@ -71,7 +69,7 @@ class MongoUserStore(_Collection):
 
 
 class MongoSessionStore(_Collection):
-    """The SessionStore port. A TTL index takes away what has expired."""
+    """A TTL index deletes expired sessions."""
 
     def __init__(self, database: MongoDatabase) -> None:
         super().__init__(database, "sessions")
@@ -150,7 +148,7 @@ class MongoSecretStore(_Collection):
 
 
 class MongoAuditStore:
-    """The AuditStore port. What was changed is kept as JSON: its keys may hold what MongoDB's may not."""
+    """Changes are stored as JSON text, because their keys may contain characters that MongoDB's may not."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database, self._audit = database, database["audit"]

@@ -18,7 +18,7 @@ from cronflow.domain.sweep import Finding, Flaw, JobRow, RunRow, SweepReport
 from cronflow.ports import ReplicaSet
 
 UNAUTHORIZED = 13
-"""The code that MongoDB gives to what a user may not do."""
+"""MongoDB's error code for a missing permission."""
 
 
 class MongoStoreAdmin:
@@ -33,7 +33,7 @@ class MongoStoreAdmin:
         return at
 
     async def replica_set(self) -> ReplicaSet:
-        """From hello and buildInfo, which everybody may send, and replSetGetStatus, which takes `clusterMonitor`."""
+        """hello and buildInfo need no role; replSetGetStatus needs `clusterMonitor`."""
         admin = self._control.database.client.admin
         async with self._database.translated():
             hello, build = await admin.command("hello"), await admin.command("buildInfo")
@@ -43,7 +43,7 @@ class MongoStoreAdmin:
                 if error.code != UNAUTHORIZED:
                     raise
                 status = None
-        # Those that may become primary, and those that may not; arbiters keep nothing.
+        # Members that can become primary, and those that cannot. Arbiters have no data.
         members = len(hello.get("hosts", ())) + len(hello.get("passives", ()))
         away = None if status is None else tuple(one["name"] for one in status["members"] if one["health"] != 1)
         return ReplicaSet(build["version"], hello["setName"], members, away)
@@ -142,9 +142,7 @@ class MongoArchive:
         return [_row(document) for document in found]
 
     async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
-        """A step backwards through the history of each job: no run is created before its fire, so the first one or two
-        decide.
-        """
+        """Reads each job's history backwards. No run is created before its fire, so one or two rows decide."""
         anchors: dict[str, datetime] = {}
         async with self._database.translated():
             for job in jobs:
@@ -160,7 +158,7 @@ class MongoArchive:
         return anchors
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
-        """The late and the large results first: what is interrupted in between is found again by its run."""
+        """Deletes late and large results first. After an interruption, the runs still exist and are found again."""
         match = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}, "ended_at": {"$lt": ended_before}}
         async with self._database.translated():
             going = [row["_id"] for row in await self._runs.find(match, {"_id": 1}).to_list(None)]
@@ -178,7 +176,7 @@ class MongoArchive:
             result = await self._jobs.delete_one({"_id": name, "rev": rev, "deleted_at": {"$type": "date"}})
         return bool(result.deleted_count)
 
-    async def mark(self, ids: Collection[str]) -> None:
+    async def repair_marks(self, ids: Collection[str]) -> None:
         """Two updates, each conditional on the state, so that neither races with the end of a run."""
         ended = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}}
         still_open = {**ended, "state": {"$in": OPEN_STATES}}

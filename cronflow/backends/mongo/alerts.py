@@ -1,7 +1,7 @@
-"""Alerts, notices, and what alerts look for.
+"""Alert rules, notifications, and the conditions that rules evaluate.
 
-The rules it protects: a notice is inserted once, under the id that is made of what it tells; whoever tries it has
-claimed it, and what an attempt came to is written only under the claim that it was made with.
+A notification is inserted once, because its id is derived from its content. A sender claims it, and writes the result
+of an attempt only under that claim.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IS_DUE = {"$lte": ["$due_at", "$$NOW"]}
 
 
 class MongoAlertStore:
-    """The AlertStore port. `failing` has a document for each alert and job, `<alert>/<job>`."""
+    """`failing` has a document per alert and job, `<alert>/<job>`."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
@@ -50,7 +50,7 @@ class MongoAlertStore:
         return bool(result.matched_count)
 
     async def delete(self, name: str) -> bool:
-        """The alert first: what is interrupted in between leaves notices that nobody sends."""
+        """Deletes the rule first. After an interruption, its remaining notifications are never sent."""
         async with self._database.translated():
             result = await self._alerts.delete_one({"_id": name})
             await self._notices.delete_many({"alert": name})
@@ -89,7 +89,7 @@ class MongoAlertStore:
 
 
 class MongoOutbox:
-    """The Outbox port. A TTL index takes away what ended long ago."""
+    """A TTL index deletes notifications that ended long ago."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
@@ -101,9 +101,9 @@ class MongoOutbox:
         )
 
     async def claim(
-        self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()
+        self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
-        """One after another, each a compare-and-set on the time at which it is due."""
+        """One findOneAndUpdate per notification."""
         again = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
         attempts = {"$add": ["$attempts", 1]}
         update = [{"$set": {"claim": {"$literal": claim}, "due_at": again, "attempts": attempts}}]
@@ -114,8 +114,8 @@ class MongoOutbox:
                     {
                         "waiting": True,
                         "$expr": IS_DUE,
-                        "alert": {"$nin": list(besides)},
-                        # However short the lease, each is claimed once by one call.
+                        "alert": {"$nin": list(excluding)},
+                        # One call claims a notification once, however short the lease.
                         "claim": {"$ne": claim},
                     },
                     update,
@@ -127,7 +127,7 @@ class MongoOutbox:
                 claimed.append(codec.notification(document))
         return claimed
 
-    async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
+    async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
         fields: dict[str, Any] = {
             "state": notification.state.value,
             "status": notification.status,

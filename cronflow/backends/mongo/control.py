@@ -1,4 +1,4 @@
-"""The control document: one linearizable counter gives out the terms and reserves the ranges of fencing tokens."""
+"""The control document: a linearizable counter of terms and of ranges of fencing tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
 
 
 class MongoServerClock:
-    """The Timepiece port: the clock of the primary, in milliseconds."""
+    """The primary's clock, in milliseconds."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
@@ -30,9 +30,7 @@ class MongoControl:
         self._control = database["control"]
 
     async def begin_term(self, holder: str) -> Term:
-        """One findOneAndUpdate with an aggregation pipeline, so that the old end of the range becomes the new
-        beginning.
-        """
+        """One findOneAndUpdate with a pipeline: the end of the previous range becomes the start of the new one."""
         update = [
             {
                 "$set": {
@@ -54,7 +52,7 @@ class MongoControl:
                     return_document=ReturnDocument.AFTER,
                 )
             except DuplicateKeyError as error:
-                # The filter did not match although the document exists: its protocol is newer.
+                # The filter does not match although the document exists, so its protocol is newer.
                 raise Deposed("a newer version of CronFlow has led this cluster; this one may not lead it") from error
         return Term(document["term"], document["lo"], document["fence_hi"])
 

@@ -75,7 +75,7 @@ class MongoTotals:
         self._database = database
 
     async def jobs(self) -> JobCounts:
-        """Grouped from the index `standing`, without a look at the documents."""
+        """Reads only the index `standing`."""
         async with self._database.translated():
             found = await self._database["jobs"].aggregate(JOBS_BY_STATE, hint="standing").to_list(None)
         counts = Counter({row["_id"]: row["count"] for row in found})
@@ -88,7 +88,7 @@ class MongoTotals:
 
 
 JOBS_BY_STATE: list[dict[str, Any]] = [
-    # All of them, in words that let the index be used; system jobs are told by their names.
+    # Matches every job, in a form that uses the index. System jobs are recognized by name.
     {"$match": {"active": {"$in": [True, False]}}},
     {"$project": {"_id": 1, "active": 1, "paused": 1, "deleted_at": 1}},
     {"$match": {"$expr": {"$not": {"$regexMatch": {"input": "$_id", "regex": f"^{SYSTEM_PREFIX}"}}}}},

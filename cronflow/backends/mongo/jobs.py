@@ -1,4 +1,4 @@
-"""Job documents and plan notes: where the schedule moves, by compare-and-set on `rev` and the term alone."""
+"""Jobs, their versions, and plan intents. A schedule moves only by compare-and-set on `rev` and the term."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MongoJobStore:
         return [codec.record(document) for document in found]
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
-        """One bulk write. `pending_run.fence` is unique to the writer, so reading it back tells whose move it was."""
+        """`pending_run.fence` is unique to the writer, so reading it back shows whose move was applied."""
         if not moves:
             return set()
         updates = [
@@ -110,7 +110,7 @@ class MongoPlanStore:
         self._plans = database["plans"]
 
     async def write(self, note: PlanIntent) -> None:
-        """Insert by update, so that `at` is the server's own time."""
+        """An upsert, so that `at` is the server's time."""
         async with self._database.translated():
             await self._plans.update_one(
                 {"_id": note.id},
@@ -145,7 +145,7 @@ class MongoVersionStore:
         await self._database.insert_new("versions", [codec.version_document(version) for version in versions])
 
     async def of(self, job: str, limit: int = 1000) -> list[Version]:
-        """A range of `_id`: `$` is the character behind `#`, and no name contains either."""
+        """A range of `_id`: `$` is the character after `#`, and job names contain neither."""
         query = {"_id": {"$gt": f"{job}#", "$lt": f"{job}$"}}
         async with self._database.translated():
             found = await self._versions.find(query).sort("_id", -1).limit(limit).to_list(None)

@@ -1,4 +1,4 @@
-"""Lines that runs wrote."""
+"""Log lines of runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MongoLogStore:
         return [codec.line(document) for document in reversed(found)]
 
     async def find(self, query: LineQuery) -> Found:
-        """Two reads: how far to look, from the index alone; then what is found up to there."""
+        """Two reads: the end of the scan, from the index alone; then the matches up to there."""
         index, match = _range(query)
         if index == "grave":
             match["grave"] = True
@@ -63,7 +63,7 @@ class MongoLogStore:
 
 
 def _range(query: LineQuery) -> tuple[str, dict[str, Any]]:
-    """The index that narrows it down most, and what it is asked for."""
+    """The most selective index, and the range to scan in it."""
     match: dict[str, Any] = {}
     if query.since is not None:
         match["at"] = {"$gte": query.since}

@@ -1,4 +1,8 @@
-"""Run documents: inserted once by `_id`, changed only along TRANSITIONS by compare-and-set, read by their indexes."""
+"""Runs, and what belongs to them: late outcomes, large results, and the resolution of dead letters.
+
+Runs are inserted once by `_id` and changed only along TRANSITIONS by compare-and-set. Resolving a dead letter writes
+`resolution` and removes the mark `dead`; no compare-and-set reads either.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class MongoRunStore:
         return await self._database.insert_new("runs", [codec.run_document(run) for run in runs])
 
     async def apply(self, changes: Sequence[Change]) -> set[str]:
-        """One bulk write; when it matched fewer than it had, one read of the proofs."""
+        """One bulk write. If it matched fewer documents than changes, one read determines which were applied."""
         if not changes:
             return set()
         async with self._database.translated():
@@ -90,14 +94,12 @@ class MongoRunStore:
         return found
 
     async def cursors(self, query: RunQuery) -> list[Any]:
-        """One, or two whose results belong together: runs that are open and runs that have ended lie in different
-        partial indexes.
-        """
+        """One cursor, or two to merge, because open and ended runs are in different partial indexes."""
         match = await self._matching(query)
         cursors = []
         for states in _by_index(query.states):
             cursor = self._runs.find({**match, **states}).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
-            # Where the planner could be misled by what it tried: both are as small as what is dead or open.
+            # Stop the query planner from choosing worse: these partial indexes are small.
             hint = "dead" if query.dead else "open" if "open" in states else None
             cursors.append(cursor if hint is None else cursor.hint(hint))
         return cursors
@@ -119,13 +121,13 @@ class MongoRunStore:
             due["$lt"] = query.until
         if query.before is not None:
             fire_at, run_id = query.before
-            # The bound is where the index is entered; what is left out behind it lies at one instant.
+            # The index is entered at this bound; `$or` excludes only rows of the same instant.
             due["$lte"] = fire_at
             match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"_id": {"$lt": run_id}}]
         return {**match, "fire_at": due} if due else match
 
     async def _starts(self, node: str) -> list[str]:
-        """The ids of a node of this name: the index skips from one to the next."""
+        """The node ids of this name. distinct() skips through the index."""
         if NODE_SEPARATOR in node:
             return [node]
         behind = chr(ord(NODE_SEPARATOR) + 1)
@@ -163,16 +165,14 @@ class MongoLateStore:
 
 
 class MongoResultStore:
-    """The ResultStore port. A result stays text: as a document of its own it could hold no number beyond 64 bits, no
-    deep nesting, and nobody would know its size.
-    """
+    """Results are stored as text: BSON has no integers over 64 bits and limits nesting."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._results = database["results"]
 
     async def keep(self, results: Sequence[LargeResult]) -> None:
-        """Insert by `_id`, a few MiB a call, because each call has five seconds."""
+        """A few MiB per call, because each call is limited to five seconds."""
         documents: list[dict[str, Any]] = []
         waiting = 0
         for result in results:
@@ -212,7 +212,7 @@ class MongoDeadLetters:
 
 
 def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
-    """What to match for these states, for each index that has some of them."""
+    """The filter on these states for each index that contains some of them."""
     if not states or RunState.SUCCEEDED in states:
         return [{"state": {"$in": [state.value for state in states]}} if states else {}]
     open_states = [state.value for state in states if state in OPEN]

@@ -1,4 +1,4 @@
-"""How often somebody asks, and tickets that let somebody in once. The time is Redis's own."""
+"""Rate limits and tickets, by Redis's own clock."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The leader's key: SET NX with a TTL, compare-and-renew, compare-and-delete. It elects; the fences and terms of
-MongoDB protect.
-"""
+"""The leader key: SET NX with a TTL, compare-and-renew, compare-and-delete."""
 
 from __future__ import annotations
 
@@ -47,5 +45,5 @@ class RedisElection:
 
     async def holder(self) -> tuple[str, float] | None:
         name, ttl_ms = await self._redis.pipeline([("GET", self._keys.leader), ("PTTL", self._keys.leader)])
-        # A key without a TTL is nobody's doing of ours; it would block every election, so it counts as expiring now.
+        # A key without a TTL, which CronFlow never writes, would block every election; it counts as expiring now.
         return None if name is None else (name.decode(), max(0.0, ttl_ms / 1000))

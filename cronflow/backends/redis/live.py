@@ -1,4 +1,4 @@
-"""The live stream and the live lines: capped streams that vanish when nobody uses them any more."""
+"""The live stream and the live log tail: capped streams that expire when unused."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class RedisLiveTail:
         self._redis = connection
         self._keys = connection.keys
 
-    async def want(self, seconds: float) -> None:
+    async def add_viewer(self, seconds: float) -> None:
         await self._redis.command("SET", self._keys.tail, "1", "PX", round(seconds * 1000))
 
-    async def wanted(self) -> bool:
+    async def has_viewer(self) -> bool:
         return bool(await self._redis.command("EXISTS", self._keys.tail))
 
     async def publish(self, lines: Sequence[LogLine]) -> bool:

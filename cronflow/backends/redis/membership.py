@@ -1,4 +1,4 @@
-"""Who is up: heartbeats with a TTL, a set of the nodes seen, and what each holds."""
+"""Heartbeats with a TTL, a sorted set of the nodes seen, and the runs that each holds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RedisMembership:
         }
 
     async def drain(self, name: str, *, wanted: bool) -> None:
-        """SET, then PUBLISH. The `0` tells a node that drains from a Redis that has only forgotten it."""
+        """`0` distinguishes a cancelled request from one that Redis lost, which the node restores."""
         said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
         await self._redis.pipeline(
             [("SET", self._keys.drain(name), *said), ("PUBLISH", self._keys.signal("stop"), "drain")]

@@ -1,6 +1,4 @@
-"""The nodes' lists and the job locks. What lies here may vanish at any moment: `check_at` in MongoDB finds what was
-lost.
-"""
+"""The nodes' lists, job locks and signals. Redis may lose any of them: `check_at` in MongoDB finds lost runs."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class RedisQueue:
             arguments += [len(assignments), *(codec.item(assignment) for assignment in assignments)]
         answer: bytes = await self._redis.call("dispatch", keys, *arguments)
         if answer == b"stale":
-            raise Deposed("Redis knows a newer term")
+            raise Deposed("Redis has a newer term")
         return answer == b"ok"
 
     async def take(self, node: str, most: int) -> Taken:
@@ -82,7 +80,7 @@ class RedisBus:
         await self._redis.command("PUBLISH", self._keys.signal(signal.value), "look")
 
     async def listen(self, node: str, signals: Mapping[Signal, Callable[[], None]]) -> None:
-        """SUBSCRIBE, for ever: a lost connection is made again, and then everybody looks."""
+        """Reconnects after a lost connection, and then calls every listener."""
         channels = {
             self._keys.node_signal(node) if signal is Signal.NODE else self._keys.signal(signal.value): look
             for signal, look in signals.items()
@@ -93,7 +91,7 @@ class RedisBus:
                     for look in channels.values() if channel is None else (channels[channel],):
                         look()
             except BackendUnavailable:
-                # Whoever listens also polls and reports the outage itself; here it is enough to come back.
+                # Listeners also poll and report the outage themselves.
                 await asyncio.sleep(RECONNECT_S)
 
 
@@ -103,7 +101,7 @@ def _readable(items: Sequence[bytes]) -> list[Assignment]:
         try:
             found.append(codec.assignment(item))
         except (ValueError, KeyError, InvalidInput):
-            # Written by another version: `check_at` brings the run back, perhaps to a node that can read it.
+            # Written by another version. `check_at` redispatches the run, perhaps to a node that can read it.
             continue
     return found
 

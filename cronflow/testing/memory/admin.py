@@ -66,7 +66,7 @@ class MemoryArchive(DocumentPort, port="archive"):
         del self.documents.jobs[name]
         return True
 
-    async def mark(self, ids: Collection[str]) -> None:
+    async def repair_marks(self, ids: Collection[str]) -> None:
         # Here `check_at` is the only mark.
         for run in self.documents.runs.pick(ids):
             check_at = (run.check_at or self.clock.now()) if run.is_open else None

@@ -25,12 +25,12 @@ class MemoryOutbox(DocumentPort, port="outbox"):
         return {one.id for one in fresh}
 
     async def claim(
-        self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()
+        self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
         now, due, all_of_them = self.clock.now(), self.documents.due, self.documents.notifications
         found = all_of_them.page(
             lambda one: due[one.id],
-            lambda one: one.id in due and due[one.id] <= now and one.alert not in besides,
+            lambda one: one.id in due and due[one.id] <= now and one.alert not in excluding,
             limit=limit,
         )
         for one in found:
@@ -38,7 +38,7 @@ class MemoryOutbox(DocumentPort, port="outbox"):
             due[one.id] = now + lease
         return [all_of_them[one.id] for one in found]
 
-    async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
+    async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
         if not self.documents.notifications.replace_if(
             notification.id,
             lambda present: present.claim == notification.claim,

@@ -104,10 +104,10 @@ class MemoryFeed(RedisPort, port="feed"):
 
 
 class MemoryLiveTail(RedisPort, port="live_tail"):
-    async def want(self, seconds: float) -> None:
+    async def add_viewer(self, seconds: float) -> None:
         self.memory.tail_until = self.clock.monotonic() + seconds
 
-    async def wanted(self) -> bool:
+    async def has_viewer(self) -> bool:
         return self.memory.tail_until > self.clock.monotonic()
 
     async def publish(self, lines: Sequence[LogLine]) -> bool:
