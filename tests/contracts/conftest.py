@@ -1,4 +1,4 @@
-"""Every backend of a port, so that one contract suite runs on all of them."""
+"""Every backend of each port, so that one contract suite runs on all of them."""
 
 from __future__ import annotations
 
@@ -98,15 +98,13 @@ class Coordination:
 
 @pytest.fixture(scope="session")
 def emptied_namespace() -> str:
-    """The namespace that tests use one after the other, see `emptied`."""
+    """A namespace that tests share one after the other, see `emptied`."""
     return fresh_namespace()
 
 
 @asynccontextmanager
 async def emptied(mongo_url: str, namespace: str) -> AsyncIterator[MongoDatabase]:
-    """A database as it is when it is new, without what an earlier test left there: to make a new one takes MongoDB
-    longer than most of these tests take.
-    """
+    """An emptied database. Creating a new one takes MongoDB longer than most of these tests."""
     async with MongoDatabase(mongo_url, namespace) as database:
         for name in await database["jobs"].database.list_collection_names():
             await database[name].delete_many({})

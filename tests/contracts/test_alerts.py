@@ -175,7 +175,7 @@ async def test_the_notices_of_alerts_that_rest_stay(stores: Backends) -> None:
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5)] == ["m1"]
 
 
-async def test_a_claim_ends_and_whoever_had_it_writes_nothing_more(stores: Backends) -> None:
+async def test_an_expired_claim_writes_nothing_more(stores: Backends) -> None:
     await stores.outbox.put([a_notice()])
     [first] = await stores.outbox.claim("first", timedelta(0), 5)
     [second] = await stores.outbox.claim("second", MINUTE, 5)

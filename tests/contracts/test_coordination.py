@@ -57,7 +57,7 @@ async def test_the_key_expires_by_itself(coordination: Coordination) -> None:
 
 
 async def test_redbeat_127_renew_requires_ownership(coordination: Coordination) -> None:
-    """redbeat #127: a lock was renewed without a look at who had it, and then two had it."""
+    """redbeat #127: a lock was renewed without comparing its holder, so two processes had it."""
     await leading(coordination, OTHER, term=2)
     assert await coordination.election.renew(ME, 5, 2, EPOCH) is Renewal.LOST
     assert (await coordination.election.holder() or ("", 0))[0] == OTHER
@@ -110,9 +110,7 @@ async def test_a_renewal_after_the_key_expired_sets_it_again(coordination: Coord
 
 
 @pytest.mark.parametrize(("term", "redis_epoch"), [(6, EPOCH), (5, "another"), (6, "another")])
-async def test_a_renewal_sets_anew_whatever_redis_knew_otherwise(
-    coordination: Coordination, term: int, redis_epoch: str
-) -> None:
+async def test_a_renewal_restores_what_redis_lost(coordination: Coordination, term: int, redis_epoch: str) -> None:
     await leading(coordination, term=5)
     assert await coordination.election.renew(ME, 5, term, redis_epoch) is Renewal.AGAIN
     assert await coordination.election.renew(ME, 5, term, redis_epoch) is Renewal.OK
@@ -381,7 +379,7 @@ async def test_what_redis_holds_and_cannot_be_read_is_dropped_and_the_rest_is_ta
         assert ([assignment.run for assignment in taken.assignments], taken.dropped) == (["report@1"], 1)
 
 
-async def test_a_lock_that_nobody_renews_expires(coordination: Coordination) -> None:
+async def test_a_lock_that_is_not_renewed_expires(coordination: Coordination) -> None:
     await leading(coordination)
     await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment("report@1")]})
     await coordination.queue.take(N1, 5)
@@ -393,7 +391,7 @@ async def test_a_lock_that_nobody_renews_expires(coordination: Coordination) -> 
     await eventually(free)
 
 
-async def test_renewing_tells_which_locks_are_somebody_elses_and_sets_forgotten_ones(
+async def test_renewing_returns_foreign_locks_and_restores_lost_ones(
     coordination: Coordination,
 ) -> None:
     await leading(coordination)
@@ -441,7 +439,7 @@ async def test_my_own_lock_is_renewed_and_stays_mine(coordination: Coordination)
     mine = [JobLock("report", "", "report@1", 100)]
     for _ in range(3):
         assert await coordination.queue.renew_locks(N1, mine) == set()
-    # Under another fence, or on another node, it is somebody else's.
+    # With another fence, or on another node, it is a foreign lock.
     assert await coordination.queue.renew_locks(N1, [JobLock("report", "", "report@1", 99)]) == {"report@1"}
     assert await coordination.queue.renew_locks(N2, mine) == {"report@1"}
 

@@ -1,4 +1,4 @@
-"""The contracts of what people are told: events, roll-ups, totals, the live stream and the live lines."""
+"""The contracts of events, roll-ups, totals, the live stream and the live log tail."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_jobs_are_counted_by_their_state(stores: Stores) -> None:
     for record in records:
         await stores.jobs.create(record)
     found = await stores.totals.jobs()
-    # The system's own is no job of anybody's; it is told by its name alone.
+    # System jobs do not count; they are recognized by name.
     assert (found.active, found.paused, found.idle) == (2, 1, 1)
 
 
@@ -163,7 +163,7 @@ def a_line(n: int, text: str = "hello") -> LogLine:
     return LogLine(run="r@1", job="r", fence=7, attempt=1, n=n, at=T0, level="info", text=text)
 
 
-async def test_lines_are_published_only_while_somebody_looks_on(coordination: Coordination) -> None:
+async def test_lines_are_published_only_while_there_is_a_viewer(coordination: Coordination) -> None:
     assert not await coordination.live_tail.publish([a_line(0)])
     await coordination.live_tail.add_viewer(30.0)
     assert await coordination.live_tail.has_viewer()
@@ -176,11 +176,11 @@ async def test_lines_are_published_only_while_somebody_looks_on(coordination: Co
     assert await coordination.live_tail.read(await coordination.live_tail.newest()) == []
     assert await coordination.live_tail.read("1-1") is None
     await coordination.live_tail.add_viewer(0.01)
-    await eventually(lambda: _nobody(coordination), what="nobody looks on any more")
+    await eventually(lambda: _no_viewer(coordination), what="the viewer expires")
     assert not await coordination.live_tail.publish([a_line(4)])
 
 
-async def _nobody(coordination: Coordination) -> bool:
+async def _no_viewer(coordination: Coordination) -> bool:
     return not await coordination.live_tail.has_viewer()
 
 

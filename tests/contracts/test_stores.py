@@ -90,7 +90,7 @@ async def test_quartz_107_a_job_that_looks_as_before_is_not_moved_by_an_old_read
     """
     record = a_record()
     await stores.jobs.create(record)
-    # Written twice, and back to the same cursor: only `rev` tells.
+    # Written twice, and back to the same cursor: only `rev` differs.
     assert await stores.jobs.replace(replace(record, next_fire=T0 + MINUTE), rev=0)
     assert await stores.jobs.replace(record, rev=1)
     assert await stores.jobs.move([a_move(record)], term=5) == set()
@@ -161,7 +161,7 @@ async def test_replacing_makes_every_earlier_read_stale(stores: Stores) -> None:
     assert await stores.jobs.move([a_move(record)], term=5) == set()
 
 
-async def test_deferring_moves_only_due_at_and_only_if_nobody_wrote_the_job(stores: Stores) -> None:
+async def test_deferring_moves_only_due_at_and_only_at_the_same_rev(stores: Stores) -> None:
     record = a_record()
     await stores.jobs.create(record)
     waiting = Waiting(fire=T0, since=T0, reason="no node can take it", nodes=(("n1#a", "draining"),), more=3)
@@ -235,7 +235,7 @@ async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes
     other = a_run(fire=T0 + MINUTE)
     assert await stores.runs.insert([a_run(fence=999), other]) == {other.id}
     assert (await only_run(stores)).fence == 100
-    # The one that existed came first, and kept nobody out.
+    # The existing one came first and did not prevent the others.
     assert await stores.runs.existing([a_run().id, other.id, "missing@1"]) == {a_run().id, other.id}
 
 
@@ -574,7 +574,7 @@ async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(stores: 
 
 
 async def test_river_197_only_the_newest_term_may_reserve_more_tokens(stores: Stores) -> None:
-    """river #197: a renewal did not compare who leads, so that each who tried believed that it did."""
+    """river #197: a renewal did not compare the leader, so that every caller succeeded."""
     first = await stores.control.begin_term("n1#a#x")
     high = await stores.control.extend(first.number, "n1#a#x")
     assert high is not None

@@ -33,11 +33,11 @@ LOST = Attempt(1, FENCE, "n1#a", None, NOW, Outcome.LOST)
 HELD = frozenset({"state", "fence"})
 """What a worker compares: any state that its row allows, and its own fence."""
 SEEN = frozenset({"same state", "fence", "job_ver", "due"})
-"""What the leader compares: the run as it has read it, and that nobody has looked after it."""
+"""The leader compares the run as read, and that no worker has renewed it."""
 PLACED = SEEN | {"not cancelled"}
 """The same, when a new attempt begins."""
 ASKED = frozenset({"state"})
-"""What a person's cancellation compares: whoever holds it, under whatever fence."""
+"""A cancellation matches any holder and any fence."""
 EDITED = frozenset({"state", "older ver"})
 """What an edit compares: that the run is of an earlier version of its job."""
 
@@ -160,7 +160,7 @@ def stored(name: str, state: RunState, circumstances: Mapping[str, object]) -> R
 
 
 def job_locks(compared: str, way: Way, read: Run, run: Run) -> bool:
-    """One condition, said again without looking at the code."""
+    """One condition, restated independently of the code."""
     match compared:
         case "state":
             return run.state in TRANSITIONS[way.row].sources & way.states
@@ -274,7 +274,7 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
         else:
             assert found.check_at is not None
             assert earliest <= found.check_at - change.check_in <= latest, what
-    # Whoever did not win is told so, unless what the change would have written stands there already.
+    # A losing change is not in the result, unless the run already has what it would have written.
     losers = {run.id for run, matches in zip(before, matching, strict=True) if not matches}
     proven = {
         run.id

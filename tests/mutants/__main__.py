@@ -1,4 +1,4 @@
-"""Tries every mutant: `python -m tests.mutants [words of the lines to try]`."""
+"""Tries the mutants: `python -m tests.mutants [words that their lines must contain]`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.mutants.running import CannotRun, copy_package, passes, suites_of, su
 
 
 def main(words: list[str]) -> int:
-    """Prints a line a mutant. 1 when one survived or its tests could not be run."""
-    # Not above: the processes that run the tests load this module, and are to import the package from its copy.
+    """Print a line per mutant. Returns 1 if one survived or its tests could not run."""
+    # Not at the top: the processes that run the tests load this module and must import the package from its copy.
     from cronflow.testing.embedded import MongoServer, RedisServer
     from tests.servers import MONGO_URL, REDIS_URL, started
 
@@ -32,8 +32,8 @@ def main(words: list[str]) -> int:
         copy_package(folder)
         for tests in sorted({tests for mutant in chosen for tests in suites_of(mutant)}):
             if not passes(folder, tests, servers):
-                print((folder / "said").read_text("utf-8"))
-                print(f"{' '.join(tests)}: fails without any mutant; mend that first")
+                print((folder / "output").read_text("utf-8"))
+                print(f"{' '.join(tests)}: fails without a mutant; fix that first")
                 return 1
         for number, mutant in enumerate(chosen, 1):
             began = time.monotonic()

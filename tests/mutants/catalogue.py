@@ -1,8 +1,8 @@
-"""The mutants: a text of the source, and what stands there instead.
+"""The mutants: a text of the source and its replacement.
 
 Each condition of a compare-and-set is a mutant, and so is each comparison of a Lua script, each mark that later
-conditions read, and each way of telling a winner from a loser. What cannot be told from the original by anybody is not
-listed; where a condition is missing for that reason, a comment in its place says why.
+conditions read, and each test of whether a write was applied. Equivalent mutants are not listed; a comment explains
+each omission.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Mutant:
     replacement: str
 
     def apply(self, source: str) -> str:
-        """The mutated source. ValueError, with the place, when the text is not there exactly once."""
+        """The mutated source. ValueError, with the file, unless the text occurs exactly once."""
         count = source.count(self.text)
         if count != 1:
             raise ValueError(f"{PACKAGE / self.file}: {self.text!r} occurs {count} times; the list needs exactly one")
         return source.replace(self.text, self.replacement)
 
     def lines(self, source: str) -> range:
-        """The numbers of the lines that it changes, from 1."""
+        """The numbers of the changed lines, from 1."""
         first = source[: source.index(self.text)].count("\n") + 1
         return range(first, first + self.text.strip("\n").count("\n") + 1)
 
@@ -69,12 +69,12 @@ MONGO: tuple[Mutant, ...] = (
         ('                        "alert": {"$nin": list(excluding)},\n', ""),
         ('                        "claim": {"$ne": claim},\n', ""),
         ('"claim": {"$literal": claim}, "due_at": again, "attempts"', '"claim": {"$literal": claim}, "attempts"'),
-        # tried
+        # record_attempt
         ('{"_id": notification.id, "claim": notification.claim}', '{"_id": notification.id}'),
         ('            "claim": None,\n', ""),
         ('            fields["due_at"] = ', "            fields['never'] = "),
         ('{"$unset": ["waiting", "due_at"]}', '{"$unset": ["due_at"]}'),
-        # signs
+        # alert conditions
         ('{"untold": True}', "{}"),
         ('{"_id": {"$in": list(runs)}}', "{}"),
         ('            "$expr": {"$gt": [{"$ifNull": ["$started_at", NEVER]}, bound]},\n', ""),
