@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import orjson
 
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.access import Principal, Role
 
 
-class RedisRateLimiter:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisRateLimiter(RedisAdapter):
     async def take(self, key: str, per_s: float, burst: int) -> float:
         wait_us: int = await self._redis.call("rate_take", [self._keys.rate(key)], round(1_000_000 / per_s), burst)
         return wait_us / 1_000_000
@@ -29,11 +25,7 @@ class RedisRateLimiter:
         await self._redis.command("DEL", self._keys.rate(key))
 
 
-class RedisTicketStore:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisTicketStore(RedisAdapter):
     async def put(self, ticket: str, principal: Principal, ttl_s: float) -> None:
         text = orjson.dumps({"name": principal.name, "role": principal.role.value, "jobs": principal.jobs})
         await self._redis.command("SET", self._keys.ticket(ticket), text, "PX", round(ttl_s * 1000))

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.cluster import NO_EVICTION
 from cronflow.ports import KeyWithoutTtl, RedisConfig
 
 PAGE = 1000
 
 
-class RedisCoordinationAdmin:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisCoordinationAdmin(RedisAdapter):
     async def redis_config(self) -> RedisConfig:
         """Reads INFO first, because hosted Redis services often forbid CONFIG GET."""
         memory = await self._redis.each("INFO", "memory") or [{}]

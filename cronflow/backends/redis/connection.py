@@ -177,3 +177,10 @@ class RedisConnection:
                 unanswered = False
                 if message["type"] == "message":
                     yield message["channel"].decode()
+
+
+class RedisAdapter:
+    """Base of the adapters: a connection and its keys."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._redis, self._keys = connection, connection.keys

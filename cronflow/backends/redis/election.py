@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.cluster import Renewal
 
 
-class RedisServerClock:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-
+class RedisServerClock(RedisAdapter):
     async def now(self) -> datetime:
         seconds, micros = await self._redis.command("TIME")
         return datetime.fromtimestamp(int(seconds) + int(micros) / 1_000_000, UTC)
 
 
-class RedisElection:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisElection(RedisAdapter):
     async def acquire(self, holder: str, ttl_s: float) -> bool:
         answer = await self._redis.command("SET", self._keys.leader, holder, "NX", "PX", round(ttl_s * 1000))
         return answer is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cronflow.backends import codec
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.ports import Entry, LineBatch, LogLine
 
 FEED_ENTRIES = 1200
@@ -16,11 +16,7 @@ LINES_MS = 60_000
 MOST_BYTES = 64 * 1024
 
 
-class RedisFeed:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisFeed(RedisAdapter):
     async def claim(self, holder: str, ttl_s: float) -> bool:
         return bool(await self._redis.call("feed_claim", [self._keys.builder], holder, round(ttl_s * 1000)))
 
@@ -45,11 +41,7 @@ class RedisFeed:
         return [Entry(name, fields[b"kind"].decode(), fields[b"text"]) for name, fields in found]
 
 
-class RedisLiveTail:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisLiveTail(RedisAdapter):
     async def add_viewer(self, seconds: float) -> None:
         await self._redis.command("SET", self._keys.tail, "1", "PX", round(seconds * 1000))
 

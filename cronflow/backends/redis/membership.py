@@ -6,18 +6,14 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from cronflow.backends import codec
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.cluster import Member, NodeReport
 from cronflow.domain.errors import Conflict
 
 DRAIN_ENDED_MS = 3_600_000
 
 
-class RedisMembership:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisMembership(RedisAdapter):
     async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
         keys = [
             self._keys.node(report.id),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cronflow.backends import codec
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter, RedisConnection
 from cronflow.domain.errors import BackendUnavailable, Deposed, InvalidInput
 from cronflow.ports import Assignment, JobLock, Signal, Taken
 
@@ -15,14 +15,13 @@ CANCEL_MS = 3_600_000
 RECONNECT_S = 0.5
 
 
-class RedisQueue:
+class RedisQueue(RedisAdapter):
     """The Queue port. `lock_s` is how long a job lock lasts without renewal; `start_by_s` how long an item may lie in a
     list.
     """
 
     def __init__(self, connection: RedisConnection, *, lock_s: float = 35.0, start_by_s: float = START_BY_S) -> None:
-        self._redis = connection
-        self._keys = connection.keys
+        super().__init__(connection)
         self._lock_ms = round(lock_s * 1000)
         self._start_by_ms = round(start_by_s * 1000)
 
@@ -71,11 +70,7 @@ class RedisQueue:
         return await self._redis.ping()
 
 
-class RedisBus:
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisBus(RedisAdapter):
     async def notify(self, signal: Signal) -> None:
         await self._redis.command("PUBLISH", self._keys.signal(signal.value), "look")
 
