@@ -6,52 +6,19 @@ entries are masked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-from pymongo.errors import DuplicateKeyError
 
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import Document, MongoDatabase, NamedCollection
 from cronflow.domain.access import ApiKey, AuditEntry, Role, Secret, Session, User
 from cronflow.ports import AuditQuery
 
-Document = Mapping[str, Any]
-Record = TypeVar("Record")
 
-
-class _Collection:
-    def __init__(self, database: MongoDatabase, name: str) -> None:
-        self._database, self._documents = database, database[name]
-
-    async def insert(self, document: Document) -> bool:
-        async with self._database.translated():
-            try:
-                await self._documents.insert_one(document)
-            except DuplicateKeyError:
-                return False
-        return True
-
-    async def one(self, name: str, read: Callable[[Document], Record]) -> Record | None:
-        async with self._database.translated():
-            document = await self._documents.find_one({"_id": name})
-        return None if document is None else read(document)
-
-    async def page(self, after: str, limit: int, read: Callable[[Document], Record]) -> list[Record]:
-        async with self._database.translated():
-            found = await self._documents.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
-        return [read(document) for document in found]
-
-    async def delete(self, name: str) -> bool:
-        async with self._database.translated():
-            result = await self._documents.delete_one({"_id": name})
-        return bool(result.deleted_count)
-
-
-class MongoUserStore(_Collection):
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "users")
+class MongoUserStore(NamedCollection):
+    collection = "users"
 
     async def create(self, user: User) -> bool:
         return await self.insert(_user_document(user))
@@ -68,11 +35,10 @@ class MongoUserStore(_Collection):
         return bool(result.matched_count)
 
 
-class MongoSessionStore(_Collection):
+class MongoSessionStore(NamedCollection):
     """A TTL index deletes expired sessions."""
 
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "sessions")
+    collection = "sessions"
 
     async def create(self, session: Session) -> None:
         await self.insert(
@@ -99,9 +65,8 @@ class MongoSessionStore(_Collection):
         await self.delete(session)
 
 
-class MongoKeyStore(_Collection):
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "api_keys")
+class MongoKeyStore(NamedCollection):
+    collection = "api_keys"
 
     async def create(self, key: ApiKey) -> bool:
         return await self.insert(
@@ -128,9 +93,8 @@ class MongoKeyStore(_Collection):
             await self._documents.update_one({"_id": name}, {"$set": {"last_used_at": at}})
 
 
-class MongoSecretStore(_Collection):
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "secrets")
+class MongoSecretStore(NamedCollection):
+    collection = "secrets"
 
     async def put(self, secret: Secret) -> bool:
         document = {"sealed": secret.sealed, "updated_at": secret.updated_at, "updated_by": secret.updated_by}

@@ -14,7 +14,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import MongoDatabase, NamedCollection
 from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
@@ -23,43 +23,41 @@ NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 IS_DUE = {"$lte": ["$due_at", "$$NOW"]}
 
 
-class MongoAlertStore:
+class MongoAlertStore(NamedCollection):
     """`failing` has a document per alert and job, `<alert>/<job>`."""
 
+    collection = "alerts"
+
     def __init__(self, database: MongoDatabase) -> None:
-        self._database = database
-        self._alerts, self._failing, self._notices = database["alerts"], database["failing"], database["notices"]
+        super().__init__(database)
+        self._failing, self._notices = database["failing"], database["notices"]
 
     async def create(self, record: AlertRecord) -> bool:
-        return bool(await self._database.insert_new("alerts", [codec.alert_record_document(record)]))
+        return await self.insert(codec.alert_record_document(record))
 
     async def get(self, name: str) -> AlertRecord | None:
-        async with self._database.translated():
-            document = await self._alerts.find_one({"_id": name})
-        return None if document is None else codec.alert_record(document)
+        return await self.one(name, codec.alert_record)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[AlertRecord]:
-        async with self._database.translated():
-            found = await self._alerts.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
-        return [codec.alert_record(document) for document in found]
+        return await self.page(after, limit, codec.alert_record)
 
     async def replace(self, record: AlertRecord, rev: int) -> bool:
         document = codec.alert_record_document(record) | {"rev": rev + 1}
         async with self._database.translated():
-            result = await self._alerts.replace_one({"_id": record.name, "rev": rev}, document)
+            result = await self._documents.replace_one({"_id": record.name, "rev": rev}, document)
         return bool(result.matched_count)
 
     async def delete(self, name: str) -> bool:
         """Deletes the rule first. After an interruption, its remaining notifications are never sent."""
         async with self._database.translated():
-            result = await self._alerts.delete_one({"_id": name})
+            result = await self._documents.delete_one({"_id": name})
             await self._notices.delete_many({"alert": name})
             await self._failing.delete_many({"alert": name})
         return bool(result.deleted_count)
 
     async def judge(self, name: str, until: datetime) -> None:
         async with self._database.translated():
-            await self._alerts.update_one({"_id": name}, {"$max": {"judged": until}})
+            await self._documents.update_one({"_id": name}, {"$max": {"judged": until}})
 
     async def fail(self, failing: Sequence[Failing]) -> None:
         async with self._database.translated():

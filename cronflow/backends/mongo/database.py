@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from bson.codec_options import CodecOptions
 from motor.motor_asyncio import AsyncIOMotorClient
@@ -24,6 +24,7 @@ from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
+    DuplicateKeyError,
     InvalidURI,
     OperationFailure,
     PyMongoError,
@@ -39,6 +40,9 @@ from cronflow.circuit_breaker import Circuit, CircuitOpen
 from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 from cronflow.ports import UNMETERED, Meter
+
+Document = Mapping[str, Any]
+Record = TypeVar("Record")
 
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
@@ -187,6 +191,38 @@ class MongoDatabase:
             elif present.get("expireAfterSeconds") != seconds:
                 index = {"name": AGE, "expireAfterSeconds": seconds}
                 await self._database.command("collMod", collection, index=index)
+
+
+class NamedCollection:
+    """Base of the stores whose documents have names."""
+
+    collection: str
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database, self._documents = database, database[self.collection]
+
+    async def insert(self, document: Document) -> bool:
+        async with self._database.translated():
+            try:
+                await self._documents.insert_one(document)
+            except DuplicateKeyError:
+                return False
+        return True
+
+    async def one(self, name: str, read: Callable[[Document], Record]) -> Record | None:
+        async with self._database.translated():
+            document = await self._documents.find_one({"_id": name})
+        return None if document is None else read(document)
+
+    async def page(self, after: str, limit: int, read: Callable[[Document], Record]) -> list[Record]:
+        async with self._database.translated():
+            found = await self._documents.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
+        return [read(document) for document in found]
+
+    async def delete(self, name: str) -> bool:
+        async with self._database.translated():
+            result = await self._documents.delete_one({"_id": name})
+        return bool(result.deleted_count)
 
 
 def _reason_away(error: PyMongoError) -> str | None:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pymongo import ReturnDocument, UpdateOne
-from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
@@ -90,12 +89,7 @@ class MongoJobStore:
         return found
 
     async def create(self, record: JobRecord) -> bool:
-        async with self._database.translated():
-            try:
-                await self._jobs.insert_one(codec.record_document(record))
-            except DuplicateKeyError:
-                return False
-        return True
+        return bool(await self._database.insert_new("jobs", [codec.record_document(record)]))
 
     async def replace(self, record: JobRecord, rev: int) -> bool:
         document = codec.record_document(record) | {"rev": rev + 1}
