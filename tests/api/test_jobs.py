@@ -48,7 +48,7 @@ async def test_a_rare_job_costs_a_bounded_search_and_is_found_by_going_on(scene:
     many = [job(f"aa-{n:05}") for n in range(MOST_JOBS + 10)]
     await scene.backends.jobs.create(await scene.service.job("rebuild-cache"))
     for one in many:
-        scene.backends.jobs.records[one.name] = (await scene.service.compare([one]))[0].record  # type: ignore[attr-defined]
+        scene.backends.documents.jobs[one.name] = (await scene.service.compare([one]))[0].record
     page = await client.get("/jobs", params={"q": "rotate"})
     assert page["items"] == []
     assert page["next_cursor"] is not None

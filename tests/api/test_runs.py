@@ -224,7 +224,7 @@ async def test_two_who_replay_everything_at_once_replay_each_once(scene: Scene, 
 
 
 async def test_a_change_rings_the_leader(scene: Scene, client: Client) -> None:
-    before = scene.backends.faults.calls["bus.ring"]
+    before = scene.backends.faults.calls["bus.notify"]
     await client.post("/jobs/sync-tokens/run", status=202)
     await client.post(f"/runs/{RUNNING}/cancel")
     await client.ask("PATCH", "/jobs/sync-tokens", {"priority": 1})
@@ -233,7 +233,7 @@ async def test_a_change_rings_the_leader(scene: Scene, client: Client) -> None:
         "/jobs/new",
         {"schedule": {"every": str(Every("1h").interval.total_seconds())[:-2] + "s"}, "run": {"shell": "true"}},
     )
-    assert scene.backends.faults.calls["bus.ring"] >= before + 4
+    assert scene.backends.faults.calls["bus.notify"] >= before + 4
 
 
 async def test_how_jobs_do_is_told_for_several_at_once(client: Client) -> None:

@@ -13,7 +13,6 @@ from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, Re
 from cronflow.ports import AuditQuery, LogLine
 from cronflow.schemas.events import event_schema
 from cronflow.schemas.runs import log_schema
-from cronflow.testing.memory.stores import MemoryLogStore
 from cronflow.usecases.service import Service
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
@@ -81,8 +80,7 @@ async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene
 async def lines(scene: Scene) -> list[LogLine]:
     """Lines of two jobs on two nodes, the newest first, and no others."""
     logs = scene.backends.logs
-    assert isinstance(logs, MemoryLogStore)
-    logs.lines.clear()
+    scene.backends.documents.lines.clear()
     made = [
         LogLine(
             run=f"{job}@1",

@@ -231,7 +231,7 @@ def attempt_result(scene: Scene) -> Any:
     """With each wait of a command, what is open ends; a sweep leaves its report."""
 
     async def wait(_seconds: float) -> None:
-        kept: dict[str, Run] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        kept: dict[str, Run] = scene.backends.documents.runs
         for name, one in kept.items():
             if one.is_open:
                 state = RunState.CANCELLED if one.cancel_requested else RunState.SUCCEEDED
