@@ -90,11 +90,11 @@ WRITTEN: Mapping[str, list[str]] = {
 
 # A field that a shape inherits is described where it was written.
 INHERITED = {
-    "JobShape": "JobForm",
-    "AlertShape": "AlertForm",
-    "RunDetailShape": "RunShape",
-    "NodeDetailShape": "NodeShape",
-    "NewKeyShape": "KeyShape",
+    "JobSchema": "JobForm",
+    "AlertSchema": "AlertForm",
+    "RunDetailSchema": "RunSchema",
+    "NodeDetailSchema": "NodeSchema",
+    "NewKeySchema": "KeySchema",
     "BulkCancelInput": "BulkInput",
     "BulkRetryInput": "BulkInput",
     "BulkAckInput": "BulkInput",
@@ -168,7 +168,7 @@ def _components(made: Document) -> None:
         schemas[name] = _strict(found[name])
     for name, form in forms.items():
         schemas[name.replace("Form", "Input")] = form
-    for name in ("ProblemShape", "ErrorShape", "FilterInput"):
+    for name in ("ProblemSchema", "ErrorSchema", "FilterInput"):
         schemas[name] = _strict(found[name]) if name == "FilterInput" else found[name]
     schemas["PreviewInput"] = _inputs(schemas["PreviewInput"])
     schemas["JobInput"]["description"] = "What to run and when. Whatever is left out has its default."
@@ -219,7 +219,7 @@ def _problem(status: int) -> Document:
     example = {"type": "about:blank", "title": title(status), "status": status, "detail": MEANING[status]}
     made: Document = {
         "description": MEANING[status],
-        "content": {MEDIA_TYPE: {"schema": {"$ref": REF + "ProblemShape"}, "example": example}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": REF + "ProblemSchema"}, "example": example}},
     }
     if status in RETRY_AFTER:
         made["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "string"}}}

@@ -52,6 +52,7 @@ async def test_events_are_told_page_by_page_the_newest_first(client: Client, tol
         ({"since": "2026-11-21T11:30:00Z"}, [0, 1, 2]),
         ({"since": "2026-11-21T11:30:00.000001Z"}, [0, 1]),
         ({"kind": "leader_elected"}, [0, 2]),
+        ({"kind": "service_found"}, []),
         ({"kind": ["leader_elected", "job_paused"], "since": "2026-11-21T11:35:00Z"}, [0]),
     ],
 )
@@ -69,7 +70,7 @@ async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene
         assert heard == [JobPaused("nightly-report", "the-admin")]
         await client.post("/cluster/stepdown", status=202, who="operator")
         await client.post("/nodes/node-a/drain", who="operator")
-        assert [event.kind for event in heard] == ["job_paused", "stepdown_asked"]
+        assert [event.kind for event in heard] == ["job_paused", "stepdown_requested"]
         assert [(entry.action, entry.by) for entry in await service.audit(AuditQuery(limit=3))] == [
             ("node.drain", "the-operator"),
             ("cluster.stepdown", "the-operator"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.events import KINDS, RecordedEvent, cursor_of
+from cronflow.domain.events import RecordedEvent, cursor_of, stored_kinds
 
 
 class MongoEventStore:
@@ -32,7 +32,7 @@ class MongoEventStore:
         limit: int = 100,
     ) -> list[RecordedEvent]:
         """A range of `_id`, or of (kind, _id)."""
-        match: dict[str, Any] = {"kind": {"$in": sorted(set(kinds) & KINDS.keys())}} if kinds else {}
+        match: dict[str, Any] = {"kind": {"$in": stored_kinds(kinds)}} if kinds else {}
         bounds = {}
         low = max(after, "" if since is None else cursor_of(since))
         if low:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from cronflow.domain.events import RecordedEvent, cursor_of
+from cronflow.domain.events import RecordedEvent, cursor_of, stored_kinds
 from cronflow.domain.job import SYSTEM_PREFIX
 from cronflow.domain.rollup import Bucket, BucketSize, Tally
 from cronflow.ports import Entry, JobCounts, LineBatch, LogLine
@@ -50,7 +50,7 @@ class MemoryEventStore:
             for happened in self.events.values()
             if happened.id > low
             and (not before or happened.id < before)
-            and (not kinds or happened.event.kind in kinds)
+            and (not kinds or happened.event.kind in stored_kinds(kinds))
         ]
         return sorted(found, key=lambda happened: happened.id, reverse=not after)[:limit]
 

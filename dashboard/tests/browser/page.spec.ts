@@ -83,7 +83,7 @@ test('a leader that is not heard of is told so, long before its lease is over', 
 });
 
 test('a failover is told of also after the page was loaded again', async ({ stage, user }) => {
-  stage.world.event('leader_elected', 'info', 'eu-central-1 leads, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
+  stage.world.event('leader_elected', 'info', 'eu-central-1 is the leader, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
   await user.goto(stage.url);
   await live(user);
   stage.loseLeader();

@@ -75,7 +75,7 @@ export class Stage {
     this.world.term += 1;
     this.world.leader = name;
     this.world.electedAt = Date.now();
-    this.tell(this.world.event('leader_elected', 'info', `${name} leads, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
+    this.tell(this.world.event('leader_elected', 'info', `${name} is the leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
   }
 
   drop(code = 1012): void {
