@@ -1,4 +1,4 @@
-"""The blocking client. Made from `aio.py` by `tests.client.generate`; change that one."""
+"""Generated from `aio.py` by `make client`; edit that file."""
 
 from __future__ import annotations
 
@@ -106,14 +106,10 @@ class Client:
             self.send(Call("POST", path_of("auth", "logout"), body={"refresh_token": self.tokens.refresh}))
         self.tokens = None
 
-    def preview(
-        self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
-    ) -> PreviewSchema:
+    def preview(self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None) -> PreviewSchema:
         """What a schedule means: in words, as its next fires, and with what may surprise."""
         body = given(schedule=schedule, count=count, start=instant(start))
-        answer: PreviewSchema = self.send(
-            Call("POST", path_of("schedules", "preview"), body=body, repeatable=True)
-        )
+        answer: PreviewSchema = self.send(Call("POST", path_of("schedules", "preview"), body=body, repeatable=True))
         return answer
 
     def follow(

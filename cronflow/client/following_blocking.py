@@ -1,4 +1,4 @@
-"""Following over the live stream. Made from `following.py` by `tests.client.generate`; change that one.
+"""Generated from `following.py` by `make client`; edit that file.
 
 The rules it protects: a connection that is lost is replaced, on whatever replica answers, and what was missed meanwhile
 comes first; where something is missing nevertheless, a gap says so. The lines of one run are never missing: what the
@@ -78,9 +78,7 @@ class RunReader(Protocol):
         """Some lines behind (fence, n), in order, and whether there may be more now."""
 
 
-def follow_run(
-    topic: str, messages: Iterator[StreamMessage], reader: RunReader
-) -> Generator[RunMessage, None]:
+def follow_run(topic: str, messages: Iterator[StreamMessage], reader: RunReader) -> Generator[RunMessage, None]:
     """The states and the lines of a run until it has ended, from its first line on. `messages` follow its topic.
 
     Lines of the stream that do not follow on the last one by their number make it read; so every line comes once, and

@@ -1,4 +1,4 @@
-"""The pages that are made from the code are those of this code, and all pages make a site without a warning."""
+"""Generated pages are up to date, and all pages build a site without warnings and broken links."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import cronflow.domain
-from cronflow.domain import drawing, glossary
 from cronflow.domain.run import ENDED, OPEN, TRANSITIONS
 from tests.docs.blocks import ROOT
+from tools.docs import glossary, life_of_a_run
 
 MADE = re.findall(r"^\t\$\(BIN\)/python -m (.+) > (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 """What `make docs` runs, and the file that each makes."""
@@ -31,7 +31,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_a_page_that_is_made_is_up_to_date(module: str, page: str) -> None:
     done = run(*module.split())
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (ROOT / page).read_text("utf-8"), f"{page} is not what {module} says; make docs"
+    assert done.stdout == (ROOT / page).read_text("utf-8"), f"{page} is out of date; run: make docs"
 
 
 def test_make_docs_makes_every_page_that_says_so() -> None:
@@ -41,9 +41,9 @@ def test_make_docs_makes_every_page_that_says_so() -> None:
 
 
 def test_the_picture_has_every_row_of_the_table_and_every_state() -> None:
-    drawn = re.findall(r">(?:stays: )?([\d, ]+)</text>", drawing.svg())
+    drawn = re.findall(r">(?:stays: )?([\d, ]+)</text>", life_of_a_run.svg())
     assert {int(number) for text in drawn for number in text.split(", ")} == set(TRANSITIONS)
-    assert all(f">{state}</text>" in drawing.svg() for state in OPEN | ENDED)
+    assert all(f">{state}</text>" in life_of_a_run.svg() for state in OPEN | ENDED)
 
 
 def test_the_glossary_has_every_word() -> None:

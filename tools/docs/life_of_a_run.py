@@ -1,5 +1,5 @@
-"""`docs/concepts/life-of-a-run.md` and its picture from `TRANSITIONS`: `python -m cronflow.domain.drawing`, with
-`svg` the picture, or `make docs`.
+"""Generates `docs/concepts/life-of-a-run.md` from `TRANSITIONS`: `python -m tools.docs.life_of_a_run`; with `svg` it
+prints the picture.
 
 The picture has three columns: where a run comes from, the open states, the ended ones. An arrow carries the numbers of
 its rows; rows that leave a run in its state stand in the box of the state.
@@ -15,8 +15,8 @@ from cronflow.domain.run import DEAD, ENDED, OPEN, TRANSITIONS, RunState, Transi
 
 HEAD = """# The life of a run
 
-Made from the table `TRANSITIONS` in [`cronflow/domain/run.py`](../../cronflow/domain/run.py) by `make docs`; do not
-edit it. The table is all that may ever happen to a run: the stores refuse what it does not list, and the tests check
+Generated from the table `TRANSITIONS` in [`cronflow/domain/run.py`](../../cronflow/domain/run.py) by `make docs`; do
+not edit it. The table lists every change that a run may go through: the stores refuse any other, and the tests check
 every history against it.
 
 ![The states of a run and the transitions between them](../images/life-of-a-run.svg)
@@ -67,7 +67,6 @@ def staying(state: RunState) -> list[int]:
 
 
 def page() -> str:
-    """The page."""
     return "\n".join([HEAD, *map(_line, sorted(TRANSITIONS)), TAIL])
 
 
