@@ -14,17 +14,22 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from typing_extensions import is_typeddict
+from pydantic import BaseModel
+from typing_extensions import get_original_bases, is_typeddict
 
 
 def describe_fields(schemas: dict[str, dict[str, Any]]) -> None:
-    """Give the properties of each schema the docstrings of the class of the same name."""
+    """Give the properties of each schema the docstrings of the class of the same name and of its bases."""
+    described: dict[ModuleType, dict[tuple[str, str], str]] = {}
     for module in [module for name, module in sys.modules.items() if name.startswith("cronflow.")]:
-        declared = {name for name in _schemas(module) if name in schemas}
-        if declared:
-            for name, field, text in texts(module):
-                if name in declared and field in schemas[name].get("properties", {}):
-                    schemas[name]["properties"][field]["description"] = text
+        for kind in _schemas(module):
+            for owner in _with_bases(kind) if kind.__name__ in schemas else ():
+                home = sys.modules[owner.__module__]
+                if home not in described:
+                    described[home] = {(name, field): text for name, field, text in texts(home)}
+                for field, schema in schemas[kind.__name__].get("properties", {}).items():
+                    if (owner.__name__, field) in described[home]:
+                        schema.setdefault("description", described[home][owner.__name__, field])
 
 
 def texts(module: ModuleType) -> Iterator[tuple[str, str, str]]:
@@ -40,7 +45,18 @@ def texts(module: ModuleType) -> Iterator[tuple[str, str, str]]:
                         yield defined.name, name, inspect.cleandoc(text)
 
 
-def _schemas(module: ModuleType) -> Iterator[str]:
-    for name, value in vars(module).items():
-        if is_typeddict(value) and value.__module__ == module.__name__:
-            yield name
+def _schemas(module: ModuleType) -> Iterator[type]:
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__ and _is_schema(value):
+            yield value
+
+
+def _is_schema(kind: type) -> bool:
+    return is_typeddict(kind) or issubclass(kind, BaseModel)
+
+
+def _with_bases(kind: type) -> Iterator[type]:
+    yield kind
+    for base in get_original_bases(kind):
+        if isinstance(base, type) and base.__module__.startswith("cronflow."):
+            yield from _with_bases(base)

@@ -7,7 +7,7 @@ required; so the two cannot drift apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -17,11 +17,10 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import TypeAdapter
 
 from cronflow.api.access import needed_by
+from cronflow.api.bodies import Input, body_of, takes
 from cronflow.api.field_docs import describe_fields
 from cronflow.api.problems import MEDIA_TYPE, ProblemSchema, title
 from cronflow.api.responses import PREFIX
-from cronflow.api.routes import logins, management, runs, schedules
-from cronflow.api.routes.jobs import MOST_PLANNED, RunInput
 from cronflow.documents import JobForm
 from cronflow.documents.alerts import AlertForm
 from cronflow.schemas.base import Schema
@@ -88,19 +87,6 @@ WRITTEN: Mapping[str, list[str]] = {
 }
 
 
-# A field that a shape inherits is described where it was written.
-INHERITED = {
-    "JobSchema": "JobForm",
-    "AlertSchema": "AlertForm",
-    "RunDetailSchema": "RunSchema",
-    "NodeDetailSchema": "NodeSchema",
-    "NewKeySchema": "KeySchema",
-    "BulkCancelInput": "BulkInput",
-    "BulkRetryInput": "BulkInput",
-    "BulkAckInput": "BulkInput",
-}
-
-
 class _Written(Schema):
     """Where the forms of a job and of an alert come from."""
 
@@ -120,9 +106,10 @@ def describe(api: FastAPI) -> Document:
         )
         used = {tag for operations in made["paths"].values() for one in operations.values() for tag in one["tags"]}
         made["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
-        _components(made)
+        bodies = {model for route, _ in _operations(api, made) if (model := body_of(route.dependant)) is not None}
+        examples = _components(made, bodies)
         for route, operation in _operations(api, made):
-            _complete(route, operation)
+            _complete(route, operation, examples)
         api.openapi_schema = made
     return api.openapi_schema
 
@@ -135,42 +122,28 @@ def _operations(api: FastAPI, made: Document) -> Iterator[tuple[APIRoute, Docume
                 yield route, made["paths"][context.path_format][method.lower()]
 
 
-def _components(made: Document) -> None:
+def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, object]:
+    """Complete the components. Returns the example of each body."""
     components = made.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    inputs = {
-        kind.__name__: kind
-        for kind in (
-            RunInput,
-            runs.CancelInput,
-            runs.RetryInput,
-            runs.AckInput,
-            runs.BulkCancelInput,
-            runs.BulkRetryInput,
-            runs.BulkAckInput,
-            schedules.PreviewInput,
-            logins.LoginInput,
-            logins.RefreshInput,
-            management.UserInput,
-            management.UserPatch,
-            management.KeyInput,
-            management.SecretInput,
-        )
-    }
-    others = (_Written, runs.BulkInput, ProblemSchema)
-    adapters = [(kind, "validation", TypeAdapter(kind)) for kind in (*inputs.values(), *others)]
-    _, made_here = TypeAdapter.json_schemas(adapters, ref_template=REF + "{model}")  # type: ignore[arg-type]
+    kinds: tuple[Any, ...] = (*sorted(bodies, key=lambda model: model.__name__), _Written, ProblemSchema)
+    adapters: list[Any] = [(kind, "validation", TypeAdapter(kind)) for kind in kinds]
+    _, made_here = TypeAdapter.json_schemas(adapters, ref_template=REF + "{model}")
     found = made_here["$defs"]
     describe_fields(schemas)
     describe_fields(found)
     forms = {name: _written(found[name], required) for name, required in WRITTEN.items()}
-    for name in inputs:
-        schemas[name] = _strict(found[name])
+    examples = {}
+    for name in (*(model.__name__ for model in bodies), "FilterInput"):
+        schemas[name] = _inputs(found[name])
+        [examples[name]] = schemas[name].pop("examples", [None])
+        for field in schemas[name]["properties"].values():
+            if field.get("default", ...) is None:
+                del field["default"]
     for name, form in forms.items():
         schemas[name.replace("Form", "Input")] = form
-    for name in ("ProblemSchema", "ErrorSchema", "FilterInput"):
-        schemas[name] = _strict(found[name]) if name == "FilterInput" else found[name]
-    schemas["PreviewInput"] = _inputs(schemas["PreviewInput"])
+    for name in ("ProblemSchema", "ErrorSchema"):
+        schemas[name] = found[name]
     schemas["JobInput"]["description"] = "What to run and when. Whatever is left out has its default."
     schemas["JobReplacement"] = {**schemas["JobInput"], "title": "JobReplacement", "required": ["run"]}
     schemas["AlertReplacement"] = {
@@ -184,24 +157,6 @@ def _components(made: Document) -> None:
         "description": "A part of a job; null removes what was given.",
         "additionalProperties": True,
     }
-    schemas["PlanInput"] = {
-        "type": "object",
-        "title": "PlanInput",
-        "description": "Jobs, to compare with those that are stored or to put in their place.",
-        "properties": {
-            "jobs": {
-                "type": "array",
-                "items": {"$ref": REF + "JobInput"},
-                "maxItems": MOST_PLANNED,
-                "description": "The jobs.",
-            }
-        },
-        "required": ["jobs"],
-        "additionalProperties": False,
-    }
-    for name, base in INHERITED.items():
-        for field, described in {**found, **schemas}[base]["properties"].items():
-            schemas[name]["properties"][field].setdefault("description", described["description"])
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     components["schemas"] = dict(sorted(schemas.items()))
@@ -213,6 +168,7 @@ def _components(made: Document) -> None:
             "description": "An access token from `POST /api/v1/auth/token`, or an API key.",
         }
     }
+    return examples
 
 
 def _problem(status: int) -> Document:
@@ -226,7 +182,11 @@ def _problem(status: int) -> Document:
     return made
 
 
-def _complete(route: APIRoute, operation: Document) -> None:
+def _complete(route: APIRoute, operation: Document, examples: Mapping[str, object]) -> None:
+    model = body_of(route.dependant)
+    if model is not None:
+        required = any(field.is_required() for field in model.model_fields.values())
+        operation |= takes(model.__name__, examples[model.__name__], required=required)
     role = needed_by(route.dependant)
     statuses = {status for status in map(int, operation["responses"]) if status >= 400}
     if route.path.startswith(PREFIX):

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from cronflow.api.access import NotAllowed, NotAuthenticated
+from cronflow.documents.values import got, joined, under
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem, TooSoon
 from cronflow.schemas.base import Schema
 
@@ -112,7 +113,7 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 async def _not_valid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _refused([_of_parameter(one) for one in error.errors()])
+    return _refused([problem for one in error.errors() for problem in problems_of(one, one["loc"][1:2])])
 
 
 def _refused(problems: Sequence[Problem]) -> Response:
@@ -170,33 +171,30 @@ _HANDLERS: Mapping[type[Exception], Any] = {
 }
 
 
-def _of_parameter(error: Mapping[str, Any]) -> Problem:
-    """What pydantic says of a parameter, in our words."""
-    _, *path = error["loc"]
-    place = str(path[0]) if path else ""
-    limits = error.get("ctx", {})
-    match error["type"]:
-        case "missing":
-            return Problem(place, "missing", "add it")
-        case "ours":
-            return Problem(place, limits["what"], limits["remedy"])
-        case "int_parsing" | "int_parsing_size" | "int_type" | "int_from_float":
-            return Problem(place, f"expected a whole number, got {_shown(error['input'])}")
-        case "less_than_equal":
-            return Problem(place, f"is {_shown(error['input'])}; at most {limits['le']} is allowed")
-        case "greater_than_equal":
-            return Problem(place, f"is {_shown(error['input'])}; at least {limits['ge']} is needed")
-        case "bool_parsing" | "bool_type":
-            return Problem(place, f"expected true or false, got {_shown(error['input'])}")
-        case "enum" | "literal_error":
-            return Problem(place, f"expected {limits['expected']}, got {_shown(error['input'])}")
-        case "string_too_long":
-            return Problem(place, f"is longer than {limits['max_length']} characters")
-        case "string_pattern_mismatch":
-            return Problem(place, f"does not match {limits['pattern']}")
-    return Problem(place, str(error["msg"]))
+_NO_INTEGER = "expected a whole number, got {got}"
+_TEXTS: Mapping[str, str] = {
+    "missing": "missing",
+    "string_type": "expected text, got {got}",
+    **dict.fromkeys(("model_type", "dict_type"), "expected a mapping, got {got}"),
+    "list_type": "expected a list, got {got}",
+    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_type", "int_from_float"), _NO_INTEGER),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "expected true or false, got {got}"),
+    **dict.fromkeys(("enum", "literal_error"), "expected {expected}, got {got}"),
+    "less_than_equal": "is {shown}; at most {le} is allowed",
+    "greater_than_equal": "is {shown}; at least {ge} is needed",
+    "string_too_long": "is longer than {max_length:,} characters",
+    "too_long": "has {actual_length:,} entries; at most {max_length:,} are allowed",
+    "string_pattern_mismatch": "does not match {pattern}",
+}
+_REMEDIES: Mapping[str, str] = {"missing": "add it", "string_type": "put it in quotes"}
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}…"
+def problems_of(error: Mapping[str, Any], path: Sequence[str | int]) -> list[Problem]:
+    """An error of pydantic in our words, at this path."""
+    place, kind, limits = "", error["type"], error.get("ctx", {})
+    for part in path:
+        place = joined(place, f"[{part}]" if isinstance(part, int) else str(part))
+    if kind == "refused":
+        return under(place, limits["problems"])
+    shown = {"got": got(error["input"]), "shown": str(error["input"])[:40]}
+    return [Problem(place, _TEXTS.get(kind, str(error["msg"])).format(**shown, **limits), _REMEDIES.get(kind, ""))]

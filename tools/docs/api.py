@@ -78,7 +78,8 @@ def _schemas(made: Document) -> Iterator[str]:
             yield from (", ".join(f"`{word}`" for word in schema["enum"]), "")
         required = schema.get("required", ())
         rows = [
-            f"| `{field}`{'' if field in required else '?'} | {_kind(kind)} | {_text(kind.get('description', ''))} |"
+            f"| `{field}`{'' if field in required else '?'} | {_kind(kind)}{_default(kind)} "
+            f"| {_text(kind.get('description', ''))} |"
             for field, kind in schema.get("properties", {}).items()
         ]
         if rows:
@@ -106,6 +107,11 @@ def _kind(schema: Mapping[str, Any]) -> str:
         case kind:
             low, high = schema.get("minimum"), schema.get("maximum")
             return str(kind) if low is None else f"{kind} {low} to {high}"
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    default = schema.get("default")
+    return f", default `{str(default).lower()}`" if default not in (None, "", []) else ""
 
 
 def _text(text: str) -> str:

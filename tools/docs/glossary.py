@@ -9,8 +9,9 @@ import cronflow.domain
 
 HEAD = """# Glossary
 
-Generated from the docstring of [`cronflow/domain/__init__.py`](../../cronflow/domain/__init__.py) by `make docs`; do
-not edit it. Each word has this one meaning in the code, the documents, the commands and the dashboard.
+Generated from the docstring of [`cronflow/domain/__init__.py`](../../cronflow/domain/__init__.py)
+by `make docs`; do not edit it. Each word has this one meaning in the code, the documents, the commands and the
+dashboard.
 
 | word | |
 |---|---|"""

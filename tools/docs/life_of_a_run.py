@@ -15,9 +15,9 @@ from cronflow.domain.run import DEAD, ENDED, OPEN, TRANSITIONS, RunState, Transi
 
 HEAD = """# The life of a run
 
-Generated from the table `TRANSITIONS` in [`cronflow/domain/run.py`](../../cronflow/domain/run.py) by `make docs`; do
-not edit it. The table lists every change that a run may go through: the stores refuse any other, and the tests check
-every history against it.
+Generated from the table `TRANSITIONS` in [`cronflow/domain/run.py`](../../cronflow/domain/run.py)
+by `make docs`; do not edit it. The table lists every change that a run may go through: the stores refuse any other, and
+the tests check every history against it.
 
 ![The states of a run and the transitions between them](../images/life-of-a-run.svg)
 

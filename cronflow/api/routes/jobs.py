@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from fastapi import Header, Query, Response
+from pydantic import Field
 
 from cronflow.api.access import Admin, Operator, Viewer
-from cronflow.api.bodies import At, Body, Deployed, Deployment, Expected, JobName, Uses, etag_of, fields_of, takes
+from cronflow.api.bodies import (
+    Arguments,
+    At,
+    Body,
+    Deployed,
+    Deployment,
+    Expected,
+    Input,
+    JobName,
+    Uses,
+    body,
+    etag_of,
+    reads,
+    takes,
+)
 from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import RunPage, run_page
-from cronflow.documents import job_document, parse_job
-from cronflow.documents.values import got, json_mapping
+from cronflow.documents import JobForm, job_document, parse_job
+from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.ports import RunQuery
@@ -84,11 +99,29 @@ class AppliedPage(Schema):
     """In the order in which they were given."""
 
 
-class RunInput(Schema):
+def _job_list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise InvalidInput(f"expected a list of jobs, got {got(value)}")
+    if len(value) > MOST_PLANNED:
+        raise InvalidInput(f"has {len(value):,} jobs; at most {MOST_PLANNED:,} are allowed at once")
+    return value
+
+
+class PlanInput(Input, json_schema_extra={"examples": [{"jobs": [EXAMPLE]}]}):
+    """Jobs to compare with the stored ones, or to replace them with."""
+
+    jobs: Annotated[list[object], reads(_job_list, Annotated[list[JobForm], Field(max_length=MOST_PLANNED)])]
+    """The jobs."""
+
+
+class RunInput(Input, json_schema_extra={"examples": [{"args": {"region": "us"}}]}):
     """How to run a job now."""
 
-    args: NotRequired[dict[str, object]]
-    """Arguments of a Python job, beside its own."""
+    args: Arguments = None
+    """Arguments of a Python job, added to its own."""
+
+
+Planned = Annotated[PlanInput, body(PlanInput)]
 
 
 @router.get("/jobs")
@@ -123,22 +156,22 @@ async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, r
     return job_schema(record)
 
 
-@router.post("/jobs/plan", openapi_extra=takes("PlanInput", {"jobs": [EXAMPLE]}))
-async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, body: Body) -> PlanSchema:
+@router.post("/jobs/plan")
+async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, asked: Planned) -> PlanSchema:
     """What would change if these jobs were applied, with the next fire of each as it would then be. Nothing is
     written; jobs that are not named stay as they are.
     """
-    jobs = _jobs(body, deployed)
+    jobs = _jobs(asked, deployed)
     return {"jobs": [comparison_schema(comparison) for comparison in await service.compare(jobs)]}
 
 
-@router.post("/jobs/apply", responses=may(409), openapi_extra=takes("PlanInput", {"jobs": [EXAMPLE]}))
-async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, body: Body) -> AppliedPage:
+@router.post("/jobs/apply", responses=may(409))
+async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, asked: Planned) -> AppliedPage:
     """Create or replace several jobs; those that are not named stay as they are. Nothing is written unless all can be
     accepted. 409 when somebody else keeps changing one of them meanwhile: those before it stand, and applying all of
     them again is harmless.
     """
-    jobs = _jobs(body, deployed)
+    jobs = _jobs(asked, deployed)
     return {"jobs": [comparison_schema(comparison) for comparison in await service.applied(jobs, by=by.name)]}
 
 
@@ -202,13 +235,12 @@ async def delete_job(service: Uses, by: Admin, name: JobName, expected: Expected
     "/jobs/{name}/run",
     status_code=202,
     responses={200: {"model": AskedSchema, "description": "The run of this key exists already."}, **may(404)},
-    openapi_extra=takes("RunInput", {"args": {"region": "us"}}, required=False),
 )
 async def run_job(
     service: Uses,
     by: Operator,
     name: JobName,
-    body: Body,
+    asked: Annotated[RunInput, body(RunInput)],
     response: Response,
     idempotency_key: Annotated[
         str | None, Header(max_length=200, description="One key, one run: 1 to 64 letters, digits and `._-`.")
@@ -217,13 +249,12 @@ async def run_job(
     """Run a job now, beside its schedule. Whoever repeats the request with the same `Idempotency-Key` gets the same
     run, and it runs once; its arguments are those of the first request.
     """
-    args = fields_of(body, {"args": json_mapping}).get("args")
     if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
         what = "expected 1 to 64 letters, digits and ._-, beginning with a letter or digit"
         raise InvalidInput(Problem("Idempotency-Key", what, "a UUID is fine"))
-    if args and not (await service.job(name)).job.takes_args:
+    if asked.args and not (await service.job(name)).job.takes_args:
         raise InvalidInput(Problem("args", f"{name} is not a Python job, so they would have no effect", "remove them"))
-    run, new = await service.request(name, args, idempotency_key, by=by.name)
+    run, new = await service.request(name, asked.args, idempotency_key, by=by.name)
     response.status_code = 202 if new else 200
     return asked_schema(run)
 
@@ -297,11 +328,11 @@ def _check_same(job: Job, name: str) -> None:
         raise InvalidInput(Problem("name", what, "a job cannot be renamed; leave the name out"))
 
 
-def _jobs(body: object, deployed: Deployment) -> list[Job]:
+def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
     """Raises InvalidInput with what is wrong with any of them."""
     jobs: list[Job] = []
     problems: list[Problem] = []
-    for n, document in enumerate(fields_of(body, {"jobs": _list}, ["jobs"])["jobs"]):
+    for n, document in enumerate(asked.jobs):
         try:
             jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
         except InvalidInput as error:
@@ -309,14 +340,6 @@ def _jobs(body: object, deployed: Deployment) -> list[Job]:
     if problems:
         raise InvalidInput(problems)
     return jobs
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise InvalidInput(f"expected a list of jobs, got {got(value)}")
-    if len(value) > MOST_PLANNED:
-        raise InvalidInput(f"has {len(value):,} jobs; at most {MOST_PLANNED:,} are taken at once")
-    return value
 
 
 def _merged(target: object, patch: object) -> object:
