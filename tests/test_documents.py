@@ -285,7 +285,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_document()
             {"run": {"shell": "x"}},
             "jobs[0].name: missing (give the job a name, such as nightly-report)",
         ),
-        ({"name": "a"}, "jobs[0].run: missing (say what to run: python, shell, argv or http)"),
+        ({"name": "a"}, "jobs[0].run: missing (add what to run: python, shell, argv or http)"),
         (
             {**MINIMAL, "tiemout": "5s"},
             "jobs[0].tiemout: unknown key (did you mean timeout?)",
@@ -359,7 +359,7 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ),
         (
             {"retry": {"delays": ["1s", "2s"], "cap": "1h"}},
-            "retry.cap: has no effect beside delays (remove one of the two)",
+            "retry.cap: has no effect with delays (remove one of the two)",
         ),
         (
             {"retry": {"delays": ["1s", "2s"], "max": 3}},
@@ -385,8 +385,8 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         (
             {"tz": "UTC"},
             (
-                ": has none of cron, every and at; exactly one of them is needed (leave schedule out for a job that"
-                " is run by hand)"
+                ": has none of cron, every and at; exactly one of them is required (leave schedule out for a job that"
+                " runs only on request)"
             ),
         ),
         (
@@ -398,11 +398,11 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         ({"cron": "* * * * *", "tzz": "UTC"}, ".tzz: unknown key (did you mean tz?)"),
         (
             {"cron": "* * * * *", "anchor": "2026-01-01T00:00:00Z"},
-            ".anchor: has no effect beside cron (remove it; it belongs to every)",
+            ".anchor: has no effect with cron (remove it; it belongs to every)",
         ),
         (
             {"at": "2026-01-01T00:00:00Z", "start": None},
-            ".start: has no effect beside at (remove it; it belongs to cron and every)",
+            ".start: has no effect with at (remove it; it belongs to cron and every)",
         ),
         ({"cron": 5}, ".cron: expected text, got the number 5 (put it in quotes)"),
         (
@@ -459,7 +459,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
 @pytest.mark.parametrize(
     ("run", "problem"),
     [
-        ({}, ": has none of python, shell, argv and http; exactly one of them is needed (say what to run)"),
+        ({}, ": has none of python, shell, argv and http; exactly one of them is required (add what to run)"),
         (
             {"shell": "a", "argv": ["a"]},
             ": has shell and argv; exactly one of python, shell, argv and http is allowed (remove the others)",
@@ -468,7 +468,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ({"shell": " "}, ".shell: the command is empty"),
         ({"argv": []}, ".argv: the command is empty"),
         ({"argv": ["sleep", 5]}, ".argv[1]: expected text, got the number 5 (put it in quotes)"),
-        ({"shell": "x", "args": {}}, ".args: has no effect beside shell (remove it; it belongs to python)"),
+        ({"shell": "x", "args": {}}, ".args: has no effect with shell (remove it; it belongs to python)"),
         ({"shell": "x", "env": {"DEBUG": True}}, ".env.DEBUG: expected text, got true (put it in quotes)"),
         ({"python": "billing"}, ".python: 'billing' is not a Python target; write package.module:function"),
         ({"python": "m:f", "args": [1]}, ".args: expected a mapping, got a list"),
@@ -479,7 +479,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ({"python": "m:f", "args": {"x": 2**63}}, ".args.x: expected a whole number, got a number that is too large"),
         ({"python": "m:f", "args": {"x": float("inf")}}, ".args.x: expected a finite number, got inf"),
         ({"python": "m:f", "args": {"x": {1, 2}}}, ".args.x: expected what JSON can say, got a value of the type set"),
-        ({"http": {}}, ".http.url: missing (write the address that the request goes to)"),
+        ({"http": {}}, ".http.url: missing (add the address that the request goes to)"),
         ({"http": {"url": "ftp://x"}}, ".http.url: 'ftp://x' is not an http:// or https:// address"),
         (
             {"http": {"url": "http://x", "expect": "2xx"}},

@@ -21,8 +21,7 @@ from cronflow.api.bodies import Input, body_of, takes
 from cronflow.api.field_docs import describe_fields
 from cronflow.api.problems import MEDIA_TYPE, ProblemSchema, title
 from cronflow.api.responses import PREFIX
-from cronflow.documents import JobForm
-from cronflow.documents.alerts import AlertForm
+from cronflow.documents import alerts, jobs
 from cronflow.schemas.base import Schema
 
 Document = dict[str, Any]
@@ -68,30 +67,15 @@ MEANING = {
     503: "Redis or MongoDB is away; `Retry-After` says when to ask again.",
 }
 RETRY_AFTER = (429, 503)
-# What a form cannot do without when it is written; all else has a default.
-WRITTEN: Mapping[str, list[str]] = {
-    "JobForm": ["name", "run"],
-    "CronForm": ["cron"],
-    "EveryForm": ["every"],
-    "OnceForm": ["at"],
-    "PythonForm": ["python"],
-    "ShellForm": ["shell"],
-    "ArgvForm": ["argv"],
-    "HttpForm": ["http"],
-    "RequestForm": ["url"],
-    "BackoffForm": [],
-    "DelaysForm": ["delays"],
-    "MisfireForm": [],
-    "AlertForm": ["name", "on", "webhook"],
-    "WebhookForm": ["url"],
-}
+WRITTEN: Mapping[str, list[str]] = {table.form.__name__: table.required for table in (*jobs.TABLES, *alerts.TABLES)}
+"""The required keys of each form when a user writes it; all others have defaults."""
 
 
 class _Written(Schema):
-    """Where the forms of a job and of an alert come from."""
+    """Brings the forms of jobs and alerts into the document."""
 
-    job: JobForm
-    alert: AlertForm
+    job: jobs.JobForm
+    alert: alerts.AlertForm
 
 
 def describe(api: FastAPI) -> Document:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NotRequired
 
 import orjson
 from typing_extensions import TypedDict
 
+from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import Failing
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 
@@ -129,15 +130,6 @@ def _run(run: Run) -> MessageRunForm:
         "error": None if run.error is None else run.error[:MOST_OF_ERROR],
         "reason": run.reason,
         "node": run.node,
-        "started_at": _optional(run.started_at),
-        "ended_at": _optional(run.ended_at),
+        "started_at": None if run.started_at is None else instant_text(run.started_at),
+        "ended_at": None if run.ended_at is None else instant_text(run.ended_at),
     }
-
-
-def instant_text(instant: datetime) -> str:
-    """`2026-11-21T12:00:00Z`."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _optional(instant: datetime | None) -> str | None:
-    return None if instant is None else instant_text(instant)

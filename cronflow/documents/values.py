@@ -1,8 +1,8 @@
 """The kinds of values in a plain document: one strict reader each.
 
 A reader takes a value as a YAML or JSON loader left it and returns it in the domain's type, or raises InvalidInput
-whose places are relative to the value; each level above puts its own key in front. So a sound document costs no paths
-at all, and a wrong one tells everything that is wrong. It converts nothing by guessing: the number 8080 is not text.
+whose places are relative to the value; each level above puts its own key in front. So a valid document costs no paths,
+and an error has everything that is wrong. Nothing is converted by guessing: the number 8080 is not text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar
 
-from cronflow.domain.durations import parse_duration
+from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 
 Choice = TypeVar("Choice", bound=Enum)
@@ -116,6 +116,17 @@ def written_duration(value: object) -> str | int | float:
     return value
 
 
+def duration_text(value: timedelta) -> str | float:
+    """In the largest unit that divides it; below a millisecond there is none, and it is a number of seconds."""
+    written = format_duration(value)
+    return written if parse_duration(written) == value else value.total_seconds()
+
+
+def instant_text(value: datetime) -> str:
+    """`2026-11-21T12:00:00Z`."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
 def duration(value: object) -> timedelta:
     """A duration: 500ms, 30s, 5m, 2h, 1d, or seconds as a number."""
     return parse_duration(written_duration(value))
@@ -159,9 +170,9 @@ def choice(kind: type[Choice]) -> Callable[[object], Choice]:
     return read
 
 
-def optional(reader: Reader) -> Reader:
-    """What the reader reads, or nothing (null)."""
-    return lambda value: None if value is None else reader(value)
+def optional(convert: Reader) -> Reader:
+    """The same for a value that may be null."""
+    return lambda value: None if value is None else convert(value)
 
 
 def list_of(reader: Reader, what: str) -> Callable[[object], tuple[Any, ...]]:

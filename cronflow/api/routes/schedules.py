@@ -11,7 +11,7 @@ from cronflow.api.access import Viewer
 from cronflow.api.bodies import Input, Instant, Uses, body, reads
 from cronflow.api.responses import may, new_router
 from cronflow.documents import parse_schedule
-from cronflow.documents.forms import ScheduleForm
+from cronflow.documents.jobs import ScheduleForm
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule.kinds import Schedule
 from cronflow.schemas.preview import PreviewSchema, preview_schema
