@@ -186,7 +186,6 @@ _TEXTS: Mapping[str, str] = {
     "too_long": "has {actual_length:,} entries; at most {max_length:,} are allowed",
     "string_pattern_mismatch": "does not match {pattern}",
 }
-_REMEDIES: Mapping[str, str] = {"missing": "add it", "string_type": "put it in quotes"}
 
 
 def problems_of(error: Mapping[str, Any], path: Sequence[str | int]) -> list[Problem]:
@@ -196,5 +195,8 @@ def problems_of(error: Mapping[str, Any], path: Sequence[str | int]) -> list[Pro
         place = joined(place, f"[{part}]" if isinstance(part, int) else str(part))
     if kind == "refused":
         return under(place, limits["problems"])
-    shown = {"got": got(error["input"]), "shown": str(error["input"])[:40]}
-    return [Problem(place, _TEXTS.get(kind, str(error["msg"])).format(**shown, **limits), _REMEDIES.get(kind, ""))]
+    value, remedy = error["input"], "add it" if kind == "missing" else ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        remedy = "put it in quotes"
+    template = _TEXTS.get(kind, str(error["msg"]).replace("{", "{{").replace("}", "}}"))
+    return [Problem(place, template.format(got=got(value), shown=str(value)[:40], **limits), remedy)]

@@ -94,7 +94,7 @@ def test_a_wrong_password_is_refused_and_the_login_before_stays(cli: Cli, server
     before = kept.read_bytes()
     result = cli("login", "--user", "admin", "--password-stdin", stdin="not the password\n")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"{server.url} refuses admin: the name or the password is wrong" in result.stderr
+    assert f"{server.url} refuses admin: wrong username or password" in result.stderr
     assert kept.read_bytes() == before
 
 

@@ -48,7 +48,7 @@ Refreshed = Annotated[RefreshInput, body(RefreshInput)]
 
 @router.post("/auth/token")
 async def log_in(logins: UsesLogins, request: Request, asked: Annotated[LoginInput, body(LoginInput)]) -> TokensSchema:
-    """Log in. 401 when the name or the password is wrong, 429 after too many attempts."""
+    """Log in. 401 when wrong username or password, 429 after too many attempts."""
     address = request.client.host if request.client else ""
     given = await logins.login(asked.username, asked.password, address)
     return _answer(given, "wrong username or password")
