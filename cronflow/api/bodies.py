@@ -82,18 +82,18 @@ _INSTANT = BeforeValidator(_validator(lambda value: None if value is None else i
 Since = Annotated[
     datetime | None,
     _INSTANT,
-    Query(description="Due from this instant on, such as 2026-11-21T02:00:00Z."),
+    Query(description="Due from this instant on, for example 2026-11-21T02:00:00Z."),
 ]
 Until = Annotated[datetime | None, _INSTANT, Query(description="Due before this instant.")]
 From = Annotated[
     datetime | None,
     _INSTANT,
-    Query(description="Not older than this instant, such as 2026-11-21T02:00:00Z."),
+    Query(description="Not older than this instant, for example 2026-11-21T02:00:00Z."),
 ]
 At = Annotated[
     datetime | None,
     _INSTANT,
-    Query(description="The instant; without it the latest that fell due."),
+    Query(description="The instant; without it the latest one that was due."),
 ]
 
 
@@ -180,14 +180,14 @@ Arguments = Annotated[dict[str, object] | None, reads(json_mapping, dict[str, ob
 
 def _expected(
     if_match: Annotated[
-        str | None, Header(max_length=100, description='The `ETag` of the job as it was read, such as `"3"`.')
+        str | None, Header(max_length=100, description='The `ETag` of the job as last read, for example `"3"`.')
     ] = None,
 ) -> int | None:
     if if_match is None:
         return None
     match = ETAG.fullmatch(if_match.strip())
     if match is None:
-        raise InvalidInput(Problem("If-Match", "is no ETag of a job", 'give one as it was answered, such as "3"'))
+        raise InvalidInput(Problem("If-Match", "is not an ETag of a job", 'send that of a response, for example "3"'))
     return int(match[1])
 
 

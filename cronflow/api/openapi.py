@@ -1,8 +1,7 @@
-"""The OpenAPI 3.1 document: what FastAPI derives from the routes, and what it cannot know.
+"""The OpenAPI 3.1 document: what FastAPI derives from the routes, and what it cannot derive.
 
-It adds the login and the role of each route, the problem document of every error, and the schemas of what routes read
-from their bodies. The forms of a job as it may be written are those of the job as it is shown, with hardly anything
-required; so the two cannot drift apart.
+It adds the login and the role of each route, the problem document of every error, and the schemas of request bodies.
+The forms in which users write a job are those in which it is shown, with fewer required keys.
 """
 
 from __future__ import annotations
@@ -28,43 +27,43 @@ Document = dict[str, Any]
 
 REF = "#/components/schemas/"
 DESCRIPTION = """
-Cron for a cluster. Instants are ISO 8601 in UTC; lengths of time say their unit in their name.
+Cron for a cluster. Instants are ISO 8601 in UTC; names of durations end with their unit.
 
-Lists are `{items, next_cursor}`: give `next_cursor` back as `cursor` until it is null. Every error is a problem
-document (RFC 9457), `errors` has everything that is wrong with an input. Roles: a viewer reads; an operator runs,
+Lists are `{items, next_cursor}`: send `next_cursor` back as `cursor` until it is null. Every error is a problem
+document (RFC 9457); `errors` lists every problem of an input. Roles: a viewer reads; an operator runs,
 pauses, retries, cancels and drains; an admin changes jobs, users, keys, secrets and alerts.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",
-    "runs": "What ran, what runs, and what to do about what failed.",
-    "logs": "What runs wrote.",
-    "schedules": "What a schedule means, before a job has it.",
-    "nodes": "Who is up.",
-    "cluster": "Who leads, and how full the cluster is.",
+    "runs": "Past and present runs, and what to do about failed ones.",
+    "logs": "Log lines of runs.",
+    "schedules": "Preview a schedule before a job has it.",
+    "nodes": "The nodes that are up.",
+    "cluster": "The leader, and the load of the cluster.",
     "events": "What happened in the cluster.",
-    "alerts": "Who is told when something goes wrong.",
+    "alerts": "Notifications when something goes wrong.",
     "auth": "Logging in and out.",
     "users": "Who may log in.",
-    "api-keys": "What scripts log in with.",
-    "secrets": "What jobs keep secret: names go out, values only in.",
+    "api-keys": "Credentials for scripts.",
+    "secrets": "Secrets of jobs: names can be read, values only written.",
     "audit": "Who changed what.",
-    "chaos": "Breaking a development cluster on purpose; only `cronflow dev` offers it.",
-    "probes": "For load balancers; without a login.",
+    "chaos": "Break a development cluster on purpose; only with `cronflow dev`.",
+    "probes": "For load balancers; no login required.",
 }
 ALWAYS = (401, 422, 429, 500, 503)
 WITH_BODY = (400, 413)
 MEANING = {
-    400: "What was sent cannot be read.",
-    401: "A login is needed.",
-    403: "The role is not enough.",
-    404: "There is no such thing.",
-    405: "The path has no such method.",
-    409: "It exists, has ended, or somebody has changed it meanwhile.",
+    400: "The body cannot be parsed.",
+    401: "Login required.",
+    403: "The role does not allow this.",
+    404: "Not found.",
+    405: "The path does not support this method.",
+    409: "It already exists, has ended, or was changed in the meantime.",
     413: "The body is larger than 1 MiB.",
-    422: "The input cannot be accepted; `errors` says why.",
-    429: "Too many requests; `Retry-After` says when to ask again.",
-    500: "This should not have happened.",
-    503: "Redis or MongoDB is away; `Retry-After` says when to ask again.",
+    422: "The input is invalid; `errors` lists every problem.",
+    429: "Too many requests; `Retry-After` says when to retry.",
+    500: "Internal error.",
+    503: "Redis or MongoDB is unreachable; `Retry-After` says when to retry.",
 }
 RETRY_AFTER = (429, 503)
 WRITTEN: Mapping[str, list[str]] = {table.form.__name__: table.required for table in (*jobs.TABLES, *alerts.TABLES)}
@@ -79,7 +78,7 @@ class _Written(Schema):
 
 
 def describe(api: FastAPI) -> Document:
-    """The document, made once."""
+    """The document; it is generated once."""
     if api.openapi_schema is None:
         made = get_openapi(
             title="CronFlow",
@@ -128,7 +127,7 @@ def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, ob
         schemas[name.replace("Form", "Input")] = form
     for name in ("ProblemSchema", "ErrorSchema"):
         schemas[name] = found[name]
-    schemas["JobInput"]["description"] = "What to run and when. Whatever is left out has its default."
+    schemas["JobInput"]["description"] = "What to run and when. Keys that are left out have their defaults."
     schemas["JobReplacement"] = {**schemas["JobInput"], "title": "JobReplacement", "required": ["run"]}
     schemas["AlertReplacement"] = {
         **schemas["AlertInput"],
@@ -138,7 +137,7 @@ def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, ob
     schemas["JobPatch"] = {
         "type": "object",
         "title": "JobPatch",
-        "description": "A part of a job; null removes what was given.",
+        "description": "Some keys of a job; null removes a key.",
         "additionalProperties": True,
     }
     for name in ("HTTPValidationError", "ValidationError"):
@@ -201,7 +200,7 @@ def _strict(schema: Document) -> Document:
 
 
 def _inputs(part: Any) -> Any:
-    """The same with references to the forms as they may be written; what only the system writes is left out."""
+    """The same with references to the forms that users write; those that only the system writes are left out."""
     if isinstance(part, Mapping):
         if "anyOf" in part:
             part = {**part, "anyOf": [one for one in part["anyOf"] if one.get("$ref") != f"{REF}SystemForm"]}

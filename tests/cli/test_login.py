@@ -136,7 +136,7 @@ def test_a_key_logs_in_too_and_reaches_the_jobs_that_it_is_for(cli: Cli, server:
     assert cli("jobs", "pause", "nightly-report").exit_code == 0
     other = cli("jobs", "pause", "sync-tokens")
     assert (other.exit_code, other.stdout) == (1, "")
-    assert "key:deploy is for jobs such as night*, one at a time" in other.stderr
+    assert "key:deploy is limited to jobs such as night*, one at a time" in other.stderr
     assert cli("logout").exit_code == 0
     assert not kept.exists()
 

@@ -349,7 +349,7 @@ CHANGES: Sequence[tuple[Given, Role]] = [
 def test_a_viewer_is_told_in_one_line_what_it_would_take(both: Both, given: Given, needed: Role) -> None:
     told = both.run(given, api=True, user="ada")
     assert (told.code, told.stdout) == (1, "")
-    assert told.stderr == f"error: this login may not do that: ada is viewer; this needs {needed}\n"
+    assert told.stderr == f"error: this login may not do that: ada is viewer; this requires {needed}\n"
 
 
 def test_the_audit_log_names_who_is_logged_in_not_who_sits_at_the_machine(both: Both) -> None:

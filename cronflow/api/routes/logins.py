@@ -1,4 +1,4 @@
-"""`/auth`: logging in, refreshing, logging out, who one is, and tickets for the stream."""
+"""`/auth`: log in, refresh, log out, the current principal, and tickets for the stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RefreshInput(Input, json_schema_extra={"examples": [{"refresh_token": "…
 def _logins(request: Request) -> Logins:
     logins: Logins | None = request.app.state.logins
     if logins is None:
-        raise NotAuthenticated("nobody can log in here")
+        raise NotAuthenticated("this API has no login")
     return logins
 
 
@@ -56,7 +56,7 @@ async def log_in(logins: UsesLogins, request: Request, asked: Annotated[LoginInp
 
 @router.post("/auth/refresh")
 async def refresh(logins: UsesLogins, asked: Refreshed) -> TokensSchema:
-    """New tokens for the latest refresh token; any older one ends its session."""
+    """New tokens for the latest refresh token; using an older one ends the session."""
     return _answer(await logins.refresh(asked.refresh_token), "the session has ended; log in again")
 
 
@@ -68,13 +68,13 @@ async def log_out(logins: UsesLogins, asked: Refreshed) -> None:
 
 @router.post("/auth/ws-ticket", responses=may(401))
 async def ws_ticket(logins: UsesLogins, principal: Viewer) -> TicketSchema:
-    """A ticket for the stream, because an address is no place for a token."""
+    """A ticket for the stream, because a URL must not contain a token."""
     return {"ticket": await logins.ticket(principal), "expires_in": TICKET_S}
 
 
 @router.get("/auth/me")
 async def who_am_i(principal: Anybody) -> PrincipalSchema:
-    """Who asks, and as what."""
+    """The current principal and its role."""
     return principal_schema(principal)
 
 

@@ -90,9 +90,9 @@ class UserPage(Schema):
     """Users, by name."""
 
     items: list[UserSchema]
-    """The users; the admin of the settings is none of them."""
+    """The users; the admin of the settings is not included."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class KeyPage(Schema):
@@ -101,7 +101,7 @@ class KeyPage(Schema):
     items: list[KeySchema]
     """The keys."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class SecretPage(Schema):
@@ -110,16 +110,16 @@ class SecretPage(Schema):
     items: list[SecretSchema]
     """The names."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class AuditPage(Schema):
-    """Entries of the audit log, the newest first."""
+    """Entries of the audit log, newest first."""
 
     items: list[AuditSchema]
     """The entries."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 Name = Annotated[str, Path(description="Its name.")]
@@ -127,7 +127,7 @@ Name = Annotated[str, Path(description="Its name.")]
 
 @users.get("/users")
 async def list_users(service: Uses, _: Admin, cursor: Cursor = None, limit: Limit = 50) -> UserPage:
-    """Users, by name. The admin of the settings is none of them."""
+    """Users, by name. The admin of the settings is not included."""
     found = await service.users.find(after=name_key(cursor), limit=limit + 1)
     shown, after = first_of(found, limit, lambda user: user.name)
     return {"items": [user_schema(user) for user in shown], "next_cursor": after}
@@ -141,7 +141,7 @@ async def create_user(service: Uses, by: Admin, asked: Annotated[UserInput, body
 
 @users.patch("/users/{name}", responses=may(404, 409))
 async def change_user(service: Uses, by: Admin, name: Name, asked: Annotated[UserPatch, body(UserPatch)]) -> UserSchema:
-    """Change a user's role or password, or disable or enable the user; the user's sessions end."""
+    """Change a user's role or password, or disable or enable the user. The user's sessions end."""
     return user_schema(
         await service.users.change(name, role=asked.role, enabled=asked.enabled, password=asked.password, by=by.name)
     )
@@ -149,7 +149,7 @@ async def change_user(service: Uses, by: Admin, name: Name, asked: Annotated[Use
 
 @users.delete("/users/{name}", status_code=204, response_class=Response, responses=may(404))
 async def delete_user(service: Uses, by: Admin, name: Name) -> None:
-    """Delete a user; the user's sessions end."""
+    """Delete a user. The user's sessions end."""
     await service.users.delete(name, by=by.name)
 
 
@@ -208,13 +208,13 @@ async def delete_secret(service: Uses, by: Admin, name: Name) -> None:
 async def list_changes(
     service: Uses,
     _: Admin,
-    by: Annotated[str | None, Query(max_length=300, description="By this one alone.")] = None,
-    action: Annotated[str | None, Query(max_length=100, description="Only these, such as `job.change`.")] = None,
-    target: Annotated[str | None, Query(max_length=300, description="Only of this, such as `job:report`.")] = None,
+    by: Annotated[str | None, Query(max_length=300, description="Only changes by this principal.")] = None,
+    action: Annotated[str | None, Query(max_length=100, description="Only this action, such as `job.change`.")] = None,
+    target: Annotated[str | None, Query(max_length=300, description="Only this target, such as `job:report`.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> AuditPage:
-    """Who changed what, the newest first."""
+    """Who changed what, newest first."""
     query = AuditQuery(by=by, action=action, target=target, before=name_key(cursor) or None, limit=limit + 1)
     found = await service.audit(query)
     shown, after = first_of(found, limit, lambda entry: entry.id)

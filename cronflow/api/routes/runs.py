@@ -1,4 +1,4 @@
-"""Runs: list and look at them, cancel, replay and acknowledge them, one or many."""
+"""Runs: list, show, cancel, replay and acknowledge them, one or many."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ router = new_router("runs")
 
 MOST_RECENT = 50
 
-OfJob = Annotated[str | None, Query(max_length=200, description="Of this job alone.")]
+OfJob = Annotated[str | None, Query(max_length=200, description="Only runs of this job.")]
 
 
 class RunPage(Schema):
-    """Runs, those that fell due last first."""
+    """Runs, latest fire first."""
 
     items: list[RunSchema]
     """The runs."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class RecentPage(Schema):
-    """How jobs do, by name."""
+    """The recent runs of jobs, by name."""
 
     items: list[RecentSchema]
-    """Those of the jobs that exist."""
+    """Jobs that do not exist are left out."""
     next_cursor: None
-    """There is one page."""
+    """Always null: there is one page."""
 
 
 def _states(value: object) -> Sequence[RunState]:
@@ -179,25 +179,25 @@ class BulkAckInput(BulkInput, json_schema_extra={"examples": [BULK_ACK]}):
 
 
 class CancelledSchema(Schema):
-    """A run that was cancelled, or asked to end."""
+    """A run that was cancelled, or is being cancelled."""
 
     id: str
     """The run."""
     state: RunState
-    """As it now is."""
+    """Its state now."""
 
 
 class CancelledPage(Schema):
-    """Runs that were cancelled, or asked to end."""
+    """Runs that were cancelled, or are being cancelled."""
 
     items: list[CancelledSchema]
     """The runs."""
     next_cursor: str | None
-    """There are more, which this call has not touched."""
+    """For the next call; null: no more runs match."""
 
 
 class SkippedSchema(Schema):
-    """A run that was left as it is."""
+    """A run that was not changed."""
 
     id: str
     """The run."""
@@ -211,9 +211,9 @@ class ReplayedPage(Schema):
     items: list[ReplaySchema]
     """Their replays."""
     skipped: list[SkippedSchema]
-    """Runs that somebody has settled meanwhile, or whose job is gone."""
+    """Runs that were replayed or acknowledged in the meantime, or whose job is deleted."""
     next_cursor: str | None
-    """There are more, which this call has not touched."""
+    """For the next call; null: no more runs match."""
 
 
 class AcknowledgedSchema(Schema):
@@ -229,7 +229,7 @@ class AcknowledgedPage(Schema):
     items: list[AcknowledgedSchema]
     """The runs."""
     next_cursor: str | None
-    """There are more, which this call has not touched."""
+    """For the next call; null: no more runs match."""
 
 
 @router.get("/runs")
@@ -237,17 +237,17 @@ async def list_runs(
     service: Uses,
     _: Viewer,
     job: OfJob = None,
-    state: Annotated[list[RunState] | None, Query(description="In one of these; repeat it for several.")] = None,
+    state: Annotated[list[RunState] | None, Query(description="Only runs in this state; repeatable.")] = None,
     node: Annotated[
-        str | None, Query(max_length=300, description="On a node of this name, or this start of one.")
+        str | None, Query(max_length=300, description="On a node of this name, or on this start of one.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    dead: Annotated[bool, Query(description="Only dead letters that nobody has settled.")] = False,
+    dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RunPage:
-    """Runs, those that fell due last first."""
+    """Runs, latest fire first."""
     query = RunQuery(
         job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
     )
@@ -258,10 +258,10 @@ async def list_runs(
 async def recent_runs(
     service: Uses,
     _: Viewer,
-    job: Annotated[list[str], Query(min_length=1, max_length=MOST_RECENT, description="These jobs; repeat it.")],
-    limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="At most so many runs of each.")] = 20,
+    job: Annotated[list[str], Query(min_length=1, max_length=MOST_RECENT, description="These jobs; repeatable.")],
+    limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="How many runs of each at most.")] = 20,
 ) -> RecentPage:
-    """How some jobs do: their next fires, and their last runs in short."""
+    """The next fires of some jobs, and a summary of their last runs."""
     found = await service.recent(job, limit)
     return {"items": [recent_schema(record, runs) for record, runs in found], "next_cursor": None}
 
@@ -274,7 +274,7 @@ async def report(
     job: OfJob = None,
     limit: Limit = 100,
 ) -> ReportSchema:
-    """What failed since then, by reason: how often, when, which jobs, and a run to look at."""
+    """Failures since an instant, by reason: how many, when, which jobs, and an example."""
     failures, more = await service.report(since, job)
     return report_schema(since, job, await service.dead_letters(job), failures, limit, more=more)
 
@@ -283,11 +283,13 @@ async def report(
 async def cancel_runs(
     service: Uses, by: Operator, asked: Annotated[BulkCancelInput, body(BulkCancelInput)]
 ) -> CancelledPage:
-    """Cancel open runs: those that have not started at once, the others are asked to end. The newest come first."""
+    """Cancel open runs, newest first. Runs that have not started end at once; workers stop the others."""
     query = asked.query()
     ended = sorted(set(query.states) - OPEN)
     if ended:
-        raise InvalidInput(Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running, retrying"))
+        raise InvalidInput(
+            Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running or retrying")
+        )
     found, after = await _page(service, replace(query, states=query.states or sorted(OPEN)), asked.limit)
     runs = await service.cancel_all([run.id for run in found], asked.reason, by=by.name)
     states = {run.id: run.state for run in runs}
@@ -298,7 +300,7 @@ async def cancel_runs(
 async def retry_runs(
     service: Uses, by: Operator, asked: Annotated[BulkRetryInput, body(BulkRetryInput)]
 ) -> ReplayedPage:
-    """Replay dead letters: new runs for the same instants, under the jobs as they are now. The newest come first."""
+    """Replay dead letters, newest first: new runs for the same fires, with the present version of their jobs."""
     found, after = await _chosen_dead(service, asked)
     items: list[ReplaySchema] = []
     skipped: list[SkippedSchema] = []
@@ -316,7 +318,7 @@ async def retry_runs(
 async def acknowledge_runs(
     service: Uses, by: Operator, asked: Annotated[BulkAckInput, body(BulkAckInput)]
 ) -> AcknowledgedPage:
-    """Acknowledge dead letters: they are known, and nothing more is to be done. The newest come first."""
+    """Acknowledge dead letters, newest first: they need no further action."""
     found, after = await _chosen_dead(service, asked)
     done = await service.acknowledge([run.id for run in found], by=by.name, note=asked.note)
     return {"items": [{"id": run.id} for run in found if run.id in done], "next_cursor": after}
@@ -327,11 +329,9 @@ async def show_run(
     service: Uses,
     _: Viewer,
     id: RunId,  # noqa: A002  the public name
-    whole: Annotated[
-        bool, Query(description="With its result also where that is so large that it is kept apart.")
-    ] = False,
+    whole: Annotated[bool, Query(description="Include a large result that is stored separately.")] = False,
 ) -> RunDetailSchema:
-    """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
+    """A run: when and where it ran, its result or error, every attempt, and late outcomes."""
     run = await service.run(id)
     return run_detail_schema(await service.whole(run) if whole else run, await service.late(id))
 
@@ -343,8 +343,8 @@ async def cancel_run(
     id: RunId,  # noqa: A002  the public name
     asked: Annotated[CancelInput, body(CancelInput)],
 ) -> RunSchema:
-    """Cancel a run: at once if it has not started, else its worker stops it. Asking again is harmless; 409 when it has
-    ended.
+    """Cancel a run: at once if it has not started, else its worker stops it. Repeating the request is safe; 409 when
+    the run has ended.
     """
     return run_schema(await service.cancel(id, asked.reason, by=by.name))
 
@@ -356,7 +356,7 @@ async def retry_run(
     id: RunId,  # noqa: A002  the public name
     asked: Annotated[RetryInput, body(RetryInput)],
 ) -> ReplaySchema:
-    """Replay a run that has ended: a new run for the same instant, under the job as it is now. 409 while it is open."""
+    """Replay an ended run: a new run for the same fire, with the present version of the job. 409 while it is open."""
     run = await service.run(id)
     await _check_args(service, run.job, asked.args)
     replay = await service.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)
@@ -370,18 +370,17 @@ async def acknowledge_run(
     id: RunId,  # noqa: A002  the public name
     asked: Annotated[AckInput, body(AckInput)],
 ) -> RunSchema:
-    """Acknowledge a dead letter. Asking again is harmless; 409 when the run is none and was none."""
+    """Acknowledge a dead letter. Repeating the request is safe; 409 when the run is not a dead letter."""
     run = await service.run(id)
     if run.resolution is None:
         if run.state not in DEAD:
-            raise Conflict(f"run {id} is {run.state.value}: only what failed or was lost can be acknowledged")
+            raise Conflict(f"run {id} is {run.state.value}: only failed or lost runs can be acknowledged")
         await service.acknowledge([id], by=by.name, note=asked.note)
         run = await service.run(id)
     return run_schema(run)
 
 
 async def run_page(service: Service, query: RunQuery, limit: int) -> RunPage:
-    """A page of runs."""
     found, after = await _page(service, query, limit)
     return {"items": [run_schema(run) for run in found], "next_cursor": after}
 
@@ -396,11 +395,11 @@ async def _chosen_dead(service: Service, asked: BulkInput) -> tuple[list[Run], s
     query = asked.query()
     others = sorted(set(query.states) - DEAD)
     if others:
-        what = f"runs that are {others[0]} are no dead letters"
+        what = f"{others[0]} runs are not dead letters"
         raise InvalidInput(Problem("filter.state", what, "use failed or lost"))
     return await _page(service, replace(query, dead=True), asked.limit)
 
 
 async def _check_args(service: Service, job: str, args: dict[str, object] | None) -> None:
     if args and not (await service.job(job)).job.takes_args:
-        raise InvalidInput(Problem("args", f"{job} is not a Python job, so they would have no effect", "remove them"))
+        raise InvalidInput(Problem("args", f"{job} is not a Python job and takes no arguments", "remove them"))

@@ -1,4 +1,4 @@
-"""Schedules that no job has yet: what they mean, and how they stand among those of all jobs."""
+"""Preview a schedule, and the load of all schedules."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ async def preview_schedule(
 async def schedule_load(
     service: Uses,
     _: Viewer,
-    job: Annotated[str | None, Query(max_length=200, description="Where this job stands among the others.")] = None,
-    cron: Annotated[str | None, Query(max_length=500, description="Where this expression would stand.")] = None,
-    tz: Annotated[str, Query(max_length=100, description="The zone of `cron`.")] = "UTC",
+    job: Annotated[str | None, Query(max_length=200, description="Compare this job with the others.")] = None,
+    cron: Annotated[str | None, Query(max_length=500, description="Compare this expression with the jobs.")] = None,
+    tz: Annotated[str, Query(max_length=100, description="The time zone of `cron`.")] = "UTC",
 ) -> ScheduleLoadSchema:
-    """The fires that all jobs have planned for the coming week, hour by hour; 2,000 jobs are looked at. With `job` or
-    `cron` also how many of them share its minute, and a quieter one. Whoever moves a job patches its schedule.
+    """The fires of all jobs in the coming week, hour by hour; at most 2,000 jobs are read. With `job` or `cron` also
+    how many share its minute, and a quieter minute. To move a job, patch its schedule.
     """
     if job is not None and cron is not None:
-        raise InvalidInput(Problem("cron", "a job is given too", "give one of the two"))
+        raise InvalidInput(Problem("cron", "cannot be combined with job", "use one of the two"))
     schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
     return schedule_load_schema(await service.schedule_load(job or "", schedule))
