@@ -45,12 +45,7 @@ LONG = "x" * 1001
         (
             "/api-keys",
             {"name": "k", "expires_at": "2026-12-24T18:00:00"},
-            [
-                (
-                    "expires_at: 2026-12-24T18:00:00 has no zone and means another instant in every place (add Z for"
-                    " UTC, or an offset such as +01:00)"
-                )
-            ],
+            [("expires_at: 2026-12-24T18:00:00 has no time zone (add Z for UTC, or an offset such as +01:00)")],
         ),
         (
             "/runs/cancel",

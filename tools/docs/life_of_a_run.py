@@ -28,7 +28,7 @@ run never changes its state. One that failed or was lost is a dead letter until 
 | # | from | to | who | compares | what happens |
 |---|---|---|---|---|---|"""
 TAIL = """
-*fence*: the change applies only while the run has the fencing token that whoever makes it was given or has read. *due*:
+*fence*: the change applies only while the run has the fencing token that the actor was given or has read. *due*:
 only when `check_at` has passed. Why this is enough stands in [the protocol](protocol.md)."""
 
 WIDTH, HEIGHT = 900, 560
@@ -121,14 +121,14 @@ def _box(state: RunState, place: Point) -> str:
         fill = "#dcfce7"
     stays = staying(state)
     name_y = y + BOX_H / 2 + (-3 if stays else 5)
-    told = (
+    note = (
         f'<text x="{middle}" y="{name_y + 18:.0f}" text-anchor="middle" fill="#555" font-size="11">'
         f"stays: {_rows(stays)}</text>"
     )
     return (
         f'<rect x="{x}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="6" fill="{fill}" stroke="#555"/>'
         f'<text x="{middle}" y="{name_y:.0f}" text-anchor="middle" font-weight="bold" fill="#111">{state}</text>'
-        + (told if stays else "")
+        + (note if stays else "")
     )
 
 
