@@ -12,7 +12,8 @@
 #   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
 #   make build           the wheel and the source archive, with the page in them, into dist
 #   make secrets         random values into deploy/secrets, for docker-compose.yml; what is there stays
-#   make docs            the pages and the picture that are made from the code
+#   make docs            regenerates the reference pages and the picture in docs
+#   make client          regenerates the blocking client from the one for asyncio
 #   make docs-site       the documents as a site, into build/site
 #   make clean           removes .venv, the built page and what the tools left
 
@@ -39,7 +40,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -133,13 +134,16 @@ secrets:
 	done
 
 docs: .venv/ready
-	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
-	$(BIN)/python -m cronflow.monitoring.reference > docs/reference/metrics.md
-	$(BIN)/python -m cronflow.cli.reference > docs/reference/cli.md
-	$(BIN)/python -m cronflow.config.reference > docs/reference/settings.md
-	$(BIN)/python -m cronflow.domain.glossary > docs/reference/glossary.md
-	$(BIN)/python -m cronflow.domain.drawing > docs/concepts/life-of-a-run.md
-	$(BIN)/python -m cronflow.domain.drawing svg > docs/images/life-of-a-run.svg
+	$(BIN)/python -m tools.docs.api > docs/reference/api.md
+	$(BIN)/python -m tools.docs.metrics > docs/reference/metrics.md
+	$(BIN)/python -m tools.docs.cli > docs/reference/cli.md
+	$(BIN)/python -m tools.docs.settings > docs/reference/settings.md
+	$(BIN)/python -m tools.docs.glossary > docs/reference/glossary.md
+	$(BIN)/python -m tools.docs.life_of_a_run > docs/concepts/life-of-a-run.md
+	$(BIN)/python -m tools.docs.life_of_a_run svg > docs/images/life-of-a-run.svg
+
+client: .venv/ready
+	$(BIN)/python -m tools.blocking_client
 
 docs-site: .venv/ready
 	$(BIN)/mkdocs build --strict

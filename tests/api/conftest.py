@@ -30,7 +30,7 @@ AS = "x-as"
 
 
 class HeaderGate:
-    """Believes a header: whoever says that he is an operator is one."""
+    """Trusts a header that names the role."""
 
     async def admit(self, request: Request) -> Principal:
         """Raises NotAuthenticated without the header."""

@@ -12,7 +12,6 @@ import pytest
 
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
-from cronflow.api.reference import document
 from cronflow.api.routes.chaos import Chaos
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.cli.dev.chaos import DevChaos
@@ -21,20 +20,21 @@ from cronflow.domain.errors import NotFound
 from tests.api.conftest import Client, Document, HeaderGate, client_of, the_document
 from tests.cli.scene import Scene
 from tests.waiting import eventually
+from tools.docs.api import document
 
 
 class Told(Chaos):
-    """Breaks nothing and remembers what it was told."""
+    """Breaks nothing and records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.paused = {"node-1": False, "node-2": False}
 
     def nodes(self) -> dict[str, bool]:
         return self.paused
 
     def kill(self, name: str) -> None:
-        self.told.append(f"kill {name}")
+        self.calls.append(f"kill {name}")
 
     def pause(self, name: str) -> None:
         if name not in self.paused:
@@ -79,7 +79,7 @@ async def test_only_an_api_that_dev_started_has_the_routes_and_only_for_admins(
     assert (await client.ask(method, path)).status_code == 404
     for who, status in ((None, 401), ("viewer", 403), ("operator", 403)):
         assert (await dev.ask(method, path, who=who)).status_code == status
-    assert chaos.told == []
+    assert chaos.calls == []
     assert (await dev.ask(method, path)).status_code == 200
 
 
@@ -91,7 +91,7 @@ async def test_clients_are_told_whether_it_is_offered(client: Client, dev: Clien
 async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, dev: Client, chaos: Told) -> None:
     leader = (await scene.service.status()).leader
     killed = await dev.post("/chaos/leader/kill")
-    assert (killed["killed"], chaos.told) == (leader, [f"kill {leader}"])
+    assert (killed["killed"], chaos.calls) == (leader, [f"kill {leader}"])
     assert await dev.post("/chaos/nodes/node-2/pause") == {"name": "node-2", "paused": True}
     assert await dev.all("/chaos/nodes") == [
         {"name": "node-1", "paused": False},
@@ -100,8 +100,8 @@ async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, de
     assert await dev.post("/chaos/nodes/node-2/resume") == {"name": "node-2", "paused": False}
     await dev.post("/chaos/nodes/node-9/pause", status=404)
     assert await dev.post("/chaos/redis/flush") == {"keys": 7}
-    told = [(entry["action"], entry["target"], entry["by"]) for entry in await dev.all("/audit")][:4]
-    assert told == [
+    changes = [(entry["action"], entry["target"], entry["by"]) for entry in await dev.all("/audit")][:4]
+    assert changes == [
         ("chaos.flush", "redis", "the-admin"),
         ("chaos.resume", "node:node-2", "the-admin"),
         ("chaos.pause", "node:node-2", "the-admin"),

@@ -1,4 +1,4 @@
-"""The page beside the API: which address answers what, what browsers are told, and that nothing else gets out."""
+"""The page beside the API: which path returns what, the headers for browsers, and that no other file is served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two replicas of the API over the same real stores: whatever one is told, the other knows."""
+"""Two replicas of the API over the same real stores: what one writes, the other reads."""
 
 from __future__ import annotations
 

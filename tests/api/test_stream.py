@@ -314,7 +314,7 @@ async def test_who_is_for_certain_jobs_follows_lines_of_these_alone(backends: Ba
         for topic in ("run:payroll@1", "run:payroll@billing-a", "logs", "logs?level=warn", "logs?job=payroll"):
             await say(client, op="sub", topic=topic)
             found = await refusal(client)
-            assert "is for jobs such as billing-*" in found["detail"]
+            assert "is limited to jobs such as billing-*" in found["detail"]
         for topic in ("run:billing-a@1", "logs?job=billing-a&level=warn"):
             await say(client, op="sub", topic=topic)
         # It is read behind the other two.

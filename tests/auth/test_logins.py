@@ -178,7 +178,7 @@ async def test_every_refused_login_costs_one_hash_whoever_it_is_for(api: Replica
     await api.service.users.change("off", enabled=False)
     wrong = await api.login(name, "wrong password")
     assert (wrong.status_code, api.passwords.compared) == (401, 1)
-    assert wrong.json()["detail"] == "the name or the password is wrong"
+    assert wrong.json()["detail"] == "wrong username or password"
     if name == "off":
         disabled = await api.login(name, OTHERS)
         assert (disabled.status_code, disabled.json()["detail"]) == (401, wrong.json()["detail"])

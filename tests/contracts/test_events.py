@@ -10,7 +10,7 @@ import pytest
 
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.events import JOBS_BY_STATE
-from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
+from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, RecordedEvent, SpoolStarted, event_id
 from cronflow.domain.rollup import BucketSize, Tally
 from cronflow.domain.run import RunState
 from cronflow.ports import LogLine
@@ -19,7 +19,7 @@ from tests.contracts.conftest import Coordination, Stores
 from tests.waiting import eventually
 
 
-def happened(second: int, event: LeaderElected | NodeLost | JobPaused) -> RecordedEvent:
+def happened(second: int, event: Event) -> RecordedEvent:
     at = T0 + timedelta(seconds=second)
     return RecordedEvent(event_id(at, "x"), at, "n1", event)
 
@@ -48,6 +48,26 @@ async def test_an_event_of_a_kind_that_this_version_does_not_know_is_left_out(mo
         await events.append([happened(1, NodeLost("n2", 3))])
         await database["events"].insert_one({"_id": "x", "at": T0, "source": "", "kind": "new", "fields": {}})
         assert [found.event for found in await events.find()] == [NodeLost("n2", 3)]
+
+
+async def test_a_filter_by_an_old_or_a_new_kind_finds_events_stored_under_both(mongo_url: str, namespace: str) -> None:
+    from cronflow.backends.mongo.events import MongoEventStore
+
+    async with MongoDatabase(mongo_url, namespace) as database:
+        events = MongoEventStore(database)
+        new = happened(2, SpoolStarted("n2"))
+        await events.append([happened(1, NodeLost("n2", 3)), new])
+        old = {"_id": "0", "at": T0, "source": "n1", "kind": "spool_begun", "fields": {"node": "n1"}}
+        await database["events"].insert_one(old)
+        for kind in ("spool_begun", "spool_started"):
+            found = await events.find(kinds={kind})
+            assert found == [new, RecordedEvent("0", T0, "n1", SpoolStarted("n1"))]
+
+
+async def test_events_are_found_by_an_old_kind(stores: Stores) -> None:
+    stored = happened(1, SpoolStarted("n1"))
+    await stores.events.append([stored, happened(2, NodeLost("n2", 3))])
+    assert await stores.events.find(kinds={"spool_begun"}) == [stored]
 
 
 async def test_counts_add_up_in_minutes_hours_and_days(stores: Stores) -> None:

@@ -1,4 +1,4 @@
-"""The pages that are made from the code are those of this code, and all pages make a site without a warning."""
+"""Generated pages are up to date, and all pages build a site without warnings and broken links."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import cronflow.domain
-from cronflow.domain import drawing, glossary
 from cronflow.domain.run import ENDED, OPEN
 from cronflow.domain.transitions import TRANSITIONS
 from tests.docs.blocks import ROOT
+from tools.docs import glossary, life_of_a_run
 
 MADE = re.findall(r"^\t\$\(BIN\)/python -m (.+) > (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 """What `make docs` runs, and the file that each makes."""
@@ -32,7 +32,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 def test_a_page_that_is_made_is_up_to_date(module: str, page: str) -> None:
     done = run(*module.split())
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (ROOT / page).read_text("utf-8"), f"{page} is not what {module} says; make docs"
+    assert done.stdout == (ROOT / page).read_text("utf-8"), f"{page} is out of date; run: make docs"
 
 
 def test_make_docs_makes_every_page_that_says_so() -> None:
@@ -46,9 +46,9 @@ def test_make_docs_makes_every_page_that_says_so() -> None:
 
 
 def test_the_picture_has_every_transition_and_every_state() -> None:
-    drawn = re.findall(r">([a-z_, ]+)</text>", drawing.svg())
+    drawn = re.findall(r">([a-z_, ]+)</text>", life_of_a_run.svg())
     assert {name for text in drawn for name in text.split(", ")} >= set(TRANSITIONS)
-    assert all(f">{state}</text>" in drawing.svg() for state in OPEN | ENDED)
+    assert all(f">{state}</text>" in life_of_a_run.svg() for state in OPEN | ENDED)
 
 
 def test_the_glossary_has_every_word() -> None:

@@ -18,13 +18,13 @@ from cronflow.live.hub import Hub
 from cronflow.live.live_metrics import register_node_metrics
 from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
-from cronflow.monitoring.reference import reference
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import a_job
 from tests.monitoring.scraping import Figures, figures
 from tests.node.cluster import Cluster, a_cluster
 from tests.node.test_mongo_away import FOR_EVER, runs_under_way
+from tools.docs.metrics import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

@@ -358,7 +358,7 @@ async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_nod
         await cluster.elapse(120, step=1)
         [body] = receiver.got
         assert (body["kind"], "job" in body, "run" in body) == ("no_leader", False, False)
-        assert "nobody leads" in body["text"]
+        assert "the cluster has no leader" in body["text"]
         cluster.backends.faults.heal()
         await cluster.elapse(60, step=1)
         assert len(cluster.leaders) == 1

@@ -11,7 +11,7 @@ from pymongo import UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.events import KINDS, RecordedEvent, cursor_of
+from cronflow.domain.events import RecordedEvent, cursor_of, stored_kinds
 from cronflow.domain.job import SYSTEM_PREFIX
 from cronflow.domain.rollup import Bucket, BucketSize, Tally
 from cronflow.ports import JobCounts
@@ -34,7 +34,7 @@ class MongoEventStore:
         before: str = "",
         limit: int = 100,
     ) -> list[RecordedEvent]:
-        match: dict[str, Any] = {"kind": {"$in": sorted(set(kinds) & KINDS.keys())}} if kinds else {}
+        match: dict[str, Any] = {"kind": {"$in": stored_kinds(kinds)}} if kinds else {}
         bounds = {}
         low = max(after, "" if since is None else cursor_of(since))
         if low:

@@ -7,7 +7,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import TypeVar
 
-from cronflow.domain.events import RecordedEvent, cursor_of
+from cronflow.domain.events import RecordedEvent, cursor_of, stored_kinds
 from cronflow.domain.job import SYSTEM_PREFIX
 from cronflow.domain.rollup import Bucket, BucketSize, Tally
 from cronflow.ports import Entry, JobCounts, LineBatch, LogLine
@@ -38,7 +38,7 @@ class MemoryEventStore(DocumentPort, port="events"):
             lambda recorded: (
                 recorded.id > low
                 and (not before or recorded.id < before)
-                and (not kinds or recorded.event.kind in kinds)
+                and (not kinds or recorded.event.kind in stored_kinds(kinds))
             ),
             limit=limit,
             newest=not after,
