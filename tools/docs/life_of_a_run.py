@@ -32,9 +32,9 @@ TAIL = """
 *fence*: the change applies only while the run has the fencing token that the actor was given or has read. *due*:
 only when `check_at` has passed. Why this is enough stands in [the protocol](protocol.md)."""
 
-WIDTH, HEIGHT = 900, 560
-BOX_W, BOX_H = 150, 56
-LEFT, MIDDLE, RIGHT = 60.0, 270.0, 700.0
+WIDTH, HEIGHT = 1040, 560
+BOX_W, BOX_H = 190, 62
+LEFT, MIDDLE, RIGHT = 60.0, 360.0, 810.0
 """The point where runs come from, and the left edges of the columns of boxes."""
 NEW = (LEFT, HEIGHT / 2)
 OPENING = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif"
@@ -121,15 +121,17 @@ def _box(state: RunState, place: Point) -> str:
     if state is RunState.SUCCEEDED:
         fill = "#dcfce7"
     stays = staying(state)
-    name_y = y + BOX_H / 2 + (-3 if stays else 5)
-    note = (
-        f'<text x="{middle}" y="{name_y + 18:.0f}" text-anchor="middle" fill="#555" font-size="11">'
-        f"{_rows(stays)}</text>"
+    lines = [", ".join(stays[at : at + 2]) for at in range(0, len(stays), 2)]
+    name_y = y + BOX_H / 2 + 5 - 7 * len(lines)
+    notes = (
+        f'<text x="{middle}" y="{name_y + 16 + 13 * n:.0f}" text-anchor="middle" fill="#555" font-size="11">'
+        f"{line}</text>"
+        for n, line in enumerate(lines)
     )
     return (
         f'<rect x="{x}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="6" fill="{fill}" stroke="#555"/>'
         f'<text x="{middle}" y="{name_y:.0f}" text-anchor="middle" font-weight="bold" fill="#111">{state}</text>'
-        + (note if stays else "")
+        + "".join(notes)
     )
 
 
@@ -159,12 +161,12 @@ def _between(source: Point, target: Point, rows: Sequence[Transition], steps: in
         yield _label((at + (-6 if down else 6), (y + to_y + BOX_H) / 2 + 4), rows, "end" if down else "start")
         return
     shift = 12 if down else -6
-    reach = 95 if down else 55
+    reach = 200 if down else 45
     yield _path(
         f"M{x} {y + BOX_H / 2 - shift:.0f} C{x - reach} {y + BOX_H / 2 - shift:.0f} "
         f"{x - reach} {to_y + BOX_H / 2 + shift:.0f} {x} {to_y + BOX_H / 2 + shift:.0f}"
     )
-    yield _label((x - reach * 0.75 + (-4 if down else 4), (y + to_y + BOX_H) / 2 + 4), rows, "end" if down else "start")
+    yield _label((x - reach * 0.75 - 4, (y + to_y + BOX_H) / 2 + 4), rows, "end")
 
 
 def _begin(target: Point, rows: Sequence[Transition], ended: bool) -> Iterator[str]:
