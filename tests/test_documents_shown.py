@@ -204,17 +204,36 @@ def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:
         assert headings == ["Context", "Decision", "Consequences", "What was rejected"], record.name
 
 
+def test_the_path_of_a_run_names_at_most_twenty_functions_and_each_is_in_its_file() -> None:
+    page = ROOT / "docs" / "architecture.md"
+    text = page.read_text("utf-8")
+    path = text[text.index("\n## The path of one run") : text.index("\n## Seven invariants")]
+    assert (
+        10
+        <= len(re.findall(r"^\d+\. \[`", path, re.MULTILINE))
+        == len(re.findall(r"^\d+\. ", path, re.MULTILINE))
+        <= 20
+    )
+    linked = re.findall(r"\[`(?:(\w+)\.)?(\w+)`\]\(([^)]+\.py)\)", path)
+    for owner, name, link in linked:
+        tree = ast.parse((page.parent / link).read_text("utf-8"))
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner]
+        body = [node for one in classes for node in one.body] if owner else tree.body
+        functions = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert name in functions, f"{owner}.{name} in {link}"
+
+
 NAMED = r"`(tests/[\w/]+\.py)(?:::(\w+))?`"
 
 
-def told_by(path: Path) -> dict[str, str]:
-    """The tests of a file, and what their docstrings say."""
+def docstrings_of_tests(path: Path) -> dict[str, str]:
+    """The docstring of each test in a file, by name."""
     tree = ast.parse(path.read_text("utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {one.name: ast.get_docstring(one) or "" for one in functions if one.name.startswith("test_")}
 
 
-@pytest.mark.parametrize("page", ["guarantees.md", "lessons.md", "protocol.md"])
+@pytest.mark.parametrize("page", ["guarantees.md", "how-others-failed.md", "protocol.md"])
 def test_every_test_that_a_concept_names_exists(page: str) -> None:
     named = re.findall(NAMED, (CONCEPTS / page).read_text("utf-8"))
     assert len(named) > 20
@@ -223,33 +242,34 @@ def test_every_test_that_a_concept_names_exists(page: str) -> None:
         assert not name or re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE), f"{path}::{name}"
 
 
-def lessons() -> list[tuple[str, list[tuple[str, str]]]]:
-    """The threads of each lesson, and its tests."""
-    rows = [line.split(" | ") for line in (CONCEPTS / "lessons.md").read_text("utf-8").splitlines() if "::" in line]
+def issues_with_tests() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The issues of each row of the table of tests, and its tests."""
+    text = (CONCEPTS / "how-others-failed.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if "::" in line]
     return [(cells[0], re.findall(NAMED, cells[-1])) for cells in rows]
 
 
-def test_every_test_of_a_lesson_is_named_after_its_thread_and_tells_of_all_of_them() -> None:
-    for threads, tests in lessons():
-        numbers = set(re.findall(r"#(\d+)", threads))
-        told = " ".join(told_by(ROOT / path)[name] for path, name in tests)
-        assert all(f"#{number}" in told for number in numbers), threads
+def test_a_regression_test_is_named_after_an_issue_and_its_docstring_names_all_of_them() -> None:
+    for issues, tests in issues_with_tests():
+        numbers = set(re.findall(r"#(\d+)", issues))
+        docstrings = " ".join(docstrings_of_tests(ROOT / path)[name] for path, name in tests)
+        assert all(f"#{number}" in docstrings for number in numbers), issues
         for path, name in tests:
-            assert told_by(ROOT / path)[name], f"{name} does not say what failed"
+            assert docstrings_of_tests(ROOT / path)[name], f"{name} does not describe the failure"
             project, number = name.split("_")[1:3]
-            assert number in numbers if numbers else project in threads.lower() or number in threads, name
+            assert number in numbers if numbers else project in issues.lower() or number in issues, name
 
 
-def test_every_thread_of_the_protocol_has_its_lesson_and_every_such_test_stands_there() -> None:
-    protocol = (CONCEPTS / "protocol.md").read_text("utf-8")
-    section = protocol[protocol.index("\n## 1.") : protocol.index("\n## 2.")]
-    threads = set(re.findall(r"#(\d+)", section))
-    assert len(threads) > 50
-    assert threads - {number for row, _ in lessons() for number in re.findall(r"#(\d+)", row)} == set()
-    listed = {(path, name) for _, tests in lessons() for path, name in tests}
+def test_every_public_issue_has_a_regression_test_and_every_such_test_is_listed() -> None:
+    text = (CONCEPTS / "how-others-failed.md").read_text("utf-8")
+    systems = text[text.index("\n## The systems") : text.index("\n## The tests")]
+    issues = set(re.findall(r"#(\d+)", systems))
+    assert len(issues) > 50
+    assert issues - {number for row, _ in issues_with_tests() for number in re.findall(r"#(\d+)", row)} == set()
+    listed = {(path, name) for _, tests in issues_with_tests() for path, name in tests}
     projects = {name.split("_")[1] for _, name in listed}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for name in told_by(path):
+        for name in docstrings_of_tests(path):
             found = re.match(r"test_([a-z0-9]+)_\d+_", name)
             if found and found[1] in projects:
                 assert (str(path.relative_to(ROOT)), name) in listed
