@@ -193,15 +193,17 @@ def test_every_path_in_the_contributors_page_exists() -> None:
 
 def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:
     records = sorted(path for path in RECORDS.glob("*.md") if path != INDEX)
-    linked = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\)", INDEX.read_text("utf-8"), re.MULTILINE)
-    assert [name for _, name in linked] == [path.name for path in records]
-    assert [number for number, _ in linked] == [f"{n:04}" for n in range(1, len(records) + 1)]
+    linked = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\) \| ([^|]+) \|", INDEX.read_text("utf-8"), re.MULTILINE)
+    assert [name for _, name, _ in linked] == [path.name for path in records]
+    assert [number for number, _, _ in linked] == [f"{n:04}" for n in range(1, len(records) + 1)]
+    headings = [path.read_text("utf-8").partition("\n")[0] for path in records]
+    assert headings == [f"# {number} {title}" for number, _, title in linked]
     for record in records:
         text = record.read_text("utf-8")
         assert text.startswith(f"# {record.name[:4]} "), record.name
         assert re.search(r"^Date: \d{4}-\d\d-\d\d\b", text, re.MULTILINE), record.name
-        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-        assert headings == ["Context", "Decision", "Consequences", "What was rejected"], record.name
+        parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert parts == ["Context", "Decision", "Consequences", "What was rejected"], record.name
 
 
 def test_the_path_of_a_run_names_at_most_twenty_functions_and_each_is_in_its_file() -> None:
