@@ -1,8 +1,7 @@
-"""What the documents show is true: their examples are accepted, their commands exist, their links lead somewhere.
+"""The documentation is true: its examples are valid, its commands exist, its links resolve.
 
-The rule it protects: nobody is sent to something that is not there. It checks names with the parser that a person would
-meet, also within sentences; what blocks do is run by `tests.docs`. Whether outputs and figures are of this version is
-beyond it.
+Commands and names are checked with the parser of the command line, in blocks and within sentences. `tests.docs` runs the
+blocks. Whether shown outputs and figures belong to this version is not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ INDEX = RECORDS / "README.md"
 CONCEPTS = ROOT / "docs" / "concepts"
 LIVING = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 LIVING += [*sorted(CONCEPTS.glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
-"""The documents that follow the code. A decision record does not: it stays as it was written."""
+"""The pages that follow the code. A decision record does not: its facts stay as they were."""
 
 Command = tuple[str, ...]
 
@@ -47,17 +46,17 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def shown(text: str, program: str) -> list[Command]:
-    """The calls of a program, without its name: lines of shell blocks, and code within sentences."""
+    """The calls of a program, without its name, in shell blocks and in code within sentences."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
     code = [*lines, *re.findall(r"`([^`\n]+)`", prose)]
-    # What follows a redirection or a pipe is the shell's.
+    # A redirection or a pipe ends the command.
     called = [shlex.split(re.split(" [<|] ", line)[0], comments=True) for line in code if program in line]
     return [tuple(words[1:]) for words in called if words and words[0] == program]
 
 
 def parse(words: Sequence[str]) -> None:
-    """Read a command line as `cronflow` would, down to its values, without running it; raises as it would."""
+    """Parse a command line as `cronflow` would, including values, without running it; raises its errors."""
     command: Any = typer.main.get_command(commands)
     context, rest = command.context_class(command, info_name="cronflow"), [word for word in words if word != "--help"]
     while hasattr(command, "resolve_command"):
@@ -70,7 +69,7 @@ def parse(words: Sequence[str]) -> None:
 
 
 def given_by(text: str, folder: Path) -> Given:
-    """The Python example as `cronflow dev` reads it, under the name that the text gives it."""
+    """The Python example, read as `cronflow dev` does, under the file name in the text."""
     example, *_ = blocks(text, "python")
     [name] = re.findall(r"[Ss]ave this as `([\w.]+)`", text)
     (folder / name).write_text(example, "utf-8")
@@ -79,7 +78,7 @@ def given_by(text: str, folder: Path) -> Given:
 
 @pytest.fixture
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The README's Python example; its module is forgotten again."""
+    """The README's Python example; its module is removed afterwards."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
     yield given_by(README.read_text("utf-8"), tmp_path)
@@ -122,7 +121,7 @@ async def test_the_functions_of_the_python_example_run_with_a_context(given: Giv
 
 
 @pytest.mark.parametrize("document", LIVING, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_that_a_document_shows_can_be_given(document: Path) -> None:
+def test_every_command_in_a_document_is_valid(document: Path) -> None:
     refused = {}
     for words in shown(document.read_text("utf-8"), "cronflow"):
         try:
@@ -132,7 +131,7 @@ def test_every_command_that_a_document_shows_can_be_given(document: Path) -> Non
     assert refused == {}
 
 
-def test_the_page_of_everyday_commands_shows_every_group_of_them() -> None:
+def test_the_page_of_everyday_commands_shows_every_group() -> None:
     page = ROOT / "docs" / "how-to" / "everyday-commands.md"
     first_words = {words[0] for words in shown(page.read_text("utf-8"), "cronflow") if words}
     assert first_words >= {"dev", "node", "api", "jobs", "runs", "nodes", "cluster", "cron", "config", "doctor"}
@@ -150,7 +149,7 @@ def test_the_page_of_everyday_commands_shows_every_group_of_them() -> None:
         "dev --port many",
     ],
 )
-def test_a_command_that_cannot_be_given_would_be_noticed(words: str) -> None:
+def test_an_invalid_command_is_detected(words: str) -> None:
     [command] = shown(f"```sh\ncronflow {words}  # and why\n```\n", "cronflow")
     with pytest.raises(Exception, match=r"(?i)no such|not one of|requires|missing|integer"):
         parse(command)
@@ -177,7 +176,7 @@ def test_every_variable_that_the_documents_name_exists() -> None:
 @pytest.mark.parametrize(
     "document", [*LIVING, *sorted(RECORDS.glob("*.md"))], ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
+def test_every_link_of_a_document_resolves(document: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", document.read_text("utf-8"))
     inside = [link.partition("#")[0] for link in links if "://" not in link]
     assert [link for link in inside if link and not (document.parent / link).exists()] == []
