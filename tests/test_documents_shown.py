@@ -1,6 +1,6 @@
 """The documentation is true: its examples are valid, its commands exist, its links resolve.
 
-Commands and names are checked with the parser of the command line, in blocks and within sentences. `tests.docs` runs the
+Commands and names are checked with the parser of the command line, in blocks and in sentences. `tests.docs` runs the
 blocks. Whether shown outputs and figures belong to this version is not checked.
 """
 
