@@ -1,8 +1,7 @@
-"""What the documents show is true: their examples are accepted, their commands exist, their links lead somewhere.
+"""The documentation is true: its examples are valid, its commands exist, its links resolve.
 
-The rule it protects: nobody is sent to something that is not there. It checks names with the parser that a person would
-meet, also within sentences; what blocks do is run by `tests.docs`. Whether outputs and figures are of this version is
-beyond it.
+Commands and names are checked with the parser of the command line, in blocks and in sentences. `tests.docs` runs the
+blocks. Whether shown outputs and figures belong to this version is not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ INDEX = RECORDS / "README.md"
 CONCEPTS = ROOT / "docs" / "concepts"
 LIVING = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 LIVING += [*sorted(CONCEPTS.glob("*.md")), *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
-"""The documents that follow the code. A decision record does not: it stays as it was written."""
+"""The pages that follow the code. A decision record does not: its facts stay as they were."""
 
 Command = tuple[str, ...]
 
@@ -47,17 +46,17 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def shown(text: str, program: str) -> list[Command]:
-    """The calls of a program, without its name: lines of shell blocks, and code within sentences."""
+    """The calls of a program, without its name, in shell blocks and in code within sentences."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks(text, "sh") for line in block.splitlines()]
     code = [*lines, *re.findall(r"`([^`\n]+)`", prose)]
-    # What follows a redirection or a pipe is the shell's.
+    # A redirection or a pipe ends the command.
     called = [shlex.split(re.split(" [<|] ", line)[0], comments=True) for line in code if program in line]
     return [tuple(words[1:]) for words in called if words and words[0] == program]
 
 
 def parse(words: Sequence[str]) -> None:
-    """Read a command line as `cronflow` would, down to its values, without running it; raises as it would."""
+    """Parse a command line as `cronflow` would, including values, without running it; raises its errors."""
     command: Any = typer.main.get_command(commands)
     context, rest = command.context_class(command, info_name="cronflow"), [word for word in words if word != "--help"]
     while hasattr(command, "resolve_command"):
@@ -70,7 +69,7 @@ def parse(words: Sequence[str]) -> None:
 
 
 def given_by(text: str, folder: Path) -> Given:
-    """The Python example as `cronflow dev` reads it, under the name that the text gives it."""
+    """The Python example, read as `cronflow dev` does, under the file name in the text."""
     example, *_ = blocks(text, "python")
     [name] = re.findall(r"[Ss]ave this as `([\w.]+)`", text)
     (folder / name).write_text(example, "utf-8")
@@ -79,7 +78,7 @@ def given_by(text: str, folder: Path) -> Given:
 
 @pytest.fixture
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The README's Python example; its module is forgotten again."""
+    """The README's Python example; its module is removed afterwards."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = set(sys.modules)
     yield given_by(README.read_text("utf-8"), tmp_path)
@@ -122,7 +121,7 @@ async def test_the_functions_of_the_python_example_run_with_a_context(given: Giv
 
 
 @pytest.mark.parametrize("document", LIVING, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_command_that_a_document_shows_can_be_given(document: Path) -> None:
+def test_every_command_in_a_document_is_valid(document: Path) -> None:
     refused = {}
     for words in shown(document.read_text("utf-8"), "cronflow"):
         try:
@@ -132,7 +131,7 @@ def test_every_command_that_a_document_shows_can_be_given(document: Path) -> Non
     assert refused == {}
 
 
-def test_the_page_of_everyday_commands_shows_every_group_of_them() -> None:
+def test_the_page_of_everyday_commands_shows_every_group() -> None:
     page = ROOT / "docs" / "how-to" / "everyday-commands.md"
     first_words = {words[0] for words in shown(page.read_text("utf-8"), "cronflow") if words}
     assert first_words >= {"dev", "node", "api", "jobs", "runs", "nodes", "cluster", "cron", "config", "doctor"}
@@ -150,7 +149,7 @@ def test_the_page_of_everyday_commands_shows_every_group_of_them() -> None:
         "dev --port many",
     ],
 )
-def test_a_command_that_cannot_be_given_would_be_noticed(words: str) -> None:
+def test_an_invalid_command_is_detected(words: str) -> None:
     [command] = shown(f"```sh\ncronflow {words}  # and why\n```\n", "cronflow")
     with pytest.raises(Exception, match=r"(?i)no such|not one of|requires|missing|integer"):
         parse(command)
@@ -177,7 +176,7 @@ def test_every_variable_that_the_documents_name_exists() -> None:
 @pytest.mark.parametrize(
     "document", [*LIVING, *sorted(RECORDS.glob("*.md"))], ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
+def test_every_link_of_a_document_resolves(document: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", document.read_text("utf-8"))
     inside = [link.partition("#")[0] for link in links if "://" not in link]
     assert [link for link in inside if link and not (document.parent / link).exists()] == []
@@ -193,28 +192,46 @@ def test_every_path_in_the_contributors_page_exists() -> None:
 
 def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:
     records = sorted(path for path in RECORDS.glob("*.md") if path != INDEX)
-    linked = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\)", INDEX.read_text("utf-8"), re.MULTILINE)
-    assert [name for _, name in linked] == [path.name for path in records]
-    assert [number for number, _ in linked] == [f"{n:04}" for n in range(1, len(records) + 1)]
+    linked = re.findall(r"^\| \[(\d{4})\]\(([^)]+)\) \| ([^|]+) \|", INDEX.read_text("utf-8"), re.MULTILINE)
+    assert [name for _, name, _ in linked] == [path.name for path in records]
+    assert [number for number, _, _ in linked] == [f"{n:04}" for n in range(1, len(records) + 1)]
+    headings = [path.read_text("utf-8").partition("\n")[0] for path in records]
+    assert headings == [f"# {number} {title}" for number, _, title in linked]
     for record in records:
         text = record.read_text("utf-8")
         assert text.startswith(f"# {record.name[:4]} "), record.name
         assert re.search(r"^Date: \d{4}-\d\d-\d\d\b", text, re.MULTILINE), record.name
-        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
-        assert headings == ["Context", "Decision", "Consequences", "What was rejected"], record.name
+        parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert parts == ["Context", "Decision", "Consequences", "What was rejected"], record.name
+
+
+def test_the_path_of_a_run_names_at_most_twenty_functions_and_each_is_in_its_file() -> None:
+    page = ROOT / "docs" / "architecture.md"
+    text = page.read_text("utf-8")
+    path = text[text.index("\n## The path of one run") : text.index("\n## Seven invariants")]
+    steps = re.findall(r"^\d+\. (.+)", path, re.MULTILINE)
+    assert 10 <= len(steps) <= 20
+    assert [step for step in steps if not step.startswith("[`")] == []
+    linked = re.findall(r"\[`(?:(\w+)\.)?(\w+)`\]\(([^)]+\.py)\)", path)
+    for owner, name, link in linked:
+        tree = ast.parse((page.parent / link).read_text("utf-8"))
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner]
+        body = [node for one in classes for node in one.body] if owner else tree.body
+        functions = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert name in functions, f"{owner}.{name} in {link}"
 
 
 NAMED = r"`(tests/[\w/]+\.py)(?:::(\w+))?`"
 
 
-def told_by(path: Path) -> dict[str, str]:
-    """The tests of a file, and what their docstrings say."""
+def docstrings_of_tests(path: Path) -> dict[str, str]:
+    """The docstring of each test in a file, by name."""
     tree = ast.parse(path.read_text("utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {one.name: ast.get_docstring(one) or "" for one in functions if one.name.startswith("test_")}
 
 
-@pytest.mark.parametrize("page", ["guarantees.md", "lessons.md", "protocol.md"])
+@pytest.mark.parametrize("page", ["guarantees.md", "how-others-failed.md", "protocol.md"])
 def test_every_test_that_a_concept_names_exists(page: str) -> None:
     named = re.findall(NAMED, (CONCEPTS / page).read_text("utf-8"))
     assert len(named) > 20
@@ -223,33 +240,34 @@ def test_every_test_that_a_concept_names_exists(page: str) -> None:
         assert not name or re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE), f"{path}::{name}"
 
 
-def lessons() -> list[tuple[str, list[tuple[str, str]]]]:
-    """The threads of each lesson, and its tests."""
-    rows = [line.split(" | ") for line in (CONCEPTS / "lessons.md").read_text("utf-8").splitlines() if "::" in line]
+def issues_with_tests() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The issues of each row of the table of tests, and its tests."""
+    text = (CONCEPTS / "how-others-failed.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if "::" in line]
     return [(cells[0], re.findall(NAMED, cells[-1])) for cells in rows]
 
 
-def test_every_test_of_a_lesson_is_named_after_its_thread_and_tells_of_all_of_them() -> None:
-    for threads, tests in lessons():
-        numbers = set(re.findall(r"#(\d+)", threads))
-        told = " ".join(told_by(ROOT / path)[name] for path, name in tests)
-        assert all(f"#{number}" in told for number in numbers), threads
+def test_a_regression_test_is_named_after_an_issue_and_its_docstring_names_all_of_them() -> None:
+    for issues, tests in issues_with_tests():
+        numbers = set(re.findall(r"#(\d+)", issues))
+        docstrings = " ".join(docstrings_of_tests(ROOT / path)[name] for path, name in tests)
+        assert all(f"#{number}" in docstrings for number in numbers), issues
         for path, name in tests:
-            assert told_by(ROOT / path)[name], f"{name} does not say what failed"
+            assert docstrings_of_tests(ROOT / path)[name], f"{name} does not describe the failure"
             project, number = name.split("_")[1:3]
-            assert number in numbers if numbers else project in threads.lower() or number in threads, name
+            assert number in numbers if numbers else project in issues.lower() or number in issues, name
 
 
-def test_every_thread_of_the_protocol_has_its_lesson_and_every_such_test_stands_there() -> None:
-    protocol = (CONCEPTS / "protocol.md").read_text("utf-8")
-    section = protocol[protocol.index("\n## 1.") : protocol.index("\n## 2.")]
-    threads = set(re.findall(r"#(\d+)", section))
-    assert len(threads) > 50
-    assert threads - {number for row, _ in lessons() for number in re.findall(r"#(\d+)", row)} == set()
-    listed = {(path, name) for _, tests in lessons() for path, name in tests}
+def test_every_public_issue_has_a_regression_test_and_every_such_test_is_listed() -> None:
+    text = (CONCEPTS / "how-others-failed.md").read_text("utf-8")
+    systems = text[text.index("\n## The systems") : text.index("\n## The tests")]
+    issues = set(re.findall(r"#(\d+)", systems))
+    assert len(issues) > 50
+    assert issues - {number for row, _ in issues_with_tests() for number in re.findall(r"#(\d+)", row)} == set()
+    listed = {(path, name) for _, tests in issues_with_tests() for path, name in tests}
     projects = {name.split("_")[1] for _, name in listed}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for name in told_by(path):
+        for name in docstrings_of_tests(path):
             found = re.match(r"test_([a-z0-9]+)_\d+_", name)
             if found and found[1] in projects:
                 assert (str(path.relative_to(ROOT)), name) in listed
