@@ -1,4 +1,4 @@
-"""Redis Sentinel and Redis Cluster, real ones: the same contract, and a failover that loses nothing."""
+"""Real Redis Sentinel and Redis Cluster: the same contract, and a failover that loses nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.redis_topologies import cluster, sentinels
 pytestmark = pytest.mark.chaos
 
 
-async def test_a_redis_cluster_serves_election_lists_and_locks(tmp_path: Path, namespace: str) -> None:
+async def test_a_redis_cluster_supports_election_queues_and_locks(tmp_path: Path, namespace: str) -> None:
     with cluster(tmp_path) as topology:
         async with RedisConnection(topology.url, namespace) as connection:
             election, queue = RedisElection(connection), RedisQueue(connection)
@@ -58,7 +58,7 @@ async def test_jepsen_2013_a_sentinel_failover_loses_nothing(tmp_path: Path, mon
             assert (found.lost, found.doubled) == ([], [])
 
 
-def test_a_url_with_several_hosts_is_read_and_its_mistakes_are_told() -> None:
+def test_a_url_with_several_hosts_is_parsed_and_its_errors_are_reported() -> None:
     read = parse("redis+sentinel://user:p%40ss@a:1,b/main/3")
     assert (read.hosts, read.username, read.password, read.path) == (
         (("a", 1), ("b", 26379)),
