@@ -173,7 +173,7 @@ async def test_every_block_of_a_page_works(page: Path, cluster: Cluster, tmp_pat
             check=False,
         )
     finally:
-        cluster.forget()
+        cluster.reset()
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     for words in scene.prints:
         assert words in done.stdout

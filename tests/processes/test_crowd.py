@@ -137,7 +137,7 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
 
         async def flood() -> None:
             while True:
-                await flooding.say(op="sub", topic="nothing of the kind")
+                await flooding.send(op="sub", topic="nothing of the kind")
 
         flooder = asyncio.create_task(flood())
         await eventually(lambda: all(client.ticks for client in good), MINUTE, "everybody was sent a tick")

@@ -15,7 +15,7 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.run import RunState
 from tests.contracts.builders import an_assignment
 from tests.processes.conftest import process_cluster
-from tests.processes.test_failures import some_instants
+from tests.processes.test_failures import more_runs
 from tests.redis_topologies import cluster, sentinels
 
 pytestmark = pytest.mark.chaos
@@ -39,7 +39,7 @@ async def test_jobs_run_on_a_redis_cluster(tmp_path: Path, mongo_url: str, names
         async with process_cluster(topology.url, mongo_url, namespace, tmp_path) as nodes:
             await nodes.up("a", "b")
             since = await nodes.apply(nodes.job("tick"))
-            await some_instants(nodes, "tick", 3)
+            await more_runs(nodes, "tick", 3)
             found = await nodes.proof(since)
             assert (found.lost, found.doubled) == ([], [])
             assert set(found.states) == {RunState.SUCCEEDED.value}
@@ -51,9 +51,9 @@ async def test_jepsen_2013_a_sentinel_failover_loses_nothing(tmp_path: Path, mon
         async with process_cluster(topology.url, mongo_url, namespace, tmp_path) as nodes:
             await nodes.up("a", "b")
             since = await nodes.apply(nodes.job("tick"))
-            await some_instants(nodes, "tick", 2)
+            await more_runs(nodes, "tick", 2)
             topology.kill(master)
-            await some_instants(nodes, "tick", 3)
+            await more_runs(nodes, "tick", 3)
             found = await nodes.proof(since)
             assert (found.lost, found.doubled) == ([], [])
 
