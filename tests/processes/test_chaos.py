@@ -1,9 +1,9 @@
-"""Chaos on real processes, and a verdict: a cluster lives through everything at once, and its history is checked.
+"""Chaos on real processes: a cluster under all faults, and a check of its history.
 
-Jobs of every kind run on three nodes while a seeded list of faults goes over them: the leader and a worker are killed,
+Jobs of every kind run on three nodes while a seeded sequence of faults is injected: the leader and a worker are killed,
 a leader is stopped for longer than its TTL, Redis is flushed, MongoDB is killed and restarted; jobs are edited and
-paused meanwhile. Then all is well again, and what the records, the oplog of MongoDB and the handlers' own file tell
-must be a history that the protocol allows (`tests.history`).
+paused meanwhile. Then the cluster recovers, and the records, the oplog of MongoDB and the file that the handlers write
+must form a history that the protocol allows (`tests.history`).
 """
 
 from __future__ import annotations
