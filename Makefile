@@ -13,6 +13,7 @@
 #   make build           build the wheel and the source archive, with the dashboard, into dist
 #   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files
 #   make docs            regenerate the reference pages and the picture in docs
+#   make client          regenerate the blocking client from the asyncio client
 #   make docs-site       build the documentation as a website, into build/site
 #   make clean           remove .venv, the built dashboard and caches
 
@@ -39,7 +40,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -133,13 +134,16 @@ secrets:
 	done
 
 docs: .venv/ready
-	$(BIN)/python -m cronflow.api.reference > docs/reference/api.md
-	$(BIN)/python -m cronflow.monitoring.reference > docs/reference/metrics.md
-	$(BIN)/python -m cronflow.cli.reference > docs/reference/cli.md
-	$(BIN)/python -m cronflow.config.reference > docs/reference/settings.md
-	$(BIN)/python -m cronflow.domain.glossary > docs/reference/glossary.md
-	$(BIN)/python -m cronflow.domain.drawing > docs/concepts/life-of-a-run.md
-	$(BIN)/python -m cronflow.domain.drawing svg > docs/images/life-of-a-run.svg
+	$(BIN)/python -m tools.docs.api > docs/reference/api.md
+	$(BIN)/python -m tools.docs.metrics > docs/reference/metrics.md
+	$(BIN)/python -m tools.docs.cli > docs/reference/cli.md
+	$(BIN)/python -m tools.docs.settings > docs/reference/settings.md
+	$(BIN)/python -m tools.docs.glossary > docs/reference/glossary.md
+	$(BIN)/python -m tools.docs.life_of_a_run > docs/concepts/life-of-a-run.md
+	$(BIN)/python -m tools.docs.life_of_a_run svg > docs/images/life-of-a-run.svg
+
+client: .venv/ready
+	$(BIN)/python -m tools.blocking_client
 
 docs-site: .venv/ready
 	$(BIN)/mkdocs build --strict

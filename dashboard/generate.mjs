@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 const venv = `${ROOT}.venv/bin/python`;
 const python = process.env.PYTHON ?? (existsSync(venv) ? venv : 'python3');
-const json = execFileSync(python, ['-m', 'cronflow.api.reference', 'json'], { cwd: ROOT, encoding: 'utf8', maxBuffer: 2 ** 26 });
+const json = execFileSync(python, ['-m', 'tools.docs.api', 'json'], { cwd: ROOT, encoding: 'utf8', maxBuffer: 2 ** 26 });
 const document = JSON.parse(json);
 
 const roles = Object.entries(document.paths).flatMap(([path, operations]) =>
@@ -19,7 +19,7 @@ const roles = Object.entries(document.paths).flatMap(([path, operations]) =>
     .map(([method, operation]) => [`${method.toUpperCase()} ${path.replace(PREFIX, '')}`, operation['x-role']]),
 );
 
-write('openapi.d.ts', astToString(await openapiTS(document)));
+write('openapi.d.ts', astToString(await openapiTS(document, { defaultNonNullable: false })));
 write('openapi.roles.ts', `export const ROLES = ${JSON.stringify(Object.fromEntries(roles), null, 2)} as const;\n`);
 
 /** A file that did not change keeps its modification time, so nothing is rebuilt because of it. */

@@ -1,4 +1,4 @@
-"""The job as a document: what is written is read back the same, and what is wrong is told with its path."""
+"""The job as a document: a written document is read back equal, and every problem has its path."""
 
 from __future__ import annotations
 
@@ -179,13 +179,11 @@ def test_equal_jobs_written_differently_have_one_document() -> None:
     assert job_document(parse_job(one)) == job_document(parse_job(other))
 
 
-def test_an_argument_that_json_cannot_say_is_refused_when_it_is_written() -> None:
+def test_an_argument_that_is_not_json_is_refused_when_it_is_written() -> None:
     job = Job(name="a", target=PythonTarget("m:f", {"when": {"day": datetime(2026, 1, 1, tzinfo=UTC)}}))
     with pytest.raises(InvalidInput) as caught:
         job_document(job)
-    assert str(caught.value) == (
-        "run.args.when.day: expected what JSON can say, got a date with a time (put it in quotes)"
-    )
+    assert str(caught.value) == ("run.args.when.day: expected a JSON value, got a date with a time (put it in quotes)")
 
 
 # ------------------------------------------------------------------------------------------------------ what is taken
@@ -254,7 +252,7 @@ def test_at_most_once_has_no_retries_whatever_the_settings_say() -> None:
 # ---------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_document() -> None:
+def test_every_problem_is_reported_at_once_in_the_order_of_the_document() -> None:
     document = {
         "nmae": "x",
         "timeout": "1ms",
@@ -285,7 +283,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_document()
             {"run": {"shell": "x"}},
             "jobs[0].name: missing (give the job a name, such as nightly-report)",
         ),
-        ({"name": "a"}, "jobs[0].run: missing (say what to run: python, shell, argv or http)"),
+        ({"name": "a"}, "jobs[0].run: missing (add what to run: python, shell, argv or http)"),
         (
             {**MINIMAL, "tiemout": "5s"},
             "jobs[0].tiemout: unknown key (did you mean timeout?)",
@@ -330,7 +328,7 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ({"enabled": "x" * 40}, f"enabled: expected true or false, got the text '{'x' * 40}'"),
         ({"enabled": "x" * 41}, f"enabled: expected true or false, got the text '{'x' * 37}'…"),
         ({"enabled": "yes"}, "enabled: expected true or false, got the text 'yes'"),
-        ({"description": "\ud83d"}, "description: half of a surrogate pair is not text"),
+        ({"description": "\ud83d"}, "description: is not valid Unicode: it contains half of a surrogate pair"),
         ({"labels": ["a"]}, "labels: expected a mapping, got a list"),
         ({"labels": {"port": 8080}}, "labels.port: expected text, got the number 8080 (put it in quotes)"),
         ({"require": {"spot": False}}, "require.spot: expected text, got false (put it in quotes)"),
@@ -359,7 +357,7 @@ def test_a_job_that_is_no_job_is_refused(document: object, problem: str) -> None
         ),
         (
             {"retry": {"delays": ["1s", "2s"], "cap": "1h"}},
-            "retry.cap: has no effect beside delays (remove one of the two)",
+            "retry.cap: has no effect with delays (remove one of the two)",
         ),
         (
             {"retry": {"delays": ["1s", "2s"], "max": 3}},
@@ -385,8 +383,8 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         (
             {"tz": "UTC"},
             (
-                ": has none of cron, every and at; exactly one of them is needed (leave schedule out for a job that"
-                " is run by hand)"
+                ": has none of cron, every and at; exactly one of them is required (leave schedule out for a job that"
+                " runs only on request)"
             ),
         ),
         (
@@ -398,11 +396,11 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         ({"cron": "* * * * *", "tzz": "UTC"}, ".tzz: unknown key (did you mean tz?)"),
         (
             {"cron": "* * * * *", "anchor": "2026-01-01T00:00:00Z"},
-            ".anchor: has no effect beside cron (remove it; it belongs to every)",
+            ".anchor: has no effect with cron (remove it; it belongs to every)",
         ),
         (
             {"at": "2026-01-01T00:00:00Z", "start": None},
-            ".start: has no effect beside at (remove it; it belongs to cron and every)",
+            ".start: has no effect with at (remove it; it belongs to cron and every)",
         ),
         ({"cron": 5}, ".cron: expected text, got the number 5 (put it in quotes)"),
         (
@@ -421,17 +419,11 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
         ),
         (
             {"at": "2026-12-24T18:00:00"},
-            (
-                ".at: 2026-12-24T18:00:00 has no zone and means another instant in every place (add Z for UTC, or an"
-                " offset such as +01:00)"
-            ),
+            (".at: 2026-12-24T18:00:00 has no time zone (add Z for UTC, or an offset such as +01:00)"),
         ),
         (
             {"at": datetime(2026, 12, 24, 18)},  # noqa: DTZ001  that it is naive is the point
-            (
-                ".at: 2026-12-24T18:00:00 has no zone and means another instant in every place (add Z for UTC, or an"
-                " offset such as +01:00)"
-            ),
+            (".at: 2026-12-24T18:00:00 has no time zone (add Z for UTC, or an offset such as +01:00)"),
         ),
         (
             {"at": datetime(2026, 12, 24, tzinfo=UTC).date()},
@@ -444,7 +436,7 @@ def test_a_wrong_value_is_refused_with_its_key(part: dict[str, object], problem:
                 " 2026-12-24T18:00:00+01:00)"
             ),
         ),
-        ({"at": "0001-01-01T00:00:00+14:00"}, ".at: 0001-01-01T00:00:00+14:00 lies outside the years 1 to 9999 in UTC"),
+        ({"at": "0001-01-01T00:00:00+14:00"}, ".at: 0001-01-01T00:00:00+14:00 is outside the years 1 to 9999 in UTC"),
     ],
 )
 def test_a_wrong_schedule_is_refused_with_its_key(schedule: object, problem: str) -> None:
@@ -459,7 +451,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
 @pytest.mark.parametrize(
     ("run", "problem"),
     [
-        ({}, ": has none of python, shell, argv and http; exactly one of them is needed (say what to run)"),
+        ({}, ": has none of python, shell, argv and http; exactly one of them is required (add what to run)"),
         (
             {"shell": "a", "argv": ["a"]},
             ": has shell and argv; exactly one of python, shell, argv and http is allowed (remove the others)",
@@ -468,7 +460,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ({"shell": " "}, ".shell: the command is empty"),
         ({"argv": []}, ".argv: the command is empty"),
         ({"argv": ["sleep", 5]}, ".argv[1]: expected text, got the number 5 (put it in quotes)"),
-        ({"shell": "x", "args": {}}, ".args: has no effect beside shell (remove it; it belongs to python)"),
+        ({"shell": "x", "args": {}}, ".args: has no effect with shell (remove it; it belongs to python)"),
         ({"shell": "x", "env": {"DEBUG": True}}, ".env.DEBUG: expected text, got true (put it in quotes)"),
         ({"python": "billing"}, ".python: 'billing' is not a Python target; write package.module:function"),
         ({"python": "m:f", "args": [1]}, ".args: expected a mapping, got a list"),
@@ -478,8 +470,8 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ),
         ({"python": "m:f", "args": {"x": 2**63}}, ".args.x: expected a whole number, got a number that is too large"),
         ({"python": "m:f", "args": {"x": float("inf")}}, ".args.x: expected a finite number, got inf"),
-        ({"python": "m:f", "args": {"x": {1, 2}}}, ".args.x: expected what JSON can say, got a value of the type set"),
-        ({"http": {}}, ".http.url: missing (write the address that the request goes to)"),
+        ({"python": "m:f", "args": {"x": {1, 2}}}, ".args.x: expected a JSON value, got a value of the type set"),
+        ({"http": {}}, ".http.url: missing (add the address that the request goes to)"),
         ({"http": {"url": "ftp://x"}}, ".http.url: 'ftp://x' is not an http:// or https:// address"),
         (
             {"http": {"url": "http://x", "expect": "2xx"}},
@@ -507,7 +499,7 @@ def test_arguments_that_are_nested_without_end_are_refused() -> None:
     assert problem == f"jobs[0].run.args.x{'.y' * 49}: nested more than 50 levels deep"
 
 
-def test_keys_of_nothing_are_told_beside_a_schedule_of_two_kinds() -> None:
+def test_unknown_keys_are_reported_with_a_schedule_of_two_kinds() -> None:
     assert problems_of(schedule={"cron": "* * * * *", "evry": "1h", "every": "1h"}) == [
         "jobs[0].schedule: has cron and every; exactly one of cron, every and at is allowed (remove the others)",
         "jobs[0].schedule.evry: unknown key (did you mean every?)",

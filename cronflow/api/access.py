@@ -1,10 +1,9 @@
-"""Which role a route needs.
+"""The role that a route requires.
 
-A route says `principal: Annotated[Principal, needs(Role.OPERATOR)]`, for which `Viewer`, `Operator` and `Admin` are
-short; the gate that the application was made with finds out who asks. No route decides about access in any other way.
-An API key that is for certain jobs reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: whatever is about
-several jobs, or none, is refused here, so that a new route is closed to such keys until it is about one. Only who they
-are themselves they may ask.
+A route has a parameter `principal: Annotated[Principal, needs(Role.OPERATOR)]`, or `Viewer`, `Operator` or `Admin` for
+short; the gate of the application authenticates the request. No route checks access in any other way. An API key that
+is limited to certain jobs reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: routes about several jobs, or
+none, are refused here, so that a new route is closed to such keys by default. The only exception is `/auth/me`.
 """
 
 from __future__ import annotations
@@ -18,34 +17,33 @@ from cronflow.domain.access import Principal, Role
 
 
 class NotAuthenticated(Exception):
-    """Nobody that is known asks: 401."""
+    """The request is not authenticated: 401."""
 
 
 class NotAllowed(Exception):
-    """Whoever asks lacks the role, or the key is for other jobs: 403."""
+    """The principal lacks the role, or the key is limited to other jobs: 403."""
 
     def __init__(self, needed: Role, principal: Principal, why: str = "") -> None:
-        super().__init__(why or f"{principal.name} is {principal.role.value}; this needs {needed.value}")
+        super().__init__(why or f"{principal.name} is {principal.role.value}; this requires {needed.value}")
         self.needed = needed
 
 
 class Gate(Protocol):
-    """Finds out who asks."""
+    """Authenticates requests."""
 
     async def admit(self, request: Request) -> Principal:
         """Raises NotAuthenticated."""
 
 
 class ClosedGate:
-    """Admits nobody."""
+    """Admits no request."""
 
     async def admit(self, request: Request) -> Principal:
-        """Raises NotAuthenticated."""
         raise NotAuthenticated
 
 
 def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
-    """A dependency that gives the principal. `also_of_jobs` lets in keys that are for certain jobs, wherever that is.
+    """A dependency that returns the principal. `also_of_jobs` admits keys that are limited to certain jobs.
     Raises NotAuthenticated, NotAllowed.
     """
 
@@ -55,7 +53,7 @@ def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
         if not found.role.covers(role):
             raise NotAllowed(role, found)
         if not (also_of_jobs or found.may_touch(job_of(request))):
-            raise NotAllowed(role, found, f"{found.name} is for jobs such as {found.jobs[0]}, one at a time")
+            raise NotAllowed(role, found, f"{found.name} is limited to jobs such as {found.jobs[0]}, one at a time")
         return found
 
     principal.needed = role  # type: ignore[attr-defined]
@@ -63,9 +61,7 @@ def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
 
 
 def job_of(request: Request) -> str | None:
-    """The job that the address is about: `/jobs/<job>` or `/runs/<job>@…`, where that word is a parameter of the route
-    and no name of it.
-    """
+    """The job in the path, `/jobs/<job>` or `/runs/<job>@…`, where that part is a parameter of the route."""
     match request.scope["path"].split("/"):
         case ["", "api", "v1", "jobs", job, *_] if job in request.path_params.values():
             return str(job)
@@ -75,7 +71,7 @@ def job_of(request: Request) -> str | None:
 
 
 def needed_by(dependant: Dependant) -> Role | None:
-    """The role that a route needs; None: it has no `needs`."""
+    """The role that a route requires; None when it has no `needs`."""
     for dependency in dependant.dependencies:
         role = getattr(dependency.call, "needed", None) or needed_by(dependency)
         if role is not None:
@@ -84,7 +80,7 @@ def needed_by(dependant: Dependant) -> Role | None:
 
 
 Anybody = Annotated[Principal, needs(Role.VIEWER, also_of_jobs=True)]
-"""Whoever is known, for what is about himself alone."""
+"""Any principal, for a route about the principal alone."""
 Viewer = Annotated[Principal, needs(Role.VIEWER)]
 Operator = Annotated[Principal, needs(Role.OPERATOR)]
 Admin = Annotated[Principal, needs(Role.ADMIN)]

@@ -1,8 +1,8 @@
 """The application: its routes under one prefix, its probes, its errors and its description.
 
-It keeps nothing between two requests, so any number of replicas may serve the same stores. `/livez` says that the event
-loop turns; `/readyz` that Redis and MongoDB answer; `/metrics` is for Prometheus, unless it has a port of its own. None
-needs a login: a load balancer has none.
+It keeps no state between requests, so any number of replicas may serve the same stores. `/livez` succeeds while the
+event loop runs, `/readyz` while Redis and MongoDB answer; `/metrics` is for Prometheus, unless it has a port of its
+own. None of them requires a login.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def create_api(
     stream: Stream | None = None,
     exposition: Exposition | None = None,
 ) -> FastAPI:
-    """The application over one service, for those whom the gate admits. Without `sessions` nobody can log in here,
-    without `stream` there is no live stream, without `exposition` no `/metrics`.
+    """The application over one service, for requests that the gate admits. Without `sessions` there is no login,
+    without `stream` no live stream, without `exposition` no `/metrics`.
     """
     deployment = deployment or Deployment()
     api = FastAPI(
@@ -43,7 +43,7 @@ def create_api(
     api.state.service, api.state.gate, api.state.deployment = service, gate, deployment
     api.state.logins = sessions
     problems.install(api)
-    # Logs before runs: the path of a run would take theirs.
+    # Logs before runs: the path of a run would match theirs.
     for group in (jobs, logs, runs, schedules, nodes, cluster, events, alerts):
         api.include_router(group.router)
     for router in (management.users, management.keys, management.secrets, management.audit):
@@ -57,14 +57,14 @@ def create_api(
     _add_probes(api)
     if exposition is not None:
         _add_metrics(api, exposition)
-    # FastAPI would put the routes together with the first request, which would wait for it.
+    # FastAPI would build the routes on the first request, which would have to wait.
     for _ in iter_route_contexts(api.routes):
         pass
     return api
 
 
 def _add_metrics(api: FastAPI, exposition: Exposition) -> None:
-    # No coroutine: it is called in a thread, and the text of a thousand series keeps nobody waiting.
+    # Not a coroutine: it runs in a thread, so that rendering a thousand series blocks no other request.
     @api.get("/metrics", include_in_schema=False)
     def metrics() -> Response:
         return Response(exposition.text(), media_type=exposition.media_type)
@@ -76,7 +76,7 @@ def _add_probes(api: FastAPI) -> None:
         """The process is alive."""
         return {"status": "ok"}
 
-    @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them does not answer."}})
+    @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them is unreachable."}})
     async def readyz(service: Uses, response: Response) -> dict[str, object]:
         """Redis and MongoDB answer."""
         found = await service.health()

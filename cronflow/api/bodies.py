@@ -1,25 +1,25 @@
-"""What routes are given: instants in the query, JSON in the body, versions in a header.
+"""The inputs of routes: instants in the query, JSON in the body, versions in a header.
 
-Bodies are read by the strict readers of job documents, so that a mistake is told in one form everywhere, field by
-field. The types here describe them in the OpenAPI document; a test sends each example.
+A body is a model below `Input`, which parses it and describes it in the OpenAPI document. Its errors become Problems in
+the words of job documents. Jobs and alerts have parsers of their own in `cronflow.documents`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Depends, Header, Path, Query, Request
-from pydantic import BeforeValidator
+from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
-from cronflow.api.problems import Unreadable
-from cronflow.documents.mappings import read_fields
-from cronflow.documents.values import Reader, instant, text
+from cronflow.api.problems import Unreadable, problems_of
+from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
 from cronflow.usecases.service import Service
@@ -32,8 +32,8 @@ ETAG = re.compile(r'"([1-9][0-9]{0,17})"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What the routes know of the settings: the cluster's name, how often nodes report, the retry that stands in
-    for what a job's document leaves out, and what may be broken on purpose where that is a development cluster.
+    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry of jobs, and what
+    `cronflow dev` offers to break on purpose.
     """
 
     namespace: str = "default"
@@ -53,13 +53,24 @@ def _deployment(request: Request) -> Deployment:
     return deployment
 
 
-def _instant(value: object) -> object:
-    try:
-        return None if value is None else instant(value)
-    except InvalidInput as error:
-        [problem] = error.problems
-        told = {"what": problem.what, "remedy": problem.remedy}
-        raise PydanticCustomError("ours", "{what}", told) from None
+def refused(*problems: Problem) -> PydanticCustomError:
+    """An error of a model that carries Problems, with places relative to its own."""
+    return PydanticCustomError("refused", "refused", {"problems": problems})
+
+
+def _validator(reader: Reader) -> Reader:
+    def read(value: Any) -> object:
+        try:
+            return reader(value)
+        except InvalidInput as error:
+            raise refused(*error.problems) from None
+
+    return read
+
+
+def reads(reader: Reader, described: Any) -> Any:
+    """Validate a field by a reader of documents; the OpenAPI document describes it as the type `described`."""
+    return PlainValidator(_validator(reader), json_schema_input_type=described)
 
 
 JobName = Annotated[str, Path(description="The job.")]
@@ -67,26 +78,27 @@ NodeName = Annotated[str, Path(description="The node.")]
 RunId = Annotated[str, Path(description="The run.")]
 Uses = Annotated[Service, Depends(_service)]
 Deployed = Annotated[Deployment, Depends(_deployment)]
+_INSTANT = BeforeValidator(_validator(lambda value: None if value is None else instant(value)))
 Since = Annotated[
     datetime | None,
-    BeforeValidator(_instant),
-    Query(description="Due from this instant on, such as 2026-11-21T02:00:00Z."),
+    _INSTANT,
+    Query(description="Due from this instant on, for example 2026-11-21T02:00:00Z."),
 ]
-Until = Annotated[datetime | None, BeforeValidator(_instant), Query(description="Due before this instant.")]
+Until = Annotated[datetime | None, _INSTANT, Query(description="Due before this instant.")]
 From = Annotated[
     datetime | None,
-    BeforeValidator(_instant),
-    Query(description="Not older than this instant, such as 2026-11-21T02:00:00Z."),
+    _INSTANT,
+    Query(description="Not older than this instant, for example 2026-11-21T02:00:00Z."),
 ]
 At = Annotated[
     datetime | None,
-    BeforeValidator(_instant),
-    Query(description="The instant; without it the latest that fell due."),
+    _INSTANT,
+    Query(description="The instant; without it the latest one that was due."),
 ]
 
 
 async def _body(request: Request) -> object:
-    """Raises Unreadable when it is not JSON. An empty body is an object without fields."""
+    """Raises Unreadable when it is not JSON. An empty body is an empty object."""
     content = await request.body()
     if not content:
         return {}
@@ -99,18 +111,51 @@ async def _body(request: Request) -> object:
 Body = Annotated[object, Depends(_body)]
 
 
-def fields_of(body: object, table: Mapping[str, Reader], required: Collection[str] = ()) -> dict[str, Any]:
-    """The fields that are given. Raises InvalidInput with everything that is wrong."""
-    found, problems = read_fields(body, table)
-    assert isinstance(body, Mapping)
-    problems += [Problem(name, "missing", "add it") for name in required if name not in body]
-    if problems:
-        raise InvalidInput(problems)
-    return found
+class Input(BaseModel):
+    """The base of bodies. The docstrings below the fields describe them; `json_schema_extra` may have `examples`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-def at_most(longest: int) -> Reader:
-    """Text of at most so many characters. What was sent is not shown: it may be secret."""
+Model = TypeVar("Model", bound=Input)
+
+
+def body(model: type[Model]) -> Any:
+    """A dependency that parses the body. Raises InvalidInput with everything that is wrong."""
+
+    async def parsed(content: Body) -> Model:
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            found = [problem for one in error.errors() for problem in _problems(model, one)]
+        order = list(content) if isinstance(content, Mapping) else []
+        key = {name: n for n, name in enumerate(order)}
+        raise InvalidInput(sorted(found, key=lambda one: key.get(re.split(r"[.\[]", one.place)[0], len(order))))
+
+    parsed.model = model  # type: ignore[attr-defined]
+    return Depends(parsed)
+
+
+def body_of(dependant: Dependant) -> type[Input] | None:
+    """The model of the body that a route takes."""
+    models = (getattr(dependency.call, "model", None) for dependency in dependant.dependencies)
+    return next((model for model in models if model is not None), None)
+
+
+def _problems(model: type[Input], error: Mapping[str, Any]) -> list[Problem]:
+    if error["type"] != "extra_forbidden":
+        return problems_of(error, error["loc"])
+    *path, key = error["loc"]
+    owner: Any = model
+    for part in path:
+        owner = owner.model_fields[part].annotation
+    near = nearest(key, owner.model_fields)
+    remedy = f"did you mean {near}?" if near else f"known are {', '.join(owner.model_fields)}"
+    return [Problem(".".join([*path, key]), "unknown key", remedy)]
+
+
+def _concealed(longest: int) -> Reader:
+    """Text whose value no error repeats."""
 
     def read(value: object) -> str:
         if not isinstance(value, str):
@@ -122,16 +167,27 @@ def at_most(longest: int) -> Reader:
     return read
 
 
+def secret_text(longest: int) -> Any:
+    """Validate text of at most `longest` characters, such as a password, without repeating it in an error."""
+    return reads(_concealed(longest), str)
+
+
+Note = Annotated[str, Field(max_length=1000)]
+Text = Annotated[str | None, reads(text, str)]
+Instant = Annotated[datetime | None, reads(instant, str)]
+Arguments = Annotated[dict[str, object] | None, reads(json_mapping, dict[str, object])]
+
+
 def _expected(
     if_match: Annotated[
-        str | None, Header(max_length=100, description='The `ETag` of the job as it was read, such as `"3"`.')
+        str | None, Header(max_length=100, description='The `ETag` of the job as last read, for example `"3"`.')
     ] = None,
 ) -> int | None:
     if if_match is None:
         return None
     match = ETAG.fullmatch(if_match.strip())
     if match is None:
-        raise InvalidInput(Problem("If-Match", "is no ETag of a job", 'give one as it was answered, such as "3"'))
+        raise InvalidInput(Problem("If-Match", "is not an ETag of a job", 'send that of a response, for example "3"'))
     return int(match[1])
 
 
@@ -139,11 +195,10 @@ Expected = Annotated[int | None, Depends(_expected)]
 
 
 def etag_of(version: int) -> str:
-    """What an edit compares: the version."""
     return f'"{version}"'
 
 
 def takes(name: str, example: object, *, required: bool = True) -> dict[str, Any]:
-    """Describes the body of a route: the schema of this name."""
+    """Describe a body that is not an Input: the schema of this name."""
     content = {"schema": {"$ref": f"#/components/schemas/{name}"}, "example": example}
     return {"requestBody": {"required": required, "content": {"application/json": content}}}

@@ -1,33 +1,62 @@
-"""The texts below the fields of shapes, for the OpenAPI document.
+"""Descriptions of fields for the OpenAPI document and the reference pages: the docstrings below them.
 
-Pydantic would collect them too (`use_attribute_docstrings`), but with every schema that it builds, and with CPython
-3.11 each class costs the parsing of its whole module: more than half of the time that the API takes to start. They
-are needed when somebody asks for the document.
+Pydantic would collect them too (`use_attribute_docstrings`), but with every schema that it builds, and on CPython 3.11
+each class costs the parsing of its whole module: more than half of the API's start-up time. They are needed only when
+a client requests the document.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from typing_extensions import is_typeddict
-
-from cronflow.attribute_docs import texts
+from pydantic import BaseModel
+from typing_extensions import get_original_bases, is_typeddict
 
 
 def describe_fields(schemas: dict[str, dict[str, Any]]) -> None:
-    """Gives each property of a schema that is named like a shape the text that stands below its field."""
+    """Give the properties of each schema the docstrings of the class of the same name and of its bases."""
+    described: dict[ModuleType, dict[tuple[str, str], str]] = {}
     for module in [module for name, module in sys.modules.items() if name.startswith("cronflow.")]:
-        shapes = {name for name in _shapes(module) if name in schemas}
-        if shapes:
-            for shape, field, text in texts(module):
-                if shape in shapes and field in schemas[shape].get("properties", {}):
-                    schemas[shape]["properties"][field]["description"] = text
+        for kind in _schemas(module):
+            for owner in _with_bases(kind) if kind.__name__ in schemas else ():
+                home = sys.modules[owner.__module__]
+                if home not in described:
+                    described[home] = {(name, field): text for name, field, text in texts(home)}
+                for field, schema in schemas[kind.__name__].get("properties", {}).items():
+                    if (owner.__name__, field) in described[home]:
+                        schema.setdefault("description", described[home][owner.__name__, field])
 
 
-def _shapes(module: ModuleType) -> Iterator[str]:
-    for name, value in vars(module).items():
-        if is_typeddict(value) and value.__module__ == module.__name__:
-            yield name
+def texts(module: ModuleType) -> Iterator[tuple[str, str, str]]:
+    """Class, field and docstring of each documented field of a module's classes.
+
+    Read from the source: Python keeps the docstrings of classes and functions, but not those of fields.
+    """
+    for defined in ast.parse(inspect.getsource(module)).body:
+        if isinstance(defined, ast.ClassDef):
+            for field, below in zip(defined.body, defined.body[1:], strict=False):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        yield defined.name, name, inspect.cleandoc(text)
+
+
+def _schemas(module: ModuleType) -> Iterator[type]:
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__ and _is_schema(value):
+            yield value
+
+
+def _is_schema(kind: type) -> bool:
+    return is_typeddict(kind) or issubclass(kind, BaseModel)
+
+
+def _with_bases(kind: type) -> Iterator[type]:
+    yield kind
+    for base in get_original_bases(kind):
+        if isinstance(base, type) and base.__module__.startswith("cronflow."):
+            yield from _with_bases(base)

@@ -1,7 +1,7 @@
-"""The gate: who presents what in the Authorization header, and whether they ask too often.
+"""Authentication by the Authorization header, and the rate limit of each principal.
 
-`Bearer` with an access token or an API key, and nothing else: no cookie, so no other site can ask in somebody's name.
-While Redis is away nobody is counted; a cluster in trouble is looked at most.
+Only `Bearer` with an access token or an API key is accepted. There is no cookie, so no other site can send requests in
+a user's name. While Redis is unreachable requests are not limited: operators need the API most then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REQUESTS_PER_S = 100
 
 
 class TokenGate:
-    """The Gate of an API that asks for logins. `per_s`: how many requests each principal may make."""
+    """The Gate of an API with logins. `per_s`: requests per second of each principal."""
 
     def __init__(self, logins: Logins, keys: ApiKeys, limiter: RateLimiter, *, per_s: int = REQUESTS_PER_S) -> None:
         self._logins = logins

@@ -1,7 +1,7 @@
-"""What stands before every route: whose address counts, how large a body may be, and what browsers are told.
+"""Middleware of every route: the client's address, the size of bodies, and security headers.
 
-Plain ASGI, around the whole application, so that errors carry the headers too. CORS is off unless origins are named;
-cookies are never part of it.
+Plain ASGI around the whole application, so that error responses have the headers too. CORS is off unless origins are
+configured, and never allows cookies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 PAGE_POLICY = "base-uri 'self'; object-src 'none'; frame-ancestors 'none'"
-"""For HTML that says nothing of its own: what a page loads is its own affair, who may frame it is not."""
+"""For HTML without a policy of its own: it may load anything, but no other site may frame it."""
 HSTS = "max-age=31536000"
 
 
@@ -37,7 +37,7 @@ def guarded(
     proxies: Sequence[str] = (),
     largest_body: int = LARGEST_BODY,
 ) -> ASGIApp:
-    """The application behind all of it. `proxies`: whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """The application with all middleware. `proxies`: whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
     app: ASGIApp = BodyLimit(ClientAddress(api), largest_body)
     if origins:
         app = CORSMiddleware(
@@ -54,7 +54,7 @@ def guarded(
 
 
 class ClientAddress:
-    """Tells the audit log where a request comes from."""
+    """Gives the audit log the address of the client."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -69,7 +69,7 @@ class ClientAddress:
 
 
 class BodyLimit:
-    """Answers 413 to a body that is too large, before the application sees any of it."""
+    """Answers 413 to a body that is too large, before the application reads it."""
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
         self._app = app
@@ -80,7 +80,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         declared = dict(scope["headers"]).get(b"content-length", b"")
-        # Bytes that are no number are the server's to refuse.
+        # The server refuses a value that is not a number.
         if declared.isdigit() and int(declared) > self._largest:
             await self._refuse(send)
             return
@@ -96,7 +96,7 @@ class BodyLimit:
         await self._app(scope, replay, send)
 
     async def _read(self, receive: Receive) -> Message | None:
-        """The whole body as one message, or what came in its place; None when it is too large."""
+        """The whole body as one message, or the message that came instead; None when it is too large."""
         body = bytearray()
         while True:
             message = await receive()
@@ -109,7 +109,7 @@ class BodyLimit:
                 return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     async def _refuse(self, send: Send) -> None:
-        detail = f"a body may have {self._largest:,} bytes"
+        detail = f"the body is larger than {self._largest:,} bytes"
         problem = {"type": "about:blank", "title": "Content Too Large", "status": 413, "detail": detail}
         headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 413, "headers": headers})
@@ -117,7 +117,7 @@ class BodyLimit:
 
 
 class SecurityHeaders:
-    """Adds headers that browsers obey, where the answer has none of its own."""
+    """Adds security headers that the response does not set itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

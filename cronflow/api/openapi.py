@@ -1,13 +1,12 @@
-"""The OpenAPI 3.1 document: what FastAPI derives from the routes, and what it cannot know.
+"""The OpenAPI 3.1 document: what FastAPI derives from the routes, and what it cannot derive.
 
-It adds the login and the role of each route, the problem document of every error, and the schemas of what routes read
-from their bodies. The forms of a job as it may be written are those of the job as it is shown, with hardly anything
-required; so the two cannot drift apart.
+It adds the login and the role of each route, the problem document of every error, and the schemas of request bodies.
+The forms in which users write a job are those in which it is shown, with fewer required keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -17,99 +16,69 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from pydantic import TypeAdapter
 
 from cronflow.api.access import needed_by
+from cronflow.api.bodies import Input, body_of, takes
 from cronflow.api.field_docs import describe_fields
 from cronflow.api.problems import MEDIA_TYPE, ProblemSchema, title
 from cronflow.api.responses import PREFIX
-from cronflow.api.routes import logins, management, runs, schedules
-from cronflow.api.routes.jobs import MOST_PLANNED, RunInput
-from cronflow.documents import JobForm
-from cronflow.documents.alerts import AlertForm
+from cronflow.documents import alerts, jobs
 from cronflow.schemas.base import Schema
 
 Document = dict[str, Any]
 
 REF = "#/components/schemas/"
 DESCRIPTION = """
-Cron for a cluster. Instants are ISO 8601 in UTC; lengths of time say their unit in their name.
+Cron for a cluster. Instants are ISO 8601 in UTC; names of durations end with their unit.
 
-Lists are `{items, next_cursor}`: give `next_cursor` back as `cursor` until it is null. Every error is a problem
-document (RFC 9457), `errors` has everything that is wrong with an input. Roles: a viewer reads; an operator runs,
+Lists are `{items, next_cursor}`: send `next_cursor` back as `cursor` until it is null. Every error is a problem
+document (RFC 9457); `errors` lists every problem of an input. Roles: a viewer reads; an operator runs,
 pauses, retries, cancels and drains; an admin changes jobs, users, keys, secrets and alerts.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",
-    "runs": "What ran, what runs, and what to do about what failed.",
-    "logs": "What runs wrote.",
-    "schedules": "What a schedule means, before a job has it.",
-    "nodes": "Who is up.",
-    "cluster": "Who leads, and how full the cluster is.",
+    "runs": "Past and present runs, and what to do about failed ones.",
+    "logs": "Log lines of runs.",
+    "schedules": "Preview a schedule before a job has it.",
+    "nodes": "The nodes that are up.",
+    "cluster": "The leader, and the load of the cluster.",
     "events": "What happened in the cluster.",
-    "alerts": "Who is told when something goes wrong.",
+    "alerts": "Notifications when something goes wrong.",
     "auth": "Logging in and out.",
     "users": "Who may log in.",
-    "api-keys": "What scripts log in with.",
-    "secrets": "What jobs keep secret: names go out, values only in.",
+    "api-keys": "Credentials for scripts.",
+    "secrets": "Secrets of jobs: names can be read, values only written.",
     "audit": "Who changed what.",
-    "chaos": "Breaking a development cluster on purpose; only `cronflow dev` offers it.",
-    "probes": "For load balancers; without a login.",
+    "chaos": "Break a development cluster on purpose; only with `cronflow dev`.",
+    "probes": "For load balancers; no login required.",
 }
 ALWAYS = (401, 422, 429, 500, 503)
 WITH_BODY = (400, 413)
 MEANING = {
-    400: "What was sent cannot be read.",
-    401: "A login is needed.",
-    403: "The role is not enough.",
-    404: "There is no such thing.",
-    405: "The path has no such method.",
-    409: "It exists, has ended, or somebody has changed it meanwhile.",
+    400: "The body cannot be parsed.",
+    401: "Login required.",
+    403: "The role does not allow this.",
+    404: "Not found.",
+    405: "The path does not support this method.",
+    409: "It already exists, has ended, or was changed in the meantime.",
     413: "The body is larger than 1 MiB.",
-    422: "The input cannot be accepted; `errors` says why.",
-    429: "Too many requests; `Retry-After` says when to ask again.",
-    500: "This should not have happened.",
-    503: "Redis or MongoDB is away; `Retry-After` says when to ask again.",
+    422: "The input is invalid; `errors` lists every problem.",
+    429: "Too many requests; `Retry-After` says when to retry.",
+    500: "Internal error.",
+    503: "Redis or MongoDB is unreachable; `Retry-After` says when to retry.",
 }
 RETRY_AFTER = (429, 503)
-# What a form cannot do without when it is written; all else has a default.
-WRITTEN: Mapping[str, list[str]] = {
-    "JobForm": ["name", "run"],
-    "CronForm": ["cron"],
-    "EveryForm": ["every"],
-    "OnceForm": ["at"],
-    "PythonForm": ["python"],
-    "ShellForm": ["shell"],
-    "ArgvForm": ["argv"],
-    "HttpForm": ["http"],
-    "RequestForm": ["url"],
-    "BackoffForm": [],
-    "DelaysForm": ["delays"],
-    "MisfireForm": [],
-    "AlertForm": ["name", "on", "webhook"],
-    "WebhookForm": ["url"],
-}
-
-
-# A field that a shape inherits is described where it was written.
-INHERITED = {
-    "JobSchema": "JobForm",
-    "AlertSchema": "AlertForm",
-    "RunDetailSchema": "RunSchema",
-    "NodeDetailSchema": "NodeSchema",
-    "NewKeySchema": "KeySchema",
-    "BulkCancelInput": "BulkInput",
-    "BulkRetryInput": "BulkInput",
-    "BulkAckInput": "BulkInput",
-}
+WRITTEN: Mapping[str, list[str]] = {table.form.__name__: table.required for table in (*jobs.TABLES, *alerts.TABLES)}
+"""The required keys of each form when a user writes it; all others have defaults."""
 
 
 class _Written(Schema):
-    """Where the forms of a job and of an alert come from."""
+    """Brings the forms of jobs and alerts into the document."""
 
-    job: JobForm
-    alert: AlertForm
+    job: jobs.JobForm
+    alert: alerts.AlertForm
 
 
 def describe(api: FastAPI) -> Document:
-    """The document, made once."""
+    """The document; it is generated once."""
     if api.openapi_schema is None:
         made = get_openapi(
             title="CronFlow",
@@ -120,9 +89,10 @@ def describe(api: FastAPI) -> Document:
         )
         used = {tag for operations in made["paths"].values() for one in operations.values() for tag in one["tags"]}
         made["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in used]
-        _components(made)
+        bodies = {model for route, _ in _operations(api, made) if (model := body_of(route.dependant)) is not None}
+        examples = _components(made, bodies)
         for route, operation in _operations(api, made):
-            _complete(route, operation)
+            _complete(route, operation, examples)
         api.openapi_schema = made
     return api.openapi_schema
 
@@ -135,43 +105,29 @@ def _operations(api: FastAPI, made: Document) -> Iterator[tuple[APIRoute, Docume
                 yield route, made["paths"][context.path_format][method.lower()]
 
 
-def _components(made: Document) -> None:
+def _components(made: Document, bodies: Collection[type[Input]]) -> dict[str, object]:
+    """Complete the components. Returns the example of each body."""
     components = made.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    inputs = {
-        kind.__name__: kind
-        for kind in (
-            RunInput,
-            runs.CancelInput,
-            runs.RetryInput,
-            runs.AckInput,
-            runs.BulkCancelInput,
-            runs.BulkRetryInput,
-            runs.BulkAckInput,
-            schedules.PreviewInput,
-            logins.LoginInput,
-            logins.RefreshInput,
-            management.UserInput,
-            management.UserPatch,
-            management.KeyInput,
-            management.SecretInput,
-        )
-    }
-    others = (_Written, runs.BulkInput, ProblemSchema)
-    adapters = [(kind, "validation", TypeAdapter(kind)) for kind in (*inputs.values(), *others)]
-    _, made_here = TypeAdapter.json_schemas(adapters, ref_template=REF + "{model}")  # type: ignore[arg-type]
+    kinds: tuple[Any, ...] = (*sorted(bodies, key=lambda model: model.__name__), _Written, ProblemSchema)
+    adapters: list[Any] = [(kind, "validation", TypeAdapter(kind)) for kind in kinds]
+    _, made_here = TypeAdapter.json_schemas(adapters, ref_template=REF + "{model}")
     found = made_here["$defs"]
     describe_fields(schemas)
     describe_fields(found)
     forms = {name: _written(found[name], required) for name, required in WRITTEN.items()}
-    for name in inputs:
-        schemas[name] = _strict(found[name])
+    examples = {}
+    for name in (*(model.__name__ for model in bodies), "FilterInput"):
+        schemas[name] = _inputs(found[name])
+        [examples[name]] = schemas[name].pop("examples", [None])
+        for field in schemas[name]["properties"].values():
+            if field.get("default", ...) is None:
+                del field["default"]
     for name, form in forms.items():
         schemas[name.replace("Form", "Input")] = form
-    for name in ("ProblemSchema", "ErrorSchema", "FilterInput"):
-        schemas[name] = _strict(found[name]) if name == "FilterInput" else found[name]
-    schemas["PreviewInput"] = _inputs(schemas["PreviewInput"])
-    schemas["JobInput"]["description"] = "What to run and when. Whatever is left out has its default."
+    for name in ("ProblemSchema", "ErrorSchema"):
+        schemas[name] = found[name]
+    schemas["JobInput"]["description"] = "What to run and when. Keys that are left out have their defaults."
     schemas["JobReplacement"] = {**schemas["JobInput"], "title": "JobReplacement", "required": ["run"]}
     schemas["AlertReplacement"] = {
         **schemas["AlertInput"],
@@ -181,27 +137,9 @@ def _components(made: Document) -> None:
     schemas["JobPatch"] = {
         "type": "object",
         "title": "JobPatch",
-        "description": "A part of a job; null removes what was given.",
+        "description": "Some keys of a job; null removes a key.",
         "additionalProperties": True,
     }
-    schemas["PlanInput"] = {
-        "type": "object",
-        "title": "PlanInput",
-        "description": "Jobs, to compare with those that are stored or to put in their place.",
-        "properties": {
-            "jobs": {
-                "type": "array",
-                "items": {"$ref": REF + "JobInput"},
-                "maxItems": MOST_PLANNED,
-                "description": "The jobs.",
-            }
-        },
-        "required": ["jobs"],
-        "additionalProperties": False,
-    }
-    for name, base in INHERITED.items():
-        for field, described in {**found, **schemas}[base]["properties"].items():
-            schemas[name]["properties"][field].setdefault("description", described["description"])
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     components["schemas"] = dict(sorted(schemas.items()))
@@ -213,6 +151,7 @@ def _components(made: Document) -> None:
             "description": "An access token from `POST /api/v1/auth/token`, or an API key.",
         }
     }
+    return examples
 
 
 def _problem(status: int) -> Document:
@@ -226,7 +165,11 @@ def _problem(status: int) -> Document:
     return made
 
 
-def _complete(route: APIRoute, operation: Document) -> None:
+def _complete(route: APIRoute, operation: Document, examples: Mapping[str, object]) -> None:
+    model = body_of(route.dependant)
+    if model is not None:
+        required = any(field.is_required() for field in model.model_fields.values())
+        operation |= takes(model.__name__, examples[model.__name__], required=required)
     role = needed_by(route.dependant)
     statuses = {status for status in map(int, operation["responses"]) if status >= 400}
     if route.path.startswith(PREFIX):
@@ -258,7 +201,7 @@ def _strict(schema: Document) -> Document:
 
 
 def _inputs(part: Any) -> Any:
-    """The same with references to the forms as they may be written; what only the system writes is left out."""
+    """The same with references to the forms that users write; those that only the system writes are left out."""
     if isinstance(part, Mapping):
         if "anyOf" in part:
             part = {**part, "anyOf": [one for one in part["anyOf"] if one.get("$ref") != f"{REF}SystemForm"]}

@@ -1,6 +1,6 @@
-"""Lists page by page: a cursor is the sort key of the last row, so a page costs the same however far behind it lies.
+"""Pagination: a cursor is the sort key of the last row, so every page costs the same.
 
-A cursor is opaque to clients and nothing secret; it is checked as strictly as any other input.
+A cursor is opaque to clients but not secret; it is validated as strictly as any other input.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MOST = 500
 
 Row = TypeVar("Row")
 
-Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="How many at most.")]
 Cursor = Annotated[
-    str | None, Query(max_length=1000, description="`next_cursor` of the page before; without it, the first page.")
+    str | None, Query(max_length=1000, description="`next_cursor` of the previous page; without it, the first page.")
 ]
 
 LINE = re.compile(r"([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
@@ -39,13 +39,13 @@ def cursor_of(*key: str | int | datetime) -> str:
 
 
 def first_of(found: Sequence[Row], limit: int, key: Callable[[Row], str]) -> tuple[Sequence[Row], str | None]:
-    """A page of what was found when one more than `limit` was asked for, and the cursor of the next one."""
+    """A page of the rows found with a limit of one more, and the cursor of the next page."""
     shown = found[:limit]
     return shown, cursor_of(key(shown[-1])) if len(found) > limit else None
 
 
 def name_key(cursor: str | None) -> str:
-    """Behind which name to go on. Raises InvalidInput."""
+    """The name after which the page starts. Raises InvalidInput."""
     if cursor is None:
         return ""
     (name,) = _parts(cursor, text)
@@ -53,7 +53,7 @@ def name_key(cursor: str | None) -> str:
 
 
 def time_key(cursor: str | None) -> tuple[datetime, str] | None:
-    """Behind which (instant, id) to go on. Raises InvalidInput."""
+    """The (instant, id) after which the page starts. Raises InvalidInput."""
     if cursor is None:
         return None
     at, name = _parts(cursor, instant, text)
@@ -62,7 +62,7 @@ def time_key(cursor: str | None) -> tuple[datetime, str] | None:
 
 
 def line_key(cursor: str | None) -> tuple[int, int]:
-    """Behind which (fence, number) to go on: a cursor, or the two of a line as `<fence>:<n>`. Raises InvalidInput."""
+    """The (fence, number) after which the page starts, from a cursor or `<fence>:<n>`. Raises InvalidInput."""
     if cursor is None:
         return (0, -1)
     if (plain := LINE.fullmatch(cursor)) is not None:
@@ -82,5 +82,5 @@ def _parts(cursor: str, *readers: Callable[[object], object], place: str = "curs
             raise ValueError
         return [reader(part) for reader, part in zip(readers, parts, strict=True)]
     except (ValueError, binascii.Error, InvalidInput):
-        what = "is no cursor of this list"
-        raise InvalidInput(Problem(place, what, "give next_cursor as it was answered, or leave it out")) from None
+        what = "is not a cursor of this list"
+        raise InvalidInput(Problem(place, what, "send next_cursor of the previous page, or leave it out")) from None

@@ -1,7 +1,7 @@
 """Every error as a problem document (RFC 9457), and the one table from errors to HTTP statuses.
 
-The rule it protects: whatever goes wrong, the answer is `application/problem+json` and says what to do about it as far
-as that is known; of what is our own fault it says nothing, the log does.
+Every error response is `application/problem+json` and says what to do where that is known. Details of internal errors
+are only in the log.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from cronflow.api.access import NotAllowed, NotAuthenticated
+from cronflow.documents.values import got, joined, under
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem, TooSoon
 from cronflow.schemas.base import Schema
 
@@ -30,34 +31,34 @@ class ErrorSchema(Schema):
     """One thing that is wrong with an input."""
 
     place: str
-    """Where: a path such as `schedule.cron`, or the name of a parameter; empty: the whole."""
+    """A path such as `schedule.cron`, or the name of a parameter; empty: the whole input."""
     what: str
     """What is wrong."""
     remedy: str
-    """What to do about it; empty: what is wrong says so."""
+    """What to do about it; may be empty."""
 
 
 class ProblemSchema(Schema):
     """A problem document, RFC 9457."""
 
     type: str
-    """`about:blank`: the status says it."""
+    """`about:blank`: the problem has no type beyond its status."""
     title: str
     """The status in words."""
     status: int
-    """The status of the answer."""
+    """The HTTP status."""
     detail: str
     """What happened, for people."""
     errors: NotRequired[list[ErrorSchema]]
-    """Everything that is wrong with the input, in order."""
+    """Every problem of the input, in order."""
     kind: NotRequired[str]
-    """Of what is not there: job, run, node, user, key, secret or leader."""
+    """What was not found: job, run, node, user, key, secret or leader."""
     name: NotRequired[str]
-    """Of what is not there: its name."""
+    """The name that was not found."""
 
 
 class Unreadable(Exception):
-    """What was sent cannot be read at all: 400."""
+    """The body cannot be parsed: 400."""
 
 
 def problem(
@@ -67,7 +68,6 @@ def problem(
     headers: Mapping[str, str] | None = None,
     missing: NotFound | None = None,
 ) -> Response:
-    """The answer."""
     document: ProblemSchema = {"type": BLANK, "title": title(status), "status": status, "detail": detail}
     if errors:
         document["errors"] = [{"place": one.place, "what": one.what, "remedy": one.remedy} for one in errors]
@@ -82,13 +82,13 @@ def title(status: int) -> str:
 
 
 def install(api: FastAPI) -> None:
-    """Let the application answer every error so."""
+    """Register the handlers of all errors."""
     for kind, handler in _HANDLERS.items():
         api.add_exception_handler(kind, handler)
 
 
 async def _not_authenticated(_: Request, error: Exception) -> Response:
-    detail = str(error) or "a login is needed: send Authorization: Bearer <token>"
+    detail = str(error) or "login required: send Authorization: Bearer <token>"
     return problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
@@ -112,7 +112,7 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 async def _not_valid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _refused([_of_parameter(one) for one in error.errors()])
+    return _refused([problem for one in error.errors() for problem in problems_of(one, one["loc"][1:2])])
 
 
 def _refused(problems: Sequence[Problem]) -> Response:
@@ -126,13 +126,13 @@ async def _unreadable(_: Request, error: Exception) -> Response:
 
 
 async def _gone(_: Request, _error: Exception) -> Response:
-    return problem(400, "the request ended before all of it had come")
+    return problem(400, "the request ended before its body was complete")
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:
     assert isinstance(error, BackendUnavailable)
-    # The address and the reason are the log's; whoever asks from outside can do nothing with them.
-    detail = f"{error.service} does not answer now, and whether the request took effect is not known; ask again soon"
+    # The address and the reason go to the log only; they are of no use to a client.
+    detail = f"{error.service} is unreachable, and it is unknown whether the request took effect; retry soon"
     return problem(503, detail, headers={"Retry-After": str(ASK_AGAIN_S)})
 
 
@@ -145,13 +145,13 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = error.detail
     if detail == title(error.status_code):
-        told = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not possible here"}
-        detail = told.get(error.status_code, detail)
+        details = {404: f"there is nothing at {request.url.path}", 405: f"{request.method} is not supported here"}
+        detail = details.get(error.status_code, detail)
     return problem(error.status_code, detail, headers=error.headers)
 
 
 async def _failed(_: Request, _error: Exception) -> Response:
-    return problem(500, "this should not have happened; the log of the API says more")
+    return problem(500, "internal error; see the log of the API")
 
 
 _HANDLERS: Mapping[type[Exception], Any] = {
@@ -170,33 +170,32 @@ _HANDLERS: Mapping[type[Exception], Any] = {
 }
 
 
-def _of_parameter(error: Mapping[str, Any]) -> Problem:
-    """What pydantic says of a parameter, in our words."""
-    _, *path = error["loc"]
-    place = str(path[0]) if path else ""
-    limits = error.get("ctx", {})
-    match error["type"]:
-        case "missing":
-            return Problem(place, "missing", "add it")
-        case "ours":
-            return Problem(place, limits["what"], limits["remedy"])
-        case "int_parsing" | "int_parsing_size" | "int_type" | "int_from_float":
-            return Problem(place, f"expected a whole number, got {_shown(error['input'])}")
-        case "less_than_equal":
-            return Problem(place, f"is {_shown(error['input'])}; at most {limits['le']} is allowed")
-        case "greater_than_equal":
-            return Problem(place, f"is {_shown(error['input'])}; at least {limits['ge']} is needed")
-        case "bool_parsing" | "bool_type":
-            return Problem(place, f"expected true or false, got {_shown(error['input'])}")
-        case "enum" | "literal_error":
-            return Problem(place, f"expected {limits['expected']}, got {_shown(error['input'])}")
-        case "string_too_long":
-            return Problem(place, f"is longer than {limits['max_length']} characters")
-        case "string_pattern_mismatch":
-            return Problem(place, f"does not match {limits['pattern']}")
-    return Problem(place, str(error["msg"]))
+_NO_INTEGER = "expected a whole number, got {got}"
+_TEXTS: Mapping[str, str] = {
+    "missing": "missing",
+    "string_type": "expected text, got {got}",
+    **dict.fromkeys(("model_type", "dict_type"), "expected a mapping, got {got}"),
+    "list_type": "expected a list, got {got}",
+    **dict.fromkeys(("int_parsing", "int_parsing_size", "int_type", "int_from_float"), _NO_INTEGER),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "expected true or false, got {got}"),
+    **dict.fromkeys(("enum", "literal_error"), "expected {expected}, got {got}"),
+    "less_than_equal": "is {shown}; at most {le} is allowed",
+    "greater_than_equal": "is {shown}; at least {ge} is needed",
+    "string_too_long": "is longer than {max_length:,} characters",
+    "too_long": "has {actual_length:,} entries; at most {max_length:,} are allowed",
+    "string_pattern_mismatch": "does not match {pattern}",
+}
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}…"
+def problems_of(error: Mapping[str, Any], path: Sequence[str | int]) -> list[Problem]:
+    """An error of pydantic in our words, at this path."""
+    place, kind, limits = "", error["type"], error.get("ctx", {})
+    for part in path:
+        place = joined(place, f"[{part}]" if isinstance(part, int) else str(part))
+    if kind == "refused":
+        return under(place, limits["problems"])
+    value, remedy = error["input"], "add it" if kind == "missing" else ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        remedy = "put it in quotes"
+    template = _TEXTS.get(kind, str(error["msg"]).replace("{", "{{").replace("}", "}}"))
+    return [Problem(place, template.format(got=got(value), shown=str(value)[:40], **limits), remedy)]

@@ -1,8 +1,7 @@
-"""Routes whose answers are shapes.
+"""Routes that return schemas.
 
-What an endpoint returns is a shape already, which mypy has checked; so the return type describes the answer in the
-OpenAPI document and is not validated again at run time. Unknown query parameters are refused: one that is passed over
-would widen what was asked for.
+mypy checks that an endpoint returns its schema; so the return type describes the response in the OpenAPI document, and
+is not validated again at run time. Unknown query parameters are refused: ignoring a filter would return too much.
 """
 
 from __future__ import annotations
@@ -23,17 +22,14 @@ PREFIX = "/api/v1"
 
 
 class OrjsonResponse(Response):
-    """JSON."""
-
     media_type = "application/json"
 
     def render(self, content: object) -> bytes:
-        """With orjson: words of enumerations by their value."""
         return orjson.dumps(content)
 
 
 class Route(APIRoute):
-    """A route whose endpoint returns a shape. A `response` that the endpoint takes gives headers and the status."""
+    """A route whose endpoint returns a schema. A `response` parameter of the endpoint sets headers and the status."""
 
     def __init__(self, path: str, endpoint: Callable[..., Awaitable[object]], **options: Any) -> None:
         super().__init__(path, _answering(endpoint, options.get("status_code") or 200), **options)
@@ -56,17 +52,16 @@ def _answering(endpoint: Callable[..., Awaitable[object]], status: int) -> Calla
 async def _only_known(request: Request) -> None:
     params = get_flat_params(request.scope["route"].dependant)
     known = [field.alias for field in params if isinstance(field.field_info, Query)]
-    remedy = f"known are {', '.join(known)}" if known else "there are none here"
+    remedy = f"known are {', '.join(known)}" if known else "this route has none"
     unknown = [Problem(name, "unknown parameter", remedy) for name in request.query_params if name not in known]
     if unknown:
         raise InvalidInput(unknown)
 
 
 def new_router(tag: str) -> APIRouter:
-    """A group of routes."""
     return APIRouter(prefix=PREFIX, tags=[tag], route_class=Route, dependencies=[Depends(_only_known)])
 
 
 def may(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors that a route may answer with, beside those that every route may."""
+    """The errors that a route may return, besides those of every route."""
     return {status: {} for status in statuses}

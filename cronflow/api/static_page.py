@@ -1,9 +1,8 @@
-"""The dashboard's page: what `make ui` has built into `cronflow/_ui`, served beside the API.
+"""The dashboard, as `make ui` built it into `cronflow/_ui`, served with the API.
 
-The rules it protects: only files that were there at the start are answered, found by their names in a table, so no
-address leads out of the folder; an address of the page itself answers `index.html`, because the page reads it. Files
-whose names say what is in them are kept by browsers for ever, all others are asked for again. The page may load
-nothing from elsewhere and run nothing that is not a file.
+Only files that existed at the start are served, from a table by name, so no path leads out of the folder. A path of
+the dashboard itself returns `index.html`, which routes in the browser. Browsers cache files with a hash in their name
+for ever and revalidate all others. The page may load nothing from other hosts and run no inline script.
 """
 
 from __future__ import annotations
@@ -21,31 +20,31 @@ from cronflow.api.problems import problem
 
 BUILT = Path(__file__).parents[1] / "_ui"
 OTHERS = frozenset({"api", "docs", "openapi.json", "livez", "readyz", "metrics"})
-"""The first words of addresses that are not the page's."""
+"""The first parts of paths that do not belong to the dashboard."""
 NAMED_BY_CONTENT = "/assets/"
 FOR_EVER = "public, max-age=31536000, immutable"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-NOT_BUILT = """CronFlow's API answers here, but its page has not been built.
+NOT_BUILT = """This is CronFlow's API, but the dashboard has not been built.
 
-Build it with `make ui` (it needs Node 20.19 or later) and start the API again.
-The API itself is described at /docs.
+Build it with `make ui` (requires Node 20.19 or later) and restart the API.
+The API is documented at /docs.
 """
 WORTH_PACKING = 1024
-# As they are on every machine, whatever its own table says.
+# The same on every machine, whatever its own table has.
 TYPES = {".js": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2", ".json": "application/json"}
 
 
 def is_built() -> bool:
-    """Whether the package has a page."""
+    """Whether the package contains the dashboard."""
     return (BUILT / "index.html").is_file()
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file of the page. `packed`: with gzip, where that is smaller."""
+    """A file of the dashboard. `packed`: compressed by gzip, if that is smaller."""
 
     media_type: str
     cache: str
@@ -53,7 +52,6 @@ class Asset:
     packed: bytes | None
 
     def answer(self, headers: Headers) -> Response:
-        """As this request may have it."""
         content, more = self.plain, {"Cache-Control": self.cache, "Content-Security-Policy": POLICY}
         if self.packed is not None:
             more["Vary"] = "Accept-Encoding"
@@ -63,7 +61,7 @@ class Asset:
 
 
 class Page:
-    """The files of a folder, by their addresses; none when the page was not built."""
+    """The files of a folder, by path; none when the dashboard was not built."""
 
     def __init__(self, folder: Path = BUILT) -> None:
         self._assets = {
@@ -73,19 +71,18 @@ class Page:
         }
 
     def answer(self, path: str, headers: Headers) -> Response:
-        """What stands at an address of the page."""
         index = self._assets.get("/index.html")
         if index is None:
             return PlainTextResponse(NOT_BUILT, 404)
         found = self._assets.get(path)
         if found is None and path.startswith(NAMED_BY_CONTENT):
-            # The page as HTML would be no answer to who wants a script.
+            # HTML would be the wrong response to a request for a script.
             return problem(404, f"there is nothing at {path}")
         return (found or index).answer(headers)
 
 
 class WithPage:
-    """The application, and the page at every address that is not the application's."""
+    """The application, and the dashboard at every other path."""
 
     def __init__(self, app: ASGIApp, page: Page) -> None:
         self._app = app
@@ -108,7 +105,7 @@ def _is_others(path: str) -> bool:
 def _asset(path: Path, address: str) -> Asset:
     plain = path.read_bytes()
     media_type = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    # mtime: the same file is packed to the same bytes.
+    # mtime: the same file is compressed to the same bytes.
     packed = gzip.compress(plain, mtime=0) if len(plain) >= WORTH_PACKING else plain
     cache = FOR_EVER if address.startswith(NAMED_BY_CONTENT) else "no-cache"
     return Asset(media_type, cache, plain, packed if len(packed) < len(plain) else None)

@@ -1,10 +1,8 @@
-"""The websocket of the live stream, `/api/v1/stream`: see `docs/concepts/stream.md` for what is said on it.
+"""The websocket of the live stream, `/api/v1/stream`; `docs/concepts/stream.md` describes its messages.
 
-The rules it protects: nobody is sent anything before a ticket was accepted, which is taken once and never stands in a
-URL; a page of another origin cannot connect; who is for certain jobs follows lines of these alone; a socket that does
-not take what it is sent is closed and holds up nobody.
-
-It knows neither users nor passwords: who has a ticket is found out by `check`.
+Nothing is sent before a ticket is accepted, which is valid once and never part of a URL. A page of another origin
+cannot connect. A key that is limited to certain jobs follows lines of these alone. A socket whose client reads too
+slowly is closed and delays no other. `check` resolves a ticket; this module handles no passwords.
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ from cronflow.schemas.stream import StreamErrorSchema
 
 PATH = "/api/v1/stream"
 CLUSTER = "cluster"
-"""The topic that everybody has."""
+"""The topic of every session."""
 LOGIN_OVER, TOO_SLOW, TOO_MANY, STOPPING = 4401, 4408, 4429, 1012
 LARGEST_MESSAGE = 64 * 1024
-"""What clients say is short; in bytes."""
+"""Messages of clients are short; in bytes."""
 HELLO_WITHIN_S = 10.0
 READY_WITHIN_S = 5.0
 CLOSE_WITHIN_S = 30.0
@@ -41,9 +39,9 @@ CheckTicket = Callable[[str], Awaitable[Principal | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
-    """`login_s`: how long a ticket is good for, then the client says `auth` with a fresh one. `slow_s`: how long one
-    message may take to be sent. `messages_s`: so many of a client's messages are obeyed a second, once it has used up
-    its `burst`; the others wait in its own connection.
+    """`login_s`: how long a ticket is valid; then the client sends `auth` with a fresh one. `slow_s`: how long sending
+    one message may take. `messages_s`: how many messages of a client are processed per second after its `burst`; the
+    others wait in its connection.
     """
 
     sockets: int = 500
@@ -55,7 +53,7 @@ class StreamLimits:
 
 
 class Over(Exception):
-    """The socket is to be closed with this code."""
+    """The socket must be closed with this code."""
 
     def __init__(self, code: int, reason: str) -> None:
         self.code, self.reason = code, reason
@@ -63,7 +61,7 @@ class Over(Exception):
 
 
 class Stream:
-    """The endpoint over a hub. `origins` may connect besides the pages of this host."""
+    """The endpoint over a hub. `origins` may connect, besides the pages of this host."""
 
     def __init__(
         self, hub: Hub, check: CheckTicket, *, origins: Collection[str] = (), limits: StreamLimits | None = None
@@ -77,13 +75,13 @@ class Stream:
 
     @property
     def connected(self) -> int:
-        """How many sockets there are."""
+        """The number of open sockets."""
         return self._open
 
     async def __call__(self, socket: WebSocket) -> None:
-        """One socket, from its beginning to its end."""
+        """Serve one socket until it is closed."""
         if not self._is_ours(socket):
-            # Before it is accepted: the browser sees a 403.
+            # Closing before accepting: the browser gets a 403.
             await socket.close()
             return
         await socket.accept()
@@ -92,7 +90,7 @@ class Stream:
         except Over as over:
             await _close(socket, over)
         except BackendUnavailable as error:
-            await _close(socket, Over(STOPPING, f"{error.service} is away"))
+            await _close(socket, Over(STOPPING, f"{error.service} is unreachable"))
         except WebSocketDisconnect:
             return
 
@@ -109,9 +107,9 @@ class Stream:
                 async with asyncio.timeout(HELLO_WITHIN_S):
                     hello = await _receive(socket)
             except TimeoutError:
-                raise Over(LOGIN_OVER, "no hello came") from None
+                raise Over(LOGIN_OVER, "no hello received") from None
             if hello.get("op") != "hello":
-                raise Over(LOGIN_OVER, "begin with hello and a ticket")
+                raise Over(LOGIN_OVER, "the first message must be hello with a ticket")
             principal = await self._admit(hello)
             if self._each[principal.name] >= self._limits.sockets_each:
                 raise Over(TOO_MANY, f"too many sockets of {principal.name}")
@@ -127,7 +125,7 @@ class Stream:
         ticket = message.get("ticket")
         principal = await self._check(ticket) if isinstance(ticket, str) else None
         if principal is None:
-            raise Over(LOGIN_OVER, "the ticket is not, or no longer, valid")
+            raise Over(LOGIN_OVER, "the ticket is invalid or has expired")
         return principal
 
     async def _talk(self, socket: WebSocket, principal: Principal, hello: dict[str, Any]) -> None:
@@ -158,7 +156,7 @@ class Stream:
                 async with asyncio.timeout(self._limits.slow_s):
                     await socket.send_text(text)
             except TimeoutError:
-                raise Over(TOO_SLOW, "it does not take what it is sent") from None
+                raise Over(TOO_SLOW, "the client reads too slowly") from None
 
     async def _read(self, socket: WebSocket, session: StreamSession, login: StreamLogin, hello: dict[str, Any]) -> None:
         topics = hello.get("topics")
@@ -176,7 +174,7 @@ class Stream:
             except (InvalidInput, Conflict) as error:
                 session.say(_refused(message, str(error), again=False))
             except BackendUnavailable as error:
-                session.say(_refused(message, f"{error.service} is away", again=True))
+                session.say(_refused(message, f"{error.service} is unreachable", again=True))
 
     async def _obey(self, message: dict[str, Any], session: StreamSession, login: StreamLogin) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)
@@ -189,11 +187,11 @@ class Stream:
             case "auth":
                 login.renew(await self._admit(message))
             case _:
-                raise InvalidInput("write sub or unsub with a topic, or auth with a ticket")
+                raise InvalidInput("send sub or unsub with a topic, or auth with a ticket")
 
 
 class Pace:
-    """So many a second, and `burst` at once (a token bucket)."""
+    """A token bucket: `per_s` messages per second, and `burst` at once."""
 
     def __init__(self, per_s: float, burst: int) -> None:
         self._gap_s = 1 / per_s
@@ -201,14 +199,14 @@ class Pace:
         self._next = asyncio.get_running_loop().time() - self._burst_s
 
     async def wait(self) -> None:
-        """Until the next one may go."""
+        """Wait until the next message may be processed."""
         now = asyncio.get_running_loop().time()
         self._next = max(self._next, now - self._burst_s) + self._gap_s
         await asyncio.sleep(self._next - now)
 
 
 class StreamLogin:
-    """Who is at the other end, and for how long that holds."""
+    """The principal of a socket, and until when the login is valid."""
 
     def __init__(self, principal: Principal, seconds: float) -> None:
         self._principal = principal
@@ -216,27 +214,26 @@ class StreamLogin:
         self.renew(principal)
 
     def renew(self, principal: Principal) -> None:
-        """So long again, from now on. Raises Over when it is somebody else, or with another role."""
+        """Extend the login. Raises Over when the user or the role is another one."""
         if principal != self._principal:
-            raise Over(LOGIN_OVER, "the ticket is of another login")
+            raise Over(LOGIN_OVER, "the ticket belongs to another login")
         self._until = asyncio.get_running_loop().time() + self._seconds
 
     def check(self, topic: Topic) -> None:
-        """Raises InvalidInput for lines of other jobs than those that the principal is for."""
+        """Raises InvalidInput for lines of jobs that the principal has no access to."""
         if not self._principal.may_touch(topic.job):
-            what = f"{self._principal.name} is for jobs such as {self._principal.jobs[0]}"
-            raise InvalidInput(Problem("topic", what, "name one of these"))
+            what = f"{self._principal.name} is limited to jobs such as {self._principal.jobs[0]}"
+            raise InvalidInput(Problem("topic", what, "choose one of these"))
 
     async def over(self) -> None:
-        """Wait for it. Raises Over."""
+        """Wait until the login expires. Raises Over."""
         loop = asyncio.get_running_loop()
         while (left := self._until - loop.time()) > 0:
             await asyncio.sleep(left)
-        raise Over(LOGIN_OVER, "the login is over")
+        raise Over(LOGIN_OVER, "the login has expired")
 
 
 def add_stream(api: FastAPI, stream: Stream) -> None:
-    """Put the endpoint in its place."""
 
     async def endpoint(socket: WebSocket) -> None:
         await stream(socket)
@@ -252,15 +249,15 @@ async def _receive(socket: WebSocket) -> dict[str, Any]:
     try:
         found = orjson.loads(await socket.receive_text())
     except (ValueError, KeyError):
-        raise Over(1007, "a message is one JSON object as text") from None
+        raise Over(1007, "a message must be one JSON object as text") from None
     if not isinstance(found, dict):
-        raise Over(1007, "a message is one JSON object as text")
+        raise Over(1007, "a message must be one JSON object as text")
     return found
 
 
 async def _close(socket: WebSocket, over: Over) -> None:
     try:
-        # Who does not take its messages does not take its end either: then the connection is dropped.
+        # A client that does not read does not acknowledge the close either: then the connection is dropped.
         async with asyncio.timeout(CLOSE_WITHIN_S):
             await socket.close(over.code, over.reason)
     except (TimeoutError, WebSocketDisconnect, RuntimeError):

@@ -1,1 +1,1 @@
-"""The stores and the coordination: the only code that imports a driver."""
+"""The adapters for MongoDB and Redis: the only code that imports a driver."""

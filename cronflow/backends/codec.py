@@ -1,8 +1,7 @@
-"""Domain values as BSON documents and JSON texts, and back.
+"""Conversion between domain values and BSON documents or JSON texts. Only this module uses stored field names.
 
-The only place that knows the field names of the collections. The definition of a job is stored as its own plain
-document (see `cronflow.documents`), which is parsed once per version and then remembered, because the planner reads
-the same jobs again and again.
+A job's definition is stored as its plain document (see `cronflow.documents`). The planner reads the same jobs again and
+again, so each version is parsed once and cached.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ US = "\x1f"
 
 
 def plain(value: Any) -> Any:
-    """A domain value as BSON can hold it: enums by value, dataclasses and tuples by content."""
+    """A domain value in BSON types: enums by value, dataclasses and tuples by content."""
     match value:
         case Enum():
             return value.value
@@ -57,7 +56,7 @@ def plain(value: Any) -> Any:
 
 
 def record_document(record: JobRecord) -> Document:
-    """A job's document. `active` is stored because the index of the planner is partial on it."""
+    """A job's document. `active` is stored for the planner's partial index."""
     document: Document = {
         "_id": record.name,
         "rev": record.rev,
@@ -81,7 +80,6 @@ def record_document(record: JobRecord) -> Document:
 
 
 def record(document: Mapping[str, Any]) -> JobRecord:
-    """The job record in a document."""
     pending_run = document["pend"]
     return JobRecord(
         job=_job(document["definition"]),
@@ -95,7 +93,7 @@ def record(document: Mapping[str, Any]) -> JobRecord:
         deleted_at=document["deleted_at"],
         created_at=document["created_at"],
         updated_at=document["updated_at"],
-        # What an older release wrote does not say where its version began: from its cursor on, it is known.
+        # Older releases did not store `since`; the version is known to apply from the cursor on.
         since=document.get("since", document["next_fire"]),
         edited_by=document.get("edited_by", ""),
         waiting=_waiting(document.get("waiting")),
@@ -108,7 +106,7 @@ def _job(text: str) -> Job:
 
 
 def definition(job: Job) -> str:
-    """A job's definition as JSON. Jobs come from `_job` again and again, so each is written once: by identity."""
+    """A job's definition as JSON, cached by identity because `_job` returns the same objects again and again."""
     known = _definitions.get(id(job))
     if known is None or known[0] is not job:
         if len(_definitions) >= JOBS_REMEMBERED:
@@ -172,7 +170,7 @@ def _resolution(document: Mapping[str, Any] | None) -> Resolution | None:
 
 
 def version_document(version: Version) -> Document:
-    """A version of a job. The number is padded, so that the order of the ids is that of the versions."""
+    """A version of a job. The number in the id is padded, so that ids sort like versions."""
     return {
         "_id": f"{version.job.name}#{version.ver:010d}",
         "ver": version.ver,
@@ -186,7 +184,6 @@ def version_document(version: Version) -> Document:
 
 
 def version(document: Mapping[str, Any]) -> Version:
-    """The version in a document."""
     fields = {name: document[name] for name in ("ver", "at", "since", "paused", "deleted", "by")}
     return Version(job=_job(document["definition"]), **fields)
 
@@ -204,7 +201,7 @@ _RUN_OPTIONAL = (
 
 
 def run_document(run: Run) -> Document:
-    """A run's document. What is None is left out; `open` is there only while it is open, for the partial indexes."""
+    """A run's document, without None values. Only open runs have `open`, for the partial indexes."""
     document: Document = {
         "_id": run.id,
         "job": run.job,
@@ -235,14 +232,13 @@ def run_document(run: Run) -> Document:
     for name in ("placement", "waiting", "resolution"):
         if getattr(run, name) is not None:
             document[name] = plain(getattr(run, name))
-    # As `open` is for those that somebody will look at: what is dead has an index of its own.
+    # Dead letters have partial indexes too.
     if run.is_dead:
         document["dead"] = document["untold"] = True
     return document
 
 
 def run(document: Mapping[str, Any]) -> Run:
-    """The run in a document."""
     outcome = document.get("outcome")
     return Run(
         id=document["_id"],
@@ -295,7 +291,6 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
 
 
 def late(document: Mapping[str, Any]) -> LateResult:
-    """The late outcome in a document."""
     attempt_result = AttemptResult(
         Outcome(document["outcome"]), document["result"], document["error"], result_size=document.get("result_size")
     )
@@ -307,9 +302,7 @@ def late(document: Mapping[str, Any]) -> LateResult:
 
 
 def line_document(line: LogLine) -> Document:
-    """A log line; its id is made of the run, the attempt and the number, so storing it twice is harmless. What warns
-    stands in an index of its own.
-    """
+    """A log line. Its id makes inserting it twice harmless. Warnings and errors have a partial index."""
     grave = {"grave": True} if line.level in GRAVE else {}
     return {
         **grave,
@@ -327,23 +320,21 @@ def line_document(line: LogLine) -> Document:
 
 
 def line_id(line: LogLine) -> str:
-    """The id of a line: unique, and in the order of the lines of a run."""
+    """A unique id. The ids of a run sort like its lines."""
     return f"{line.run}#{line.fence}#{line.n:08d}"
 
 
 def line(document: Mapping[str, Any]) -> LogLine:
-    """The log line in a document."""
     fields = {name: document[name] for name in ("run", "job", "fence", "attempt", "n", "at", "level", "text")}
     return LogLine(**fields, node=document.get("node", ""))
 
 
 def lines_json(lines: Sequence[LogLine]) -> bytes:
-    """Lines as they travel to whoever looks on."""
+    """Log lines for the live tail."""
     return orjson.dumps([line_document(line) for line in lines])
 
 
 def lines_from_json(text: bytes) -> list[LogLine]:
-    """The lines in a text."""
     return [line({**found, "at": datetime.fromisoformat(found["at"])}) for found in orjson.loads(text)]
 
 
@@ -351,7 +342,6 @@ def lines_from_json(text: bytes) -> list[LogLine]:
 
 
 def event_document(happened: RecordedEvent) -> Document:
-    """An event."""
     return {
         "_id": happened.id,
         "at": happened.at,
@@ -362,7 +352,7 @@ def event_document(happened: RecordedEvent) -> Document:
 
 
 def event(document: Mapping[str, Any]) -> RecordedEvent | None:
-    """The event in a document; None when this version does not know its kind."""
+    """None if this version does not have the kind."""
     found = event_of(document["kind"], document["fields"])
     return None if found is None else RecordedEvent(document["_id"], document["at"], document["source"], found)
 
@@ -371,7 +361,7 @@ def event(document: Mapping[str, Any]) -> RecordedEvent | None:
 
 
 def alert_record_document(record: AlertRecord) -> Document:
-    """An alert's document, which has its definition as its own plain document."""
+    """An alert's document, which contains the rule as its plain document."""
     return {
         "_id": record.name,
         "alert": alert_document(record.alert),
@@ -385,34 +375,31 @@ def alert_record_document(record: AlertRecord) -> Document:
 
 
 def alert_record(document: Mapping[str, Any]) -> AlertRecord:
-    """The alert in a document."""
     fields = {name: value for name, value in document.items() if name not in ("_id", "alert")}
     return AlertRecord(alert=parse_alert(document["alert"]), **fields)
 
 
 def notification_document(notification: Notification) -> Document:
-    """A notice's document. `waiting` is there because the index of those who send is partial on it."""
+    """A notification's document. `waiting` is stored for the sender's partial index."""
     document = {name: plain(getattr(notification, name)) for name in Notification.__dataclass_fields__ if name != "id"}
     return {"_id": notification.id, **document, "waiting": True, "due_at": notification.created_at}
 
 
 def notification(document: Mapping[str, Any]) -> Notification:
-    """The notice in a document."""
     fields = {name: document[name] for name in Notification.__dataclass_fields__ if name in document}
     kind, state = AlertKind(document["kind"]), NotificationState(document["state"])
     return Notification(**{**fields, "id": document["_id"], "kind": kind, "state": state})
 
 
-# ----------------------------------------------------------------------------------------------- what travels in Redis
+# -------------------------------------------------------------------------------------------------------------- Redis
 
 
 def report_json(report: NodeReport) -> bytes:
-    """A heartbeat."""
     return orjson.dumps(report, default=dict)
 
 
 def report_from_json(text: bytes) -> NodeReport:
-    """The heartbeat in a text. Unknown fields are left out: a newer node may be in the cluster."""
+    """Ignores unknown fields: the cluster may have newer nodes."""
     known = NodeReport.__dataclass_fields__
     fields = {name: value for name, value in orjson.loads(text).items() if name in known}
     if fields.get("started_at"):
@@ -425,19 +412,19 @@ def report_from_json(text: bytes) -> NodeReport:
 
 
 def slot(assignment: Assignment) -> str:
-    """What distinguishes the locks of one job's runs: nothing, unless they may overlap."""
+    """The part of the lock key that distinguishes runs of one job: empty unless they may overlap."""
     return assignment.run if assignment.job.overlap is Overlap.ALLOW else ""
 
 
 def item(assignment: Assignment) -> bytes:
-    """An item of a node's list: what the script must know, the rest as JSON, the definition as it is stored."""
+    """An item of a node's list: the fields that scripts read, the other fields as JSON, the stored definition."""
     head = (assignment.job.name, assignment.run, str(assignment.fence), str(assignment.term), slot(assignment))
     rest = {"attempt": assignment.attempt, "fire_at": assignment.fire_at, "args": dict(assignment.args)}
     return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
 
 
 def assignment(text: bytes) -> Assignment:
-    """The assignment in an item as `take` returns it, that is, with the time limit in front."""
+    """The assignment in an item as `take` returns it: with the deadline in front."""
     _, _, run_id, fence, term, _, rest, job = text.decode().split(US, 7)
     fields = orjson.loads(rest)
     return Assignment(

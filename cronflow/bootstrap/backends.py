@@ -13,25 +13,21 @@ from cronflow.backends.mongo.access import (
     MongoSessionStore,
     MongoUserStore,
 )
-from cronflow.backends.mongo.admin import MongoStoreAdmin
+from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.alerts import MongoAlertConditions, MongoAlertStore, MongoOutbox
-from cronflow.backends.mongo.archive import MongoArchive
 from cronflow.backends.mongo.control import MongoControl, MongoServerClock
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.events import MongoEventStore
-from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
+from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
-from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
-from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoRunStore
 from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.admin import RedisCoordinationAdmin
-from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection, RedisServerClock
 from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
 from cronflow.backends.redis.membership import RedisMembership
-from cronflow.backends.redis.queue import RedisQueue
+from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.circuit_breaker import Circuit
 from cronflow.ports import UNMETERED, Backends, Meter
 

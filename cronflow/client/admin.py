@@ -1,6 +1,4 @@
-"""What admins manage, for asyncio: alerts, users, API keys, secrets, the audit log. `cronflow.client.admin_blocking` is
-made from this file.
-"""
+"""The asyncio client for what admins manage: alerts, users, API keys, secrets and the audit log."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What admins manage: alerts, users, API keys, secrets, the audit log. Made from `admin.py` by
-`tests.client.generate`; change that one.
-"""
+"""Generated from `admin.py` by `make client`; edit that file."""
 
 from __future__ import annotations
 

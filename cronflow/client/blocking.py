@@ -1,4 +1,4 @@
-"""The blocking client. Made from `aio.py` by `tests.client.generate`; change that one."""
+"""Generated from `aio.py` by `make client`; edit that file."""
 
 from __future__ import annotations
 
@@ -119,9 +119,7 @@ class Client:
         """Who is logged in."""
         return self.send(get(path_of("auth", "me")))
 
-    def preview(
-        self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None
-    ) -> PreviewSchema:
+    def preview(self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None) -> PreviewSchema:
         """A schedule in words, with its next fires and warnings."""
         body = given(schedule=schedule, count=count, start=instant(start))
         return self.send(Call("POST", path_of("schedules", "preview"), body=body, repeatable=True))

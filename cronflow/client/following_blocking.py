@@ -1,4 +1,4 @@
-"""Following over the live stream. Made from `following.py` by `tests.client.generate`; change that one.
+"""Generated from `following.py` by `make client`; edit that file.
 
 The rules it protects: a lost connection is replaced, on any replica that answers, and missed messages are replayed
 first; a gap marks what is lost. Lines of one run are never lost: lines that the stream does not have in order are read
@@ -79,9 +79,7 @@ class RunReader(Protocol):
         """Lines after (fence, n), in order, and whether there may be more."""
 
 
-def follow_run(
-    topic: str, messages: Iterator[StreamMessage], reader: RunReader
-) -> Generator[RunMessage, None]:
+def follow_run(topic: str, messages: Iterator[StreamMessage], reader: RunReader) -> Generator[RunMessage, None]:
     """The states and lines of a run until it has ended, from its first line on. `messages` follow its topic.
 
     Lines of the stream that do not continue the last one's number trigger a read, so every line is yielded once, in

@@ -1,13 +1,14 @@
-"""The bodies of notices: what receivers read, as JSON, and the sentence in it for people."""
+"""The JSON bodies of notifications, with a sentence for people."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NotRequired
 
 import orjson
 from typing_extensions import TypedDict
 
+from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import Failing
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 
@@ -16,24 +17,24 @@ TEST = "test"
 
 
 class MessageRunForm(TypedDict):
-    """A run as receivers are told of it."""
+    """A run in a notification."""
 
     id: str
     """Its id."""
     state: RunState
-    """Where it is."""
+    """Its state."""
     kind: Kind
-    """Where it came from."""
+    """Why it was created."""
     fire_at: str
-    """The instant that it stands for."""
+    """The fire that it belongs to."""
     attempt: int
     """Its latest attempt."""
     max_attempts: int
-    """How many it may have."""
+    """The most attempts it may have."""
     outcome: Outcome | None
-    """How that ended."""
+    """The outcome of the latest attempt."""
     error: str | None
-    """The error, as far as 500 characters."""
+    """The error, at most 500 characters."""
     reason: str | None
     """Why it did not run."""
     node: str | None
@@ -41,26 +42,26 @@ class MessageRunForm(TypedDict):
     started_at: str | None
     """When its latest attempt started."""
     ended_at: str | None
-    """When it ended."""
+    """When the run ended."""
 
 
 class MessageForm(TypedDict):
-    """The body of a notice."""
+    """The body of a notification."""
 
     id: str
-    """As in `webhook-id`."""
+    """The same as in the header `webhook-id`."""
     alert: str
     """The alert."""
     kind: str
-    """What it tells: `failed`, `recovered`, `dead_letter`, `late`, `no_leader`; or `test`."""
+    """What happened: `failed`, `recovered`, `dead_letter`, `late`, `no_leader`; or `test`."""
     at: str
-    """When that was."""
+    """When it happened."""
     namespace: str
     """The cluster."""
     job: NotRequired[str]
-    """The job, where it is about one."""
+    """The job, if there is one."""
     run: NotRequired[MessageRunForm]
-    """The run, where there is one."""
+    """The run, if there is one."""
     text: str
     """A sentence for people."""
 
@@ -75,8 +76,8 @@ def message(
     job: str | None = None,
     run: Run | None = None,
 ) -> str:
-    """The body of a notice, as JSON."""
-    told: MessageForm = {
+    """The body of a notification, as JSON."""
+    body: MessageForm = {
         "id": notification,
         "alert": alert,
         "kind": kind,
@@ -85,36 +86,32 @@ def message(
         "text": text,
     }
     if job is not None:
-        told["job"] = job
+        body["job"] = job
     if run is not None:
-        told["run"] = _run(run)
-    return orjson.dumps(told).decode()
+        body["run"] = _run(run)
+    return orjson.dumps(body).decode()
 
 
-def death_text(run: Run) -> str:
-    """A run failed or was lost."""
+def failure_text(run: Run) -> str:
     if run.state is RunState.LOST:
-        return f"{run.id} was lost: its node is gone, and it must not start twice"
+        return f"{run.id} was lost with its node and is not restarted, because its job must not run twice"
     why = run.error or run.reason or (run.outcome.value if run.outcome else "")
     attempts = "1 attempt" if run.attempt == 1 else f"{run.attempt} attempts"
     return f"{run.id} failed after {attempts}: {why[:MOST_OF_ERROR]}".removesuffix(": ")
 
 
 def recovery_text(failing: Failing, run: Run) -> str:
-    """A job has recovered."""
-    return f"{failing.job} works again: {run.id} succeeded after {failing.run} had not"
+    return f"{failing.job} recovered: {run.id} succeeded after the failure of {failing.run}"
 
 
 def late_text(run: str, started_at: datetime | None, after_s: float) -> str:
-    """A run has not started in time."""
     if started_at is None:
-        return f"{run} is late: it has not started {after_s:g} s after it fell due"
-    return f"{run} was late: it started at {instant_text(started_at)}, more than {after_s:g} s after it fell due"
+        return f"{run} is late: it has not started {after_s:g} s after it was due"
+    return f"{run} was late: it started at {instant_text(started_at)}, more than {after_s:g} s after it was due"
 
 
 def leaderless_text(since: datetime, node: str, term: int) -> str:
-    """Nobody leads."""
-    return f"nobody leads the cluster; {node} was the last to renew its lead, term {term}, at {instant_text(since)}"
+    return f"the cluster has no leader since {instant_text(since)}; the last one was {node}, term {term}"
 
 
 def _run(run: Run) -> MessageRunForm:
@@ -129,15 +126,6 @@ def _run(run: Run) -> MessageRunForm:
         "error": None if run.error is None else run.error[:MOST_OF_ERROR],
         "reason": run.reason,
         "node": run.node,
-        "started_at": _optional(run.started_at),
-        "ended_at": _optional(run.ended_at),
+        "started_at": None if run.started_at is None else instant_text(run.started_at),
+        "ended_at": None if run.ended_at is None else instant_text(run.ended_at),
     }
-
-
-def instant_text(instant: datetime) -> str:
-    """`2026-11-21T12:00:00Z`."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _optional(instant: datetime | None) -> str | None:
-    return None if instant is None else instant_text(instant)

@@ -1,8 +1,8 @@
 """The kinds of values in a plain document: one strict reader each.
 
 A reader takes a value as a YAML or JSON loader left it and returns it in the domain's type, or raises InvalidInput
-whose places are relative to the value; each level above puts its own key in front. So a sound document costs no paths
-at all, and a wrong one tells everything that is wrong. It converts nothing by guessing: the number 8080 is not text.
+whose places are relative to the value; each level above puts its own key in front. So a valid document costs no paths,
+and an error has everything that is wrong. Nothing is converted by guessing: the number 8080 is not text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar
 
-from cronflow.domain.durations import parse_duration
+from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 
 Choice = TypeVar("Choice", bound=Enum)
@@ -24,7 +24,7 @@ DEEPEST = 50
 
 
 def under(place: str, problems: Iterable[Problem]) -> list[Problem]:
-    """The same problems with `place` in front of their places."""
+    """The same problems, with places below `place`."""
     return [Problem(joined(place, problem.place), problem.what, problem.remedy) for problem in problems]
 
 
@@ -34,7 +34,7 @@ def joined(place: str, rest: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, or None."""
+    """The known word that was probably intended, or None."""
     close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return close[0] if close else None
 
@@ -45,7 +45,7 @@ def too_large(value: object) -> bool:
 
 
 def got(value: object) -> str:
-    """What a value is, for the end of an error: a list, the number 5, nothing."""
+    """A value in the words of an error: a list, the number 5, nothing."""
     match value:
         case None:
             return "nothing"
@@ -75,7 +75,7 @@ def text(value: object) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise InvalidInput("half of a surrogate pair is not text") from None
+            raise InvalidInput("is not valid Unicode: it contains half of a surrogate pair") from None
     return value
 
 
@@ -110,10 +110,21 @@ def number(value: object) -> float:
 
 
 def written_duration(value: object) -> str | int | float:
-    """What can be a duration, as it was written: for those who parse it and quote it in their own errors."""
+    """A duration as it was written, for classes that parse it and quote it in their errors."""
     if isinstance(value, bool) or not isinstance(value, str | int | float) or too_large(value):
         raise InvalidInput(f"expected a duration such as 30s, got {got(value)}")
     return value
+
+
+def duration_text(value: timedelta) -> str | float:
+    """In the largest unit that divides it; below a millisecond there is none, and it is a number of seconds."""
+    written = format_duration(value)
+    return written if parse_duration(written) == value else value.total_seconds()
+
+
+def instant_text(value: datetime) -> str:
+    """`2026-11-21T12:00:00Z`."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def duration(value: object) -> timedelta:
@@ -134,12 +145,12 @@ def instant(value: object) -> datetime:
         remedy = "write it like 2026-12-24T18:00:00Z"
         raise InvalidInput(Problem("", f"expected a date with a time, got {got(value)}", remedy))
     if read.utcoffset() is None:
-        what = f"{read.isoformat()} has no zone and means another instant in every place"
+        what = f"{read.isoformat()} has no time zone"
         raise InvalidInput(Problem("", what, "add Z for UTC, or an offset such as +01:00"))
     try:
         return read.astimezone(UTC)
     except OverflowError:
-        raise InvalidInput(f"{read.isoformat()} lies outside the years 1 to 9999 in UTC") from None
+        raise InvalidInput(f"{read.isoformat()} is outside the years 1 to 9999 in UTC") from None
 
 
 def choice(kind: type[Choice]) -> Callable[[object], Choice]:
@@ -159,9 +170,9 @@ def choice(kind: type[Choice]) -> Callable[[object], Choice]:
     return read
 
 
-def optional(reader: Reader) -> Reader:
-    """What the reader reads, or nothing (null)."""
-    return lambda value: None if value is None else reader(value)
+def optional(convert: Reader) -> Reader:
+    """The same for a value that may be null."""
+    return lambda value: None if value is None else convert(value)
 
 
 def list_of(reader: Reader, what: str) -> Callable[[object], tuple[Any, ...]]:
@@ -181,12 +192,12 @@ def texts_by_key(value: object) -> dict[str, str]:
 
 
 def json_mapping(value: object) -> dict[str, object]:
-    """A mapping of what JSON can say, as plain new dicts and lists."""
+    """A mapping of JSON values, as new dicts and lists."""
     return dict(zip(*_keys_and_items(value, lambda item: json_value(item, 1)), strict=True))
 
 
 def json_value(value: object, depth: int) -> object:
-    """What JSON can say at this depth, as plain new dicts and lists; numbers are finite and of at most 64 bits."""
+    """A JSON value at this depth, as new dicts and lists; numbers are finite and have at most 64 bits."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -204,7 +215,7 @@ def json_value(value: object, depth: int) -> object:
     if isinstance(value, list | tuple):
         return _each(((f"[{n}]", item) for n, item in enumerate(value)), lambda item: json_value(item, depth + 1))
     remedy = "put it in quotes" if isinstance(value, date) else ""
-    raise InvalidInput(Problem("", f"expected what JSON can say, got {got(value)}", remedy))
+    raise InvalidInput(Problem("", f"expected a JSON value, got {got(value)}", remedy))
 
 
 def _keys_and_items(value: object, reader: Reader) -> tuple[list[str], list[Any]]:
@@ -228,5 +239,5 @@ def _each(items: Iterable[tuple[str, Any]], reader: Reader) -> list[Any]:
 
 
 def shown_key(key: object) -> str:
-    """A key for a place, also one that is no text."""
+    """A key as part of a place, even if it is not text."""
     return key if isinstance(key, str) else repr(key)

@@ -1,23 +1,22 @@
 """Events: what happened in the cluster, in the past tense, one class for each kind.
 
-They are for people and alarms, never for the protocol: nothing decides by an event, and one that is lost costs nobody
-a run. The rules: a kind's name is its class in small letters (`leader_elected`), its fields are plain values, and what
-happens to many runs at once is one event with a count and an example, so that a storm of failures is no storm of
-events.
+They are for people and alerts, never for the protocol: no decision depends on an event, and losing one loses no run. A
+kind's name is its class in snake case (`leader_elected`), and its fields are plain values. Something that happens to
+many runs at once is one event with a count and an example, so that a burst of failures is not a burst of events.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 
 class Severity(StrEnum):
-    """How much an event asks of whoever reads it."""
+    """How urgent an event is."""
 
     INFO = "info"
     WARN = "warn"
@@ -26,8 +25,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The base of all. `message` is its sentence, filled in with its fields; `{count:run was|runs were}` is a number
-    with the words that belong to it.
+    """The base class. `message` is a template filled in with the fields; `{count:run|runs}` is the number
+    with the word for one or for many, `{count:=was|were}` that word alone.
     """
 
     severity: ClassVar[Severity] = Severity.INFO
@@ -35,29 +34,41 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """The name of its class in small letters."""
+        """The name of its class in snake case."""
         return kind_of(type(self))
 
     @property
     def text(self) -> str:
-        """What happened, as a sentence without its point."""
-        return self.message.format(**{name: _worded(value) for name, value in asdict(self).items()})
+        """What happened, as a sentence without a full stop."""
+        return self.message.format(**{name: _counted(value) for name, value in asdict(self).items()})
 
 
-class _Number(int):
-    """A number that knows its words: `one|many` behind the colon of a field."""
+class _Count(int):
+    """A number that is formatted with the words `one|many` of its field; after `=` the words stand alone."""
 
     def __format__(self, words: str) -> str:
-        one, _, many = words.partition("|")
-        return f"{int(self)} {one if self == 1 else many}" if words else str(int(self))
+        one, _, many = words.removeprefix("=").partition("|")
+        word = one if self == 1 else many
+        return word if words.startswith("=") else f"{int(self)} {word}".rstrip()
 
 
-def _worded(value: object) -> object:
-    return _Number(value) if type(value) is int else value
+def _counted(value: object) -> object:
+    return _Count(value) if type(value) is int else value
 
 
 KINDS: dict[str, type[Event]] = {}
-EventClass = TypeVar("EventClass", bound=type[Event])
+OLD_KINDS: Mapping[str, str] = {
+    "clock_went_wrong": "clock_out_of_sync",
+    "clock_went_right": "clock_in_sync",
+    "plan_settled": "plan_recovered",
+    "redis_amnesia_healed": "redis_state_restored",
+    "service_found": "service_recovered",
+    "spool_begun": "spool_started",
+    "stepdown_asked": "stepdown_requested",
+}
+"""The names that kinds had in 0.6, and their names now. Stored events and filters may have either."""
+
+EventClass = TypeVar("EventClass", bound=Event)
 
 
 def kind_of(event: type[Event]) -> str:
@@ -65,276 +76,243 @@ def kind_of(event: type[Event]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", event.__name__).lower()
 
 
-def _known(event: EventClass) -> EventClass:
-    KINDS[kind_of(event)] = event
-    return event
+def current_kind(kind: str) -> str:
+    """The present name of a kind that may have been renamed."""
+    return OLD_KINDS.get(kind, kind)
+
+
+def stored_kinds(kinds: Collection[str]) -> list[str]:
+    """Every name under which events of these kinds are stored; a name of no kind is left out."""
+    wanted = {current_kind(kind) for kind in kinds} & KINDS.keys()
+    return sorted(wanted | {old for old, new in OLD_KINDS.items() if new in wanted})
+
+
+@dataclass_transform(frozen_default=True)
+def event(kind: type[EventClass]) -> type[EventClass]:
+    """Declare a kind of event: a frozen dataclass, registered in KINDS."""
+    made = dataclass(frozen=True, slots=True)(kind)
+    KINDS[kind_of(made)] = made
+    return made
 
 
 # ------------------------------------------------------------------------------------------------- leaders and nodes
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class LeaderElected(Event):
-    """A node leads."""
-
     node: str
     term: int
-    message = "{node} leads, term {term}"
+    message = "{node} is the leader, term {term}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class LeaderSteppedDown(Event):
-    """A node no longer leads, of its own will or because it found out."""
+    """A leader stepped down, or found out that it had lost the lead."""
 
     node: str
     term: int
     reason: str
     severity = Severity.WARN
-    message = "{node} leads no longer, term {term}: {reason}"
+    message = "{node} is no longer the leader, term {term}: {reason}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class StepdownRequested(Event):
-    """Somebody asked the leader to step down."""
-
     leader: str
     by: str
     message = "{leader} was asked to step down"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class NodeJoined(Event):
-    """A node is up."""
-
     node: str
     version: str
     slots: int
     message = "{node} joined with {slots:slot|slots}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class NodeLeft(Event):
-    """A node has stopped in good order."""
-
     node: str
     message = "{node} left"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class NodeLost(Event):
-    """The heartbeat of a node has ended without a goodbye. Its next process may have joined before."""
+    """A node's heartbeat stopped without a clean exit. Its next process may have joined already."""
 
     node: str
     in_flight: int
     severity = Severity.ERROR
-    message = "a process of {node} was lost with {in_flight:run|runs} on it"
+    message = "{node} was lost with {in_flight:run|runs} in flight"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class NodeDraining(Event):
-    """A node was asked to end what runs and to take no more."""
+    """A node was asked to finish its running jobs and accept no new ones."""
 
     node: str
     severity = Severity.WARN
-    message = "{node} drains"
+    message = "{node} is draining"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class NodeDrained(Event):
-    """A node that was asked to has nothing left."""
-
     node: str
-    message = "{node} has drained"
+    message = "{node} is drained"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class NodeUndrained(Event):
-    """A node takes work again."""
-
     node: str
-    message = "{node} takes work again"
+    message = "{node} accepts work again"
 
 
 # --------------------------------------------------------------------------------------------- servers and the disk
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class ServiceLost(Event):
-    """A node cannot reach a server."""
-
     service: str
     reason: str
     severity = Severity.ERROR
-    message = "{service} is away: {reason}"
+    message = "{service} is unreachable: {reason}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class ServiceRecovered(Event):
-    """A node reaches a server again."""
-
     service: str
     away_s: float
-    message = "{service} is back after {away_s:g} s"
+    message = "{service} is reachable again after {away_s:g} s"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class BreakerOpened(Event):
-    """A service failed so often that it is left alone for a while."""
+    """A service failed so often that no requests are sent to it for a while."""
 
     service: str
     failures: int
     severity = Severity.ERROR
-    message = "the breaker of {service} opened after {failures:failure|failures}"
+    message = "the circuit breaker of {service} opened after {failures:failure|failures}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class BreakerClosed(Event):
-    """A probe has shown that the service works."""
+    """A trial request to the service succeeded."""
 
     service: str
-    message = "the breaker of {service} closed"
+    message = "the circuit breaker of {service} closed"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class RedisStateRestored(Event):
-    """Redis had forgotten the leader and was told anew."""
+    """Redis had lost its data; the leader wrote the state of the cluster again."""
 
     term: int
     severity = Severity.WARN
-    message = "Redis had forgotten everything and was told anew, term {term}"
+    message = "Redis had lost its data, and the leader restored it, term {term}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class ClockOutOfSync(Event):
     """The clock of a node, or of a server, cannot be trusted."""
 
     node: str
     reason: str
     severity = Severity.ERROR
-    message = "the clocks disagree on {node}: {reason}"
+    message = "the clock of {node} is out of sync: {reason}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class ClockInSync(Event):
-    """The clocks agree again."""
-
     node: str
-    message = "the clocks agree again on {node}"
+    message = "the clock of {node} is in sync again"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class SpoolStarted(Event):
-    """Outcomes go to the local disk, because MongoDB does not take them."""
+    """A node writes outcomes to its local disk, because MongoDB is unreachable."""
 
     node: str
     severity = Severity.WARN
-    message = "{node} keeps outcomes on its disk"
+    message = "{node} writes outcomes to its disk"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class SpoolDrained(Event):
-    """MongoDB has every outcome that lay on the disk."""
-
     node: str
-    message = "{node} has told MongoDB all outcomes of its disk"
+    message = "{node} wrote all outcomes from its disk to MongoDB"
 
 
 # --------------------------------------------------------------------------------------------------------------- runs
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class FenceRejected(Event):
-    """An attempt that had been fenced out came back with an outcome, which was kept aside."""
+    """An outcome came from an attempt that another one had replaced; it was stored as a late result."""
 
     run: str
     fence: int
     outcome: str
     severity = Severity.WARN
-    message = "a late {outcome} of {run} was kept aside, fence {fence}"
+    message = "a late outcome of {run} was rejected ({outcome}, fence {fence})"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class RunsReassigned(Event):
-    """Runs whose worker was lost were given to others."""
+    """Runs of a lost worker were assigned to other workers."""
 
     count: int
     run: str
     severity = Severity.WARN
-    message = "{count:run of a lost worker was|runs of lost workers were} placed again, as {run}"
+    message = "{count:run of a lost worker was|runs of lost workers were} reassigned ({count:=|for example }{run})"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class RunsLost(Event):
-    """Runs ended as lost: their worker is gone and they must not start twice. They are dead letters."""
+    """Runs whose worker is gone and that must not start twice. They are dead letters."""
 
     job: str
     count: int
     run: str
     severity = Severity.ERROR
-    message = "{count:lost run|lost runs} of {job}, as {run}"
+    message = "{count:run|runs} of {job} {count:=was|were} lost ({count:=|for example }{run})"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class RunsFailed(Event):
-    """Runs failed for good. They are dead letters."""
+    """Runs failed and have no retries left. They are dead letters."""
 
     job: str
     count: int
     run: str
     error: str
     severity = Severity.ERROR
-    message = "{count:run|runs} of {job} failed, as {run}: {error}"
+    message = "{count:run|runs} of {job} failed ({count:=|for example }{run}): {error}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class RunCancelled(Event):
-    """Somebody cancelled a run."""
-
     run: str
     by: str
     reason: str
     message = "{run} was cancelled"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class PlanRecovered(Event):
-    """A leader died between two steps of a plan, and another one has finished it."""
+    """A leader failed in the middle of a plan, and the next one completed it."""
 
     plan: str
     jobs: int
     runs_inserted: int
     severity = Severity.WARN
-    message = "the plan {plan} of {jobs:job|jobs} was settled; {runs_inserted:run was|runs were} missing"
+    message = "plan {plan} for {jobs:job|jobs} was recovered; {runs_inserted:run was|runs were} missing"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class SweepFound(Event):
-    """The sweep found what must not be."""
+    """The sweep found a record that breaks an invariant."""
 
     flaw: str
     where: str
@@ -344,102 +322,82 @@ class SweepFound(Event):
     message = "the sweep found {where}: {what}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class SweepEnded(Event):
-    """A sweep has looked at everything."""
-
     run: str
     found: int
     took_ms: int
-    message = "a sweep ended with {found:finding|findings}"
+    message = "the sweep finished with {found:finding|findings}"
 
 
 # --------------------------------------------------------------------------------------------------------------- jobs
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class JobCreated(Event):
-    """A job was created."""
-
     job: str
     by: str
     message = "{job} was created"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class JobChanged(Event):
-    """A job was edited."""
-
     job: str
     by: str
     message = "{job} was changed"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class JobPaused(Event):
-    """A job was paused."""
-
     job: str
     by: str
     message = "{job} was paused"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class JobResumed(Event):
-    """A job was resumed."""
-
     job: str
     by: str
     message = "{job} was resumed"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class JobDeleted(Event):
-    """A job was deleted."""
-
     job: str
     by: str
     message = "{job} was deleted"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class AlertGaveUp(Event):
-    """A receiver has not taken a notice for a day; it is not tried again."""
+    """A webhook did not accept a notification within a day; it is not sent again."""
 
     alert: str
     subject: str
     attempts: int
     error: str
     severity = Severity.ERROR
-    message = "the alert {alert} gave up telling of {subject} after {attempts:attempt|attempts}: {error}"
+    message = "alert {alert} gave up on {subject} after {attempts:attempt|attempts} to send it: {error}"
 
 
-@_known
-@dataclass(frozen=True, slots=True)
+@event
 class EventsDropped(Event):
-    """More happened than could be told; it was counted instead."""
+    """Too many events occurred to record them all; the rest were counted."""
 
     count: int
     severity = Severity.WARN
     message = "{count:event was|events were} dropped"
 
 
-# ------------------------------------------------------------------------------------------------------ as it is kept
+# ------------------------------------------------------------------------------------------------------------ stored
 
 MOST_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event as it is kept and shown. `id` grows with time, so it is the cursor too; `source` is the node id of
-    whoever told it, or `api`.
+    """An event as stored and shown. `id` grows with time and is the cursor too; `source` is the id of the node that
+    emitted it, or `api`.
     """
 
     id: str
@@ -449,24 +407,24 @@ class RecordedEvent:
 
 
 def cursor_of(at: datetime) -> str:
-    """A value that every id of an event from `at` or later is greater than: microseconds as hexadecimal digits."""
+    """A lower bound for the ids of events from `at` on: microseconds as hexadecimal digits."""
     return f"{int(at.astimezone(UTC).timestamp() * 1_000_000):014x}"
 
 
 def event_id(at: datetime, token: str) -> str:
-    """The id of an event; `token` tells those of one microsecond apart."""
+    """The id of an event; `token` distinguishes those of one microsecond."""
     return f"{cursor_of(at)}-{token}"
 
 
-def fields_of(event: Event) -> dict[str, Any]:
-    """Its fields, texts cut to a length that a list can show."""
-    found = asdict(event)
+def fields_of(happened: Event) -> dict[str, Any]:
+    """Its fields, with long texts cut."""
+    found = asdict(happened)
     return {name: value[:MOST_CHARACTERS] if isinstance(value, str) else value for name, value in found.items()}
 
 
 def event_of(kind: str, found: Mapping[str, Any]) -> Event | None:
-    """The event of this kind; None when another version wrote what this one does not know."""
-    known = KINDS.get(kind)
+    """The event of this kind, by its present or its old name; None when this version does not have it."""
+    known = KINDS.get(current_kind(kind))
     if known is None or {one.name for one in fields(known)} - found.keys():
         return None
     return known(**{one.name: found[one.name] for one in fields(known)})

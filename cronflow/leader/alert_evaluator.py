@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from cronflow.documents.messages import death_text, instant_text, late_text, leaderless_text, message, recovery_text
+from cronflow.documents.messages import failure_text, late_text, leaderless_text, message, recovery_text
+from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import (
     DEAD_LETTER_KINDS,
     SHORTEST_LEADERLESS,
@@ -107,7 +108,7 @@ class AlertEvaluator:
                     kind = record.alert.death(run)
                     if kind is None or run.ended_at is None or run.ended_at < record.since:
                         continue
-                    notifications.append(self._about(record, kind, run, run.ended_at, death_text(run)))
+                    notifications.append(self._about(record, kind, run, run.ended_at, failure_text(run)))
                     if AlertKind.RECOVERED in record.alert.on:
                         failing.append(Failing(record.name, run.job, run.id, run.fire_at, run.ended_at))
             await self._put(notifications)

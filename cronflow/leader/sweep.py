@@ -231,7 +231,7 @@ class Sweeping:
             flaws = await self._flaws_of_runs(ids)
             overdue = {run for run, flaw in flaws.items() if flaw is Flaw.RUN_OVERDUE}
             if flaws.keys() - overdue:
-                await self._backends.archive.mark(flaws.keys() - overdue)
+                await self._backends.archive.repair_marks(flaws.keys() - overdue)
             if overdue:
                 # A `check_at` of now brings them before the reconciler behind the others that wait.
                 runs = [run for run in await self._backends.runs.get(overdue) if run.is_open]

@@ -223,7 +223,7 @@ class Following:
         return LOOK_EVERY_S
 
     async def _want(self, monotonic: float) -> None:
-        await self._live_tail.want(WANTED_S)
+        await self._live_tail.add_viewer(WANTED_S)
         self._wanted_until = monotonic + WANTED_S
 
     async def _hear(self, after: str, monotonic: float) -> None:

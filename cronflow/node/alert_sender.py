@@ -79,7 +79,7 @@ class AlertSender:
         now = self._clock.monotonic()
         self._resting = {alert: until for alert, until in self._resting.items() if until > now}
         resting: Collection[str] = self._resting.keys()
-        return await self._outbox.claim(secrets.token_hex(8), LEASE, AT_ONCE, besides=resting)
+        return await self._outbox.claim(secrets.token_hex(8), LEASE, AT_ONCE, excluding=resting)
 
     async def _send(self, notification: Notification, at: datetime) -> None:
         record = await self._alerts.get(notification.alert)
@@ -88,19 +88,19 @@ class AlertSender:
             return
         if not record.alert.enabled:
             dropped = replace(notification, state=NotificationState.GAVE_UP, error=DISABLED, tried_at=at, ended_at=at)
-            await self._outbox.tried(dropped, None)
+            await self._outbox.record_attempt(dropped, None)
             return
         answer = await self._webhook_sender.post(record.alert.webhook, notification.id, notification.body, at)
         tried = replace(notification, status=answer.status, error=answer.error, tried_at=at)
         if answer.taken:
             self._meter.add(metrics.NOTICES, "delivered")
-            await self._outbox.tried(replace(tried, state=NotificationState.DELIVERED, ended_at=at), None)
+            await self._outbox.record_attempt(replace(tried, state=NotificationState.DELIVERED, ended_at=at), None)
             return
         self._resting[notification.alert] = self._clock.monotonic() + REST_S
         delay = next_delay(notification.attempts, notification.created_at, at)
         self._meter.add(metrics.NOTICES, "gave_up" if delay is None else "failed")
         log.warning("notice not taken", alert=notification.alert, notification=notification.id, reason=answer.error)
         if delay is not None:
-            await self._outbox.tried(tried, delay)
-        elif await self._outbox.tried(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):
+            await self._outbox.record_attempt(tried, delay)
+        elif await self._outbox.record_attempt(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):
             self._emit(AlertGaveUp(notification.alert, notification.subject, notification.attempts, answer.error or ""))

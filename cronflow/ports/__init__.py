@@ -1,11 +1,11 @@
-"""The ports: what the roles of a node need from the outside, as short protocols whose docstrings are the contracts.
+"""The ports: protocols for everything CronFlow needs from outside. Their docstrings are the contracts.
 
-MongoDB stands behind JobStore, PlanStore, RunStore, ResultStore, LogStore, Control, Archive, Upkeep, EventStore,
-RollupStore, Totals and the stores of `access` and `alerting`; Redis behind Election, Membership, Queue, Bus,
-Housekeeping, Feed, Tails, RateLimiter and TicketStore. The memory backend
-implements all of them, and one contract suite per port runs on every backend. Every verb may raise BackendUnavailable;
-then it is unknown whether it took effect, and each says what repeating it means.
-Cancelling a verb never leaves a connection half used.
+MongoDB implements the ports in `stores`, `access` and `alerts` and the event, roll-up and totals stores. Redis
+implements the ports in `coordination`, the live stream, the live tail, rate limits and tickets.
+`cronflow.testing.memory` implements all of them. One contract suite per port runs on every backend.
+
+Every method may raise BackendUnavailable. The call may or may not have taken effect then; each contract states whether
+repeating it is safe. Cancelling a call never leaves a connection in an unusable state.
 """
 
 from cronflow.ports.access import (

@@ -1,6 +1,4 @@
-"""Who may ask, what they changed, and what jobs keep secret. MongoDB stands behind the stores, Redis behind RateLimiter
-and TicketStore. Every verb may raise BackendUnavailable; see the package.
-"""
+"""Users, sessions, API keys, secrets and the audit log (MongoDB); rate limits and tickets (Redis)."""
 
 from __future__ import annotations
 
@@ -13,78 +11,77 @@ from cronflow.domain.access import ApiKey, AuditEntry, Principal, Secret, Sessio
 
 
 class UserStore(Protocol):
-    """Users."""
+    """Users by name."""
 
     async def create(self, user: User) -> bool:
-        """Insert. False when the name exists."""
+        """Insert. False if the name exists."""
 
-    async def get(self, name: str) -> User | None:
-        """The user, if there is one."""
+    async def get(self, name: str) -> User | None: ...
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
-        """By name, those behind `after`."""
+        """A page ordered by name, starting after `after`."""
 
     async def replace(self, user: User, stamp: str) -> bool:
-        """Replace the user who has this stamp. False when it is another, or nobody."""
+        """Replace the user if it still has this stamp. False if the stamp differs or the user does not exist."""
 
     async def delete(self, name: str) -> bool:
-        """False when there was nobody."""
+        """False if the user does not exist."""
 
 
 class SessionStore(Protocol):
-    """Sessions. One that has ended is gone."""
+    """Sessions by id. Ending a session deletes it."""
 
     async def create(self, session: Session) -> None:
-        """Insert; an id is never used twice."""
+        """Insert. Ids are unique."""
 
     async def get(self, session: str) -> Session | None:
-        """The session, if it has not ended; it may have expired."""
+        """The session, which may have expired. None if it has ended."""
 
     async def rotate(self, session: str, old: str, new: str) -> bool:
-        """Put the hash of a new token in place of the old one's. False when the old one is not the latest."""
+        """Replace the token hash `old` by `new`. False if `old` is not the current one."""
 
     async def end(self, session: str) -> None:
-        """Delete it; one that is gone is fine."""
+        """Delete the session, if it exists."""
 
 
 class KeyStore(Protocol):
-    """API keys."""
+    """API keys by name."""
 
     async def create(self, key: ApiKey) -> bool:
-        """Insert. False when the name exists."""
+        """Insert. False if the name exists."""
 
     async def get(self, name: str) -> ApiKey | None:
-        """The key, if there is one; it may have expired."""
+        """The key, which may have expired."""
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[ApiKey]:
-        """By name, those behind `after`."""
+        """A page ordered by name, starting after `after`."""
 
     async def touch(self, name: str, at: datetime) -> None:
-        """It was used then."""
+        """Set `last_used_at`. No effect if the key does not exist."""
 
     async def delete(self, name: str) -> bool:
-        """False when there was none."""
+        """False if it does not exist."""
 
 
 class SecretStore(Protocol):
-    """Secrets, sealed."""
+    """Sealed secrets by name."""
 
     async def put(self, secret: Secret) -> bool:
-        """Insert or replace. Returns whether it is new."""
+        """Insert or replace. Returns whether it was inserted."""
 
     async def get(self, names: Collection[str]) -> list[Secret]:
-        """Those that exist, in no order."""
+        """Those that exist, in no particular order."""
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[Secret]:
-        """By name, those behind `after`."""
+        """A page ordered by name, starting after `after`."""
 
     async def delete(self, name: str) -> bool:
-        """False when there was none."""
+        """False if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """Which entries to list, the newest first; `before` is the id of the last one of the page before."""
+    """A filter for audit entries, newest first. `before` is the id of the last entry of the previous page."""
 
     by: str | None = None
     action: str | None = None
@@ -94,44 +91,44 @@ class AuditQuery:
 
 
 class AuditStore(Protocol):
-    """The audit log. Nothing changes an entry."""
+    """The audit log. Entries never change."""
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Insert; repeating it is harmless."""
+        """Insert. Safe to repeat."""
 
-    async def find(self, query: AuditQuery) -> list[AuditEntry]:
-        """List for people."""
+    async def find(self, query: AuditQuery) -> list[AuditEntry]: ...
 
     async def keep(self, retention: timedelta) -> None:
-        """Delete entries when they are older than this, from now on; repeating it is harmless."""
+        """From now on, delete entries older than this. Safe to repeat."""
 
 
 class RateLimiter(Protocol):
-    """Who asks too often. It forgets when Redis does."""
+    """Rate limits by key. They are lost when Redis loses its data."""
 
     async def take(self, key: str, per_s: float, burst: int) -> float:
-        """One of so many a second, up to `burst` at once. Returns 0, or the seconds to wait and then
-        counts nothing.
+        """Take one token from a bucket that holds `burst` and refills at `per_s`. Returns 0, or the seconds until the
+        next token; no token is taken then.
         """
 
     async def attempt(self, key: str, free: int, wait_s: float, most_s: float) -> float:
-        """Count an attempt that may fail: `free` of them within `wait_s`; after the last of these and after each
-        further one nobody may try for a while, for `wait_s` first, then twice as long each time, at most `most_s`.
-        Returns 0, or the seconds to wait, and then counts nothing. Who keeps away as long again begins anew.
+        """Count an attempt that may fail, with exponential backoff. The first `free` attempts within `wait_s` are
+        unlimited. The last of them and each further attempt block the key: for `wait_s` first, then twice as long each
+        time, up to `most_s`. Returns 0, or the seconds the key is still blocked; the attempt is not counted then. The
+        count restarts when the key is unused for as long again as it was blocked.
         """
 
     async def take_back(self, key: str) -> None:
-        """The latest attempt did not fail: it does not count."""
+        """Uncount the latest attempt, which succeeded."""
 
     async def forgive(self, key: str) -> None:
-        """No attempt counts."""
+        """Reset the count of attempts."""
 
 
 class TicketStore(Protocol):
-    """Tickets that let somebody in once."""
+    """Single-use tickets that open the live stream."""
 
     async def put(self, ticket: str, principal: Principal, ttl_s: float) -> None:
-        """Keep who may enter with it. `ticket` is a hash."""
+        """Store the principal of a ticket. `ticket` is a hash."""
 
     async def take(self, ticket: str) -> Principal | None:
-        """Who may enter, once."""
+        """Return the principal and delete the ticket. None if it does not exist or has expired."""

@@ -1,6 +1,4 @@
-"""Alerts, what they look for, and their notices. MongoDB stands behind the stores. Every verb may raise
-BackendUnavailable; see the package.
-"""
+"""Alert rules, the conditions they evaluate, and their notifications."""
 
 from __future__ import annotations
 
@@ -14,89 +12,88 @@ from cronflow.domain.run import Run
 
 
 class AlertStore(Protocol):
-    """Alerts, and which jobs they have told of that have not recovered."""
+    """Alert rules by name, and the failing jobs that each has reported."""
 
     async def create(self, record: AlertRecord) -> bool:
-        """Insert. False when the name exists."""
+        """Insert. False if the name exists."""
 
-    async def get(self, name: str) -> AlertRecord | None:
-        """The alert, if there is one."""
+    async def get(self, name: str) -> AlertRecord | None: ...
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[AlertRecord]:
-        """By name, those behind `after`."""
+        """A page ordered by name, starting after `after`."""
 
     async def replace(self, record: AlertRecord, rev: int) -> bool:
-        """Replace the document that has this `rev`, which then counts on. False when it is another, or gone."""
+        """Replace the record if it has this `rev`, and add one to `rev`. False if it differs or does not exist."""
 
     async def delete(self, name: str) -> bool:
-        """Delete it with its notices and what it knows of failing jobs. False when there was none."""
+        """Delete the rule, its notifications and its failing jobs. False if the rule does not exist."""
 
     async def judge(self, name: str, until: datetime) -> None:
-        """Fires up to this instant have been looked at. It only grows; `rev` stays."""
+        """Record that fires up to this instant were evaluated. The instant never decreases; `rev` does not change."""
 
     async def fail(self, failing: Sequence[Failing]) -> None:
-        """Keep these, each in place of one of the same alert and job that ended earlier; repeating it is harmless."""
+        """Store failing jobs. Each replaces one of the same alert and job that ended earlier. Safe to repeat."""
 
     async def failing(self, *, after: Failing | None = None, limit: int = 100) -> list[Failing]:
-        """By `place`, those behind that of `after`."""
+        """A page ordered by `place`, starting after that of `after`."""
 
     async def recovered(self, failing: Failing) -> None:
-        """Forget it, if a later failure has not taken its place."""
+        """Delete a failing job, unless a later failure has replaced it."""
 
 
 class Outbox(Protocol):
-    """Notices. A waiting one belongs, for a while, to whoever has claimed it."""
+    """Notifications. A claim leases a waiting notification to one sender."""
 
     async def put(self, notifications: Sequence[Notification]) -> set[str]:
-        """Insert those whose id is new. Returns the ids that this call inserted."""
+        """Insert those with a new id. Returns the ids that this call inserted."""
 
     async def claim(
-        self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()
+        self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
-        """Claim waiting ones that are due by the store's clock, the longest due first, but none of the alerts
-        `besides`: each counts an attempt and is due again after the lease.
+        """Claim waiting notifications that are due by the store's clock, the longest due first, except those of the
+        alerts in `excluding`. Each claim counts as an attempt, and the notification is due again after the lease.
         """
 
-    async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
-        """Write what an attempt came to: `state`, `status`, `error`, `tried_at` and `ended_at`. A waiting one is due
-        again in `again_in`. False when its claim is no longer this one.
+    async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
+        """Write the result of an attempt: `state`, `status`, `error`, `tried_at` and `ended_at`. A notification that is
+        still waiting is due again after `again_in`. False if its claim is a different one.
         """
 
     async def forget(self, notification: Notification) -> None:
-        """Delete it: its alert is gone."""
+        """Delete a notification whose alert was deleted."""
 
     async def of(
         self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
     ) -> list[Notification]:
-        """The newest of an alert; `before` is the (created_at, id) of the last one of the page before."""
+        """A page of an alert, newest first. `before` is the (created_at, id) of the last one of the previous page."""
 
 
 class AlertConditions(Protocol):
-    """What alerts look for."""
+    """Queries for the conditions that alerts evaluate."""
 
     async def unreported(self, limit: int) -> list[Run]:
-        """Runs that failed or were lost and that no alert has been asked about. The write that ends a run so makes this
-        mark, so none is missed however late it is written.
+        """Runs that failed or were lost and that alerts have not evaluated. The write that ends such a run marks it
+        unreported, so alerts miss none, however late that write is.
         """
 
     async def mark_reported(self, runs: Collection[str]) -> None:
-        """Take the marks away; repeating it is harmless."""
+        """Remove the marks. Safe to repeat."""
 
     async def late(self, after: tuple[datetime, str], until: datetime, by: timedelta, limit: int = 1000) -> list[Run]:
-        """Runs with (fire_at, id) behind `after` and `fire_at` up to `until` whose latest start is not within `by` of
-        `fire_at`, the earliest fire first.
+        """Runs whose latest start is missing or more than `by` after `fire_at`, ordered by (fire_at, id): those after
+        `after`, with `fire_at` up to `until`.
         """
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
-        """Active jobs whose cursor stands at `fire` or before it and whose `due_at` is at most `due`, in the order of
+        """Active jobs whose cursor is at or before `fire` and whose `due_at` is at or before `due`, ordered by
         `due_at`.
         """
 
 
 class WebhookSender(Protocol):
-    """Sends notices."""
+    """Sends notifications."""
 
     async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        """Send it once, signed if the webhook has a secret; `notification` is its id, `at` the time that is signed
-        with it. It takes some ten seconds at most. Raises BackendUnavailable alone.
+        """Send once, signed if the webhook has a secret. `notification` is the id, `at` the signed time. Takes at most
+        about ten seconds. Raises nothing but BackendUnavailable.
         """

@@ -1,4 +1,4 @@
-"""All ports together."""
+"""The ports of one process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from cronflow.ports.stores import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
-    """All ports, as the composition root hands them out."""
+    """All ports. Bootstrap builds it; each role takes only the ports that it needs."""
 
     jobs: JobStore
     plans: PlanStore

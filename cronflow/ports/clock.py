@@ -1,4 +1,4 @@
-"""Time, as the code asks for it: the machine's clock, and the clocks of the servers."""
+"""The machine's clock, and the clocks of the servers."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time. `now` decides when; `monotonic` measures leases; nothing else in the code reads a clock."""
+    """Time. `now` decides what is due, `monotonic` measures leases. No other code reads a clock."""
 
     def now(self) -> datetime:
-        """UTC; may step."""
+        """UTC. May step forward or back."""
 
     def monotonic(self) -> float:
-        """Seconds; never steps back."""
+        """Seconds. Never steps."""
 
     async def sleep(self, seconds: float) -> None:
-        """At least that long."""
+        """Sleep for at least this long."""
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """Until the event is set, at most that long. Returns whether it was set."""
+        """Wait until the event is set, or this long. Returns whether it is set."""
 
 
 class ServerClock(Protocol):
     """A server's clock."""
 
     async def now(self) -> datetime:
-        """What it shows, in UTC."""
+        """UTC."""

@@ -1,4 +1,4 @@
-"""What Redis keeps: fast, volatile and never believed. Every verb may raise BackendUnavailable; see the package."""
+"""Coordination in Redis: fast, volatile, and never the source of truth."""
 
 from __future__ import annotations
 
@@ -13,53 +13,55 @@ from cronflow.domain.job import Job
 
 
 class Election(Protocol):
-    """The leader's key. It elects; it does not protect."""
+    """The leader key. It elects a leader; terms and fences in MongoDB make two leaders harmless."""
 
     async def acquire(self, holder: str, ttl_s: float) -> bool:
-        """Take the key if nobody has it. After an error: not the leader."""
+        """Take the key if it is free. After an error, assume not."""
 
     async def install(self, holder: str, term: int, redis_epoch: str) -> bool:
-        """Announce the term and the id of this memory of Redis. False when another one holds the key or a higher term
-        is known.
+        """Publish the term and the epoch of Redis's data. False if another holder has the key or Redis has a higher
+        term.
         """
 
     async def renew(self, holder: str, ttl_s: float, term: int, redis_epoch: str) -> Renewal:
-        """Compare, then renew; what Redis has forgotten is set anew."""
+        """Renew the key if it is held by `holder`, and restore it if Redis lost it."""
 
     async def resign(self, holder: str) -> bool:
-        """Give the key back if it is mine, and ring the followers."""
+        """Release the key if `holder` has it, and signal LEADER."""
 
     async def ask_to_resign(self, term: int) -> None:
-        """Ask the leader of this term to step down; its next renewal, which a ring brings about at once, is told so."""
+        """Ask the leader of this term to step down. Its next renewal returns ASKED; the signal LEADER triggers it at
+        once.
+        """
 
     async def holder(self) -> tuple[str, float] | None:
-        """Who has the key and for how many seconds still, or None."""
+        """The holder of the key and the seconds until it expires, or None."""
 
 
 class Membership(Protocol):
-    """Who is up."""
+    """The nodes of the cluster, by heartbeat."""
 
     async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
-        """Heartbeat. Returns whether the node's name is to be drained. `asked` says that it was told so before; where
-        that has been forgotten, it is set again. Raises Conflict when another live incarnation has the same name.
+        """Send a heartbeat. Returns whether the node's name is to be drained. `asked` is the previous answer; it
+        restores a request that Redis lost. Raises Conflict if another live incarnation has the same name.
         """
 
     async def members(self) -> list[Member]:
-        """The nodes with a heartbeat that has not expired, and whether each is to be drained."""
+        """The nodes whose heartbeat has not expired."""
 
     async def leave(self, report: NodeReport) -> None:
-        """Be gone at once."""
+        """End the heartbeat at once, and signal LEADER."""
 
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
-        """Per node id: whether it is alive, and run -> fence of what it has taken (known an hour beyond its death)."""
+        """By node id: whether it is alive, and run -> fence of the runs it has taken, which are kept for an hour."""
 
     async def drain(self, name: str, *, wanted: bool) -> None:
-        """Say that the nodes of this name, now and after a restart, are to be drained; or no longer. Rings STOP."""
+        """Request that nodes of this name drain, also after a restart, or cancel the request. Signals STOP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """All that a worker needs to run an attempt; it travels in the node's list, so no other read is needed."""
+    """Everything a worker needs to run an attempt, so that it reads nothing else before the start."""
 
     run: str
     fence: int
@@ -72,7 +74,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class JobLock:
-    """A taken run by what its lock is made of. `slot` is the run id where a job's runs may overlap, else empty."""
+    """The lock of a taken run. `slot` is the run id if the job's runs may overlap, otherwise empty."""
 
     job: str
     slot: str
@@ -82,8 +84,8 @@ class JobLock:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The answer to `take`: what is mine now, how many were put back because another run has the job's lock, how many
-    dropped, and those of an earlier term, which are nobody's: no lock was taken for them.
+    """The result of `take`: the assignments that this node now holds, how many were put back because another run has
+    the job's lock, how many were dropped, and those of an earlier term, for which no lock was taken.
     """
 
     assignments: Sequence[Assignment]
@@ -93,40 +95,41 @@ class Taken:
 
 
 class Queue(Protocol):
-    """The nodes' lists and the job locks. It may lose, double or delay anything: `check_at` finds what was lost."""
+    """The nodes' lists and the job locks. Items may be lost, duplicated or delayed; `check_at` finds lost runs."""
 
     async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
-        """Push to each node's list and ring it. Raises Deposed when a newer term is known. False: Redis has forgotten
-        this leader, nothing was pushed; renew, then push again.
+        """Push to each node's list and signal the node. Raises Deposed if Redis has a newer term. False if Redis lost
+        this leader's epoch: nothing was pushed; renew, then push again.
         """
 
     async def take(self, node: str, most: int) -> Taken:
-        """Take up to that many under their job locks. A newer fence of the same run wins the lock; another run of the
-        job is put back.
+        """Pop up to `most` items and take their job locks. A newer fence of the same run takes the lock over. An item
+        whose lock another run has is put back.
         """
 
     async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
-        """Renew, or set anew what was forgotten. Returns the runs whose lock is somebody else's."""
+        """Renew the locks, and restore those that Redis lost. Returns the runs whose lock another run or node has."""
 
     async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
-        """Compare, then delete; and ring the leader, because there is room."""
+        """Delete the locks that are still held with this fence, and signal CAPACITY."""
 
     async def give_back(self, node: str) -> list[Assignment]:
-        """Empty the node's list, and return what lay in it."""
+        """Empty the node's list and return its items."""
 
     async def cancel(self, runs: Collection[str]) -> None:
-        """Refuse these to every `take` of the next hour, and ring STOP. A hint: what counts is the run's document."""
+        """Make `take` drop these runs for an hour, and signal STOP. Only a hint: the run document decides."""
 
     async def cancelled(self, runs: Collection[str]) -> set[str]:
-        """Those for which `cancel` was called within the hour."""
+        """The runs for which `cancel` was called within the last hour."""
 
     async def ping(self) -> float:
         """Round trip in seconds."""
 
 
 class Signal(StrEnum):
-    """The doorbells. Each says only: look. LEADER: at the leader's key; ROOM: slots are free; JOBS: jobs or runs
-    changed; STOP: runs were cancelled, or a node is to be drained.
+    """A wake-up without content: the listener looks for itself. LEADER: the leader key changed. CAPACITY: a node has
+    free slots. JOBS: jobs or runs changed. STOP: runs were cancelled, or a drain was requested. NODE: the node's list
+    has items.
     """
 
     LEADER = "leader"
@@ -137,20 +140,20 @@ class Signal(StrEnum):
 
 
 class Bus(Protocol):
-    """Doorbells over pub/sub. A ring may be lost; whoever listens also polls."""
+    """Signals over pub/sub. A signal may be lost, so listeners also poll."""
 
     async def notify(self, signal: Signal) -> None:
-        """Ring all that listen."""
+        """Send to all listeners."""
 
     async def listen(self, node: str, signals: Mapping[Signal, Callable[[], None]]) -> None:
-        """Call back on each ring, and once for all after every (re)connection; runs until it is cancelled. NODE is the
-        node's own.
+        """Call back on each signal, and once for every signal after each (re)connection. Runs until cancelled. NODE is
+        the signal of this node only.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class KeyWithoutTtl:
-    """A key that should expire by itself and does not. `node` is set for the list of a node without a heartbeat."""
+    """A key that should have a TTL but has none. `node` is set for the list of a node without a heartbeat."""
 
     key: str
     node: str | None = None
@@ -158,8 +161,8 @@ class KeyWithoutTtl:
 
 @dataclass(frozen=True, slots=True)
 class RedisConfig:
-    """How Redis keeps what it was given; None is what it does not tell. `eviction` is its `maxmemory-policy`; `durable`
-    says whether it writes to a disk at all; `versions` has those of its servers.
+    """How Redis is configured; None where it does not reveal it. `eviction` is `maxmemory-policy`, `durable` is whether
+    it writes to disk at all.
     """
 
     eviction: str | None
@@ -168,18 +171,18 @@ class RedisConfig:
 
 
 class CoordinationAdmin(Protocol):
-    """What should go away by itself in Redis and does not, and what should stay."""
+    """Redis's configuration, and keys that should have expired."""
 
     async def redis_config(self) -> RedisConfig:
-        """How it is configured. Of several servers the one that suits least counts."""
+        """The configuration. With several servers, the worst value of any."""
 
     async def keys_without_ttl(self, cursor: int = 0) -> tuple[int, list[KeyWithoutTtl]]:
-        """A page: locks, heartbeats and the like without a time limit, and such lists of nodes that are gone. Begin
-        with cursor 0, go on with the one that comes back, until it is 0 again; pages may be empty.
+        """A page of keys without a TTL: locks, heartbeats and the like, and lists of dead nodes. Start with cursor 0
+        and pass on the returned cursor until it is 0. Pages may be empty.
         """
 
     async def set_ttl(self, keys: Collection[str], seconds: float) -> int:
-        """Give those that still have no time limit this one. Returns how many; who needs a key renews it in time."""
+        """Set a TTL on those that still have none. Returns how many. A key in use is renewed before it expires."""
 
     async def forget_nodes(self, silent_for: timedelta) -> int:
-        """Forget what is left of nodes that have been silent for so long. Returns how many."""
+        """Delete what is left of nodes without a heartbeat for this long. Returns how many."""

@@ -1,6 +1,6 @@
-"""What people are told: events, roll-ups and totals behind MongoDB, the live stream and the live lines behind Redis.
+"""Events, roll-ups and totals (MongoDB); the live stream and the live log tail (Redis).
 
-Nothing of this decides anything. Every verb but `EventSink` may raise BackendUnavailable; see the package.
+All of it is for people to read: no scheduling decision depends on it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from cronflow.ports.stores import LogLine
 
 
 class EventSink(Protocol):
-    """Where events go."""
+    """Accepts events."""
 
     def __call__(self, event: Event, /) -> None:
-        """Take an event; never blocks, never raises, may be called from any thread. What is too many is dropped."""
+        """Never blocks and never raises. Callable from any thread. Drops events that exceed the buffer."""
 
 
 def discard_event(event: Event) -> None:
-    """Where nobody listens."""
+    """An EventSink that drops everything."""
 
 
 class EventStore(Protocol):
-    """Events, kept as long as log lines are (see `StoreAdmin.keep_lines`)."""
+    """Events, kept as long as log lines (see `StoreAdmin.keep_lines`)."""
 
     async def append(self, events: Sequence[RecordedEvent]) -> None:
-        """Insert; repeating it is harmless."""
+        """Insert. Safe to repeat."""
 
     async def find(
         self,
@@ -41,27 +41,27 @@ class EventStore(Protocol):
         before: str = "",
         limit: int = 100,
     ) -> list[RecordedEvent]:
-        """Those behind the id `after`, the oldest first; without `after` the newest before `before`, the newest first.
-        Kinds that this version does not know are left out.
+        """With `after`: events after that id, oldest first. Otherwise: events before the id `before`, newest first.
+        Kinds unknown to this version are left out.
         """
 
 
 class RollupStore(Protocol):
-    """Counts for charts."""
+    """Counts per minute, hour and day, for charts."""
 
     async def add(self, minutes: Mapping[datetime, Tally]) -> None:
-        """Add the counts of these minutes to theirs, and to their hours and days. Not to be repeated: it would count
-        twice.
+        """Add the counts to the buckets of these minutes, their hours and their days. Not safe to repeat: it would
+        count twice.
         """
 
     async def read(self, resolution: BucketSize, since: datetime, until: datetime) -> list[Bucket]:
-        """Those that begin from `since` on and before `until`, the oldest first; a bucket of nothing is not there."""
+        """Non-empty buckets that begin at or after `since` and before `until`, oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """How many jobs there are, in which state; tombstones and the system's own do not count. `idle`: disabled, without
-    a schedule, or done.
+    """Numbers of jobs by state, without deleted jobs and system jobs. `idle` jobs are disabled, have no schedule, or
+    are finished.
     """
 
     active: int
@@ -70,17 +70,17 @@ class JobCounts:
 
 
 class Totals(Protocol):
-    """Counts of documents, from indexes alone."""
+    """Counts of documents, computed from indexes alone."""
 
     async def jobs(self) -> JobCounts:
-        """At the cost of an index entry a job; ask every few seconds, not more often."""
+        """Reads one index entry per job, so call it every few seconds at most."""
 
     async def open_runs(self, most: int) -> int:
-        """How many runs are open, counted up to `most`."""
+        """The number of open runs, counted up to `most`."""
 
 
 class Entry(NamedTuple):
-    """An entry of the live stream. `id` is its place; it increases as long as Redis remembers."""
+    """An entry of the live stream. Ids increase as long as Redis keeps its data."""
 
     id: str
     kind: str
@@ -88,29 +88,29 @@ class Entry(NamedTuple):
 
 
 class Feed(Protocol):
-    """The live stream: ticks and events in one order, capped to some fifteen minutes, and the right to build ticks."""
+    """The live stream: ticks and events in one order, about fifteen minutes of them, and the right to build ticks."""
 
     async def claim(self, holder: str, ttl_s: float) -> bool:
-        """Take the right to build ticks, or keep it."""
+        """Take or renew the right to build ticks. False if another holder has it."""
 
     async def release(self, holder: str) -> None:
-        """Give it back, if it is mine."""
+        """Release the right, if `holder` has it."""
 
     async def tick(self, holder: str, text: bytes) -> str | None:
-        """Append a tick. Returns its id, or None when the right is not mine any more; then nothing was appended."""
+        """Append a tick if `holder` has the right. Returns its id, or None if nothing was appended."""
 
     async def event(self, text: bytes) -> None:
         """Append a batch of events."""
 
     async def read(self, after: str, limit: int = 1000) -> list[Entry] | None:
-        """The entries behind this one, the oldest first; from the oldest that is kept on, if `after` is empty. None:
-        there is no such entry any more, so what followed it may be lost.
+        """The entries after this one, oldest first; all that are kept if `after` is empty. None if the entry `after` is
+        gone, so that some may be missing.
         """
 
 
 class LineBatch(NamedTuple):
-    """A batch of lines as a node published it. `omitted`: so many more were too long to be published; MongoDB has
-    them.
+    """A batch of log lines that a node published. `omitted` is how many more were left out for their size; the LogStore
+    has them.
     """
 
     id: str
@@ -119,19 +119,19 @@ class LineBatch(NamedTuple):
 
 
 class LiveTail(Protocol):
-    """The lines of runs while somebody looks on. A hint: what counts is the LogStore, which has every line."""
+    """Log lines, published while there is a viewer. Best effort: the LogStore has every line."""
 
-    async def want(self, seconds: float) -> None:
-        """Somebody looks on, for so long."""
+    async def add_viewer(self, seconds: float) -> None:
+        """Register a viewer for this long."""
 
     async def publish(self, lines: Sequence[LogLine]) -> bool:
-        """Publish these if somebody looks on. False: nobody does, nothing was published."""
+        """Publish if there is a viewer. False if there is none."""
 
-    async def wanted(self) -> bool:
-        """Whether somebody looks on."""
+    async def has_viewer(self) -> bool:
+        """Whether there is a viewer."""
 
     async def read(self, after: str, limit: int = 100) -> list[LineBatch] | None:
-        """The batches behind this one, the oldest first. None: some may be lost."""
+        """The batches after this one, oldest first. None if some may be missing."""
 
     async def newest(self) -> str:
-        """The id of the newest batch, to read on from."""
+        """The id of the newest batch, to start reading from."""

@@ -1,4 +1,4 @@
-"""What runs a job's target."""
+"""Running a job's target."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from cronflow.ports.coordination import Assignment
 
 
 class LineSink(Protocol):
-    """Where an attempt's output goes, line by line."""
+    """Accepts an attempt's output, line by line."""
 
     def __call__(self, level: str, text: str) -> None:
-        """Take one line; never blocks."""
+        """Never blocks."""
 
 
 class Executor(Protocol):
     """Runs one attempt of one kind of target."""
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """Run it to its end. The timeout of the job is the executor's to keep: afterwards nothing that it started still
-        runs.
+        """Run the target to its end. The executor enforces the job's timeout and stops everything it started.
 
-        Cancelling this coroutine stops what runs, within ten seconds by force, before the cancellation goes on. A
-        target that had ended well before it learnt of the cancellation has: its ending is returned instead.
+        Cancelling this coroutine stops the target, by force within ten seconds, before the cancellation propagates. If
+        the target succeeds before it notices the cancellation, its result is returned instead.
         """
 
 
 @runtime_checkable
 class SelectiveExecutor(Protocol):
-    """An executor that can tell before an attempt whether this node can run it at all."""
+    """An executor that can decline an attempt that this node cannot run."""
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
-        """Why not, if another node perhaps could; None when it may be tried here."""
+        """The reason to decline, if another node might be able to run it. None to run it here."""

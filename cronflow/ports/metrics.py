@@ -1,4 +1,4 @@
-"""Where figures go: the places that know one count or time it here, or say how it is read. See `domain.metrics`."""
+"""Recording and exposing metrics. `domain.metrics` declares them."""
 
 from __future__ import annotations
 
@@ -8,44 +8,39 @@ from typing import Protocol
 from cronflow.domain.metrics import Metric
 
 Reading = float | Mapping[str, float] | Mapping[tuple[str, ...], float] | None
-"""A value; several by the value of their label, or values of their labels; None: nothing to tell now."""
+"""A value; or values by label value, or by label values; None if there is no value now."""
 
 
 class Meter(Protocol):
-    """Takes figures. Never blocks, never raises for what is declared, may be used from any thread."""
+    """Records metrics. Never blocks, never raises for a declared metric, usable from any thread."""
 
     def add(self, metric: Metric, *labels: str, by: float = 1) -> None:
-        """Count, under the values of the metric's labels in their order."""
+        """Add to a counter. `labels` are the label values in declared order."""
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Put a value into a histogram."""
+        """Add a value to a histogram."""
 
     def read(self, metric: Metric, ask: Callable[[], Reading]) -> None:
-        """Ask for a gauge or counter whenever somebody looks, in a thread of its own; `ask` waits for nothing."""
+        """Register a gauge or counter that is read at each scrape, in a separate thread. `ask` must not block."""
 
 
 class Exposition(Protocol):
-    """What can be told to who monitors."""
+    """All metrics as text, for a monitoring system."""
 
     @property
-    def media_type(self) -> str:
-        """Of the text."""
+    def media_type(self) -> str: ...
 
-    def text(self) -> bytes:
-        """All figures now."""
+    def text(self) -> bytes: ...
 
 
 class Unmetered:
-    """A Meter that nobody looks at."""
+    """A Meter that discards everything."""
 
-    def add(self, metric: Metric, *labels: str, by: float = 1) -> None:
-        """Nothing."""
+    def add(self, metric: Metric, *labels: str, by: float = 1) -> None: ...
 
-    def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Nothing."""
+    def observe(self, metric: Metric, value: float, *labels: str) -> None: ...
 
-    def read(self, metric: Metric, ask: Callable[[], Reading]) -> None:
-        """Nothing."""
+    def read(self, metric: Metric, ask: Callable[[], Reading]) -> None: ...
 
 
 UNMETERED = Unmetered()

@@ -1,4 +1,4 @@
-"""What MongoDB keeps: the truth. Every verb may raise BackendUnavailable; see the package."""
+"""The stores in MongoDB, which are the source of truth: jobs, plan intents, runs, logs, and the control document."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cronflow.domain.version import Version
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A compare-and-set of one job: `rev` as read, and no newer term. It writes the cursor, `pending_run` and the
-    mover's term.
+    """A compare-and-set of one job: it applies if `rev` is as read and the job has no newer term. It writes the cursor,
+    `pending_run` and the mover's term.
     """
 
     job: str
@@ -29,7 +29,7 @@ class Move:
 
 
 class Deferral(NamedTuple):
-    """Look at a job again at `due_at`, if its `rev` is still this one; `waiting` says why it waits."""
+    """Postpone a job to `due_at` if it still has this `rev`. `waiting` is the reason."""
 
     rev: int
     due_at: datetime
@@ -37,57 +37,58 @@ class Deferral(NamedTuple):
 
 
 class JobStore(Protocol):
-    """Job documents. Every write but `create` and `defer` adds one to `rev`, and every one compares it."""
+    """Job documents. Every write but `create` is a compare-and-set, and all but `defer` add one to `rev`."""
 
     async def get(self, names: Collection[str]) -> list[JobRecord]:
-        """Those that exist, tombstones included, in no order."""
+        """Those that exist, tombstones included, in no particular order."""
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
-        """By name, those behind `after`; no tombstones."""
+        """A page ordered by name, starting after `after`, without tombstones."""
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
-        """Active ones with `due_at <= until`, the earliest first."""
+        """Active jobs with `due_at <= until`, earliest first."""
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
-        """Apply the moves whose `rev` and term hold. Returns the names moved; repeating it with the same moves returns
-        the same names.
+        """Apply the moves whose `rev` and term match. Returns the names of the jobs moved. Repeating it with the same
+        moves returns the same names.
         """
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
-        """Set `due_at` and `waiting` of each job whose `rev` is the given one; the cursor and `rev` stay. A move takes
-        `waiting` away again.
+        """Set `due_at` and `waiting` of each job that has the given `rev`. The cursor and `rev` do not change. A move
+        removes `waiting`.
         """
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
-        """Write the term into each job that has no newer one, so that every move computed before fails. Returns them as
-        they now are.
+        """Write the term into each job that has no newer one, which makes every move computed before fail. Returns the
+        jobs after the write.
         """
 
     async def create(self, record: JobRecord) -> bool:
-        """Insert. False when the name exists, tombstones included."""
+        """Insert. False if the name exists, tombstones included."""
 
     async def replace(self, record: JobRecord, rev: int) -> bool:
-        """Replace the document whose `rev` is the given one. False when it is another, or gone."""
+        """Replace the job if it has this `rev`. False if it differs or the job does not exist."""
 
 
 class PlanStore(Protocol):
-    """Write-ahead notes of cursor moves."""
+    """Plan intents: the write-ahead log of cursor moves."""
 
     async def write(self, note: PlanIntent) -> None:
-        """Insert; an id is never used twice, and repeating it is harmless."""
+        """Insert. Ids are unique. Safe to repeat."""
 
     async def remove(self, ids: Collection[str]) -> None:
-        """Delete; those already gone are fine."""
+        """Delete those that exist."""
 
     async def left_behind(self, term: int, older_than: timedelta) -> list[PlanIntent]:
-        """Notes of a lower term (an editor's have none), and all older than the age by the store's clock."""
+        """Intents of a lower term, except those of editors, which have term 0; and intents older than this by the
+        store's clock.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to list, the newest fire first. `before` is the (fire_at, id) of the last row of the page before;
-    `dead` leaves only dead letters that nobody has settled; `node` is a node's name, or the id of one start of it;
-    `until` is no longer included.
+    """A filter for runs, newest fire first. `before` is the (fire_at, id) of the last run of the previous page. `dead`
+    selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive.
     """
 
     job: str | None = None
@@ -103,7 +104,7 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateResult:
-    """The outcome of an attempt that had been fenced out: kept and shown, never accepted."""
+    """The outcome of an attempt that was fenced out: stored and shown, never accepted."""
 
     run: str
     fence: int
@@ -115,7 +116,7 @@ class LateResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeResult:
-    """A result that is too large for its run's document, as JSON text; `id` is the `finish_id` of the attempt."""
+    """A result too large for its run's document, as JSON. `id` is the `finish_id` of the attempt."""
 
     id: str
     run: str
@@ -123,7 +124,7 @@ class LargeResult:
 
 
 class OpenRun(NamedTuple):
-    """An open run in short."""
+    """A summary of an open run."""
 
     id: str
     state: RunState
@@ -131,84 +132,81 @@ class OpenRun(NamedTuple):
 
 
 class RunStore(Protocol):
-    """Run documents. They are made by `insert` and changed by `apply` alone, along TRANSITIONS."""
+    """Run documents. Only `insert` creates them, and only `apply` changes them, along TRANSITIONS."""
 
     async def insert(self, runs: Sequence[Run]) -> set[str]:
-        """Insert those whose id is new. Returns the ids that this call inserted; existing ones stay as they are."""
+        """Insert those with a new id. Returns the ids that this call inserted. Existing runs do not change."""
 
     async def apply(self, changes: Sequence[Change]) -> set[str]:
-        """Apply each change whose conditions hold; at most one per run. Returns the ids of the runs where it did, now
-        or before.
+        """Apply each change whose conditions match; at most one per run. Returns the ids of the runs whose change was
+        applied, now or by an earlier call.
         """
 
     async def overdue(self, limit: int) -> list[Run]:
-        """Open runs whose `check_at` has passed by the store's own clock, the most overdue first."""
+        """Open runs whose `check_at` has passed by the store's clock, most overdue first."""
 
     async def get(self, ids: Collection[str]) -> list[Run]:
-        """Those that exist, in no order."""
+        """Those that exist, in no particular order."""
 
     async def existing(self, ids: Collection[str]) -> set[str]:
-        """Which of the ids exist."""
+        """The ids that exist."""
 
     async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
-        """The open runs of these jobs, in short."""
+        """The open runs by job."""
 
-    async def find(self, query: RunQuery) -> list[Run]:
-        """List runs for people."""
+    async def find(self, query: RunQuery) -> list[Run]: ...
 
     async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
-        """How the runs of a job that fell due from then on stand, by the day in UTC: the newest `most` of them."""
+        """Counts by UTC day and state of the newest `most` runs of a job with `fire_at >= since`."""
 
     async def keep_late(self, late: Sequence[LateResult]) -> None:
-        """Store fenced-out outcomes; repeating it is harmless."""
+        """Store fenced-out outcomes. Safe to repeat."""
 
 
 class VersionStore(Protocol):
-    """The earlier versions of the jobs. The present one stands in the job's own document; an edit keeps it here before
-    it replaces it.
-    """
+    """Earlier versions of jobs. An edit stores the current version here before it replaces the job document."""
 
     async def keep(self, versions: Sequence[Version]) -> None:
-        """Insert those that are new; repeating it is harmless, because a version never changes."""
+        """Insert those that are new. Safe to repeat, because versions never change."""
 
     async def of(self, job: str, limit: int = 1000) -> list[Version]:
-        """The newest of a job, the oldest of them first."""
+        """The newest `limit` versions of a job, oldest first."""
 
 
 class LateStore(Protocol):
-    """Outcomes that came too late, for people. `RunStore.keep_late` writes them."""
+    """Fenced-out outcomes. `RunStore.keep_late` writes them."""
 
     async def of(self, run: str) -> list[LateResult]:
-        """Those of a run, by their instants."""
+        """Those of a run, ordered by time."""
 
 
 class ResultStore(Protocol):
-    """Results that are too large for their runs. Each is written before the end of its attempt, under the id that only
-    that end has, so a run never names one that is not there; `Archive.delete_runs` deletes them with their runs.
+    """Results too large for their runs. A result is written before the end of its attempt and under that attempt's
+    `finish_id`, so a run never refers to a missing result. `Archive.delete_runs` deletes them with their runs.
     """
 
     async def keep(self, results: Sequence[LargeResult]) -> None:
-        """Insert those that are new; repeating it is harmless, because a result never changes."""
+        """Insert those that are new. Safe to repeat, because results never change."""
 
     async def get(self, ids: Collection[str]) -> dict[str, object]:
-        """The results themselves, of those that exist, by id."""
+        """The parsed results that exist, by id."""
 
 
 class DeadLetters(Protocol):
-    """What people did with runs that had ended. It changes `resolution` alone: never a state, a fence or an outcome."""
+    """Resolutions of ended runs. Only `resolution` changes: never a state, a fence or an outcome."""
 
     async def settle(self, runs: Collection[str], resolution: Resolution) -> set[str]:
-        """Write the resolution. An acknowledgement reaches only what is a dead letter still; a replay every run that
-        has ended. Returns the ids where this call wrote.
+        """Write the resolution. An acknowledgement applies to unresolved dead letters, a replay to every ended run.
+        Returns the ids that this call wrote.
         """
 
     async def count(self, job: str | None = None) -> int:
-        """How many dead letters nobody has settled, at the cost of those alone."""
+        """The number of unresolved dead letters. The cost is proportional to that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line that a run wrote. `fence` and `n` order the lines of a run: a later attempt has a higher fence."""
+    """A log line of a run. (fence, n) orders the lines of a run: a later attempt has a higher fence."""
 
     run: str
     job: str
@@ -223,8 +221,8 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineQuery:
-    """Which lines of all runs to find, the newest first. `text` is looked for in whatever case; `before` is the place
-    that the page before ended with.
+    """A search over the lines of all runs, newest first. `text` ignores case. `before` is `Found.following` of the
+    previous page. At most `look_at` lines are scanned.
     """
 
     text: str = ""
@@ -238,8 +236,8 @@ class LineQuery:
 
 
 class Found(NamedTuple):
-    """A page of lines. `following` is where the next one begins, also when this one is short or empty; None: there are
-    no more.
+    """A page of lines. `following` is where the next page starts, even if this one is short or empty; None if there are
+    no more lines.
     """
 
     lines: Sequence[LogLine]
@@ -247,77 +245,79 @@ class Found(NamedTuple):
 
 
 class LogStore(Protocol):
-    """Lines that runs wrote."""
+    """Log lines of runs."""
 
     async def append(self, lines: Sequence[LogLine]) -> None:
-        """Store them; repeating it may store none twice."""
+        """Insert. Safe to repeat: no line is stored twice."""
 
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
-        """The lines of a run behind (fence, n), in order."""
+        """A page of a run's lines, in order, starting after (fence, n)."""
 
     async def tail(self, run: str, limit: int) -> list[LogLine]:
-        """The last lines of a run, in order."""
+        """The last `limit` lines of a run, in order."""
 
     async def find(self, query: LineQuery) -> Found:
-        """Search the lines of all runs. Looks at so many and no more: a page may be short although there are others."""
+        """Search the lines of all runs. The scan is bounded, so a page may be short although there are more lines."""
 
 
 class Control(Protocol):
-    """The control document: terms and ranges of fencing tokens, from one linearizable counter."""
+    """The control document: one linearizable counter of terms and of fencing tokens."""
 
     async def begin_term(self, holder: str) -> Term:
-        """A new term for the winner of an election. A term whose answer is lost is burnt, which is harmless."""
+        """Start a new term for the winner of an election. If the answer is lost, the term stays unused: harmless."""
 
     async def extend(self, term: int, holder: str) -> int | None:
-        """Reserve more tokens. Returns the new upper end, or None when the term is no longer the newest."""
+        """Reserve more tokens. Returns the new upper bound, or None if the term is not the newest."""
 
     async def leader(self) -> LeaderRecord | None:
-        """The newest term, for people."""
+        """The newest term and its holder."""
 
     async def ping(self) -> float:
-        """Round trip in seconds; raises BackendUnavailable when no majority can be written."""
+        """Round trip in seconds. Raises BackendUnavailable if no majority can be written."""
 
 
 class Archive(Protocol):
-    """Reading in bulk and deleting, for the sweep and the clean-up: page by page in the order of a key, so that nobody
-    ever holds a whole collection.
+    """Bulk reads and deletions for the sweep and the clean-up, in ordered pages, so that no caller loads a whole
+    collection.
     """
 
     async def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
-        """By id, those behind `after`."""
+        """A page ordered by id, starting after `after`."""
 
     async def rows(self, ids: Collection[str]) -> list[RunRow]:
-        """Those that exist, in no order."""
+        """Those that exist, in no particular order."""
 
     async def jobs(self, *, after: str = "", limit: int = 500, deleted_before: datetime | None = None) -> list[JobRow]:
-        """By name, those behind `after`, tombstones included; with `deleted_before` only tombstones from before it."""
+        """A page ordered by name, starting after `after`, tombstones included. With `deleted_before`: only tombstones
+        older than that.
+        """
 
     async def expired(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
-        """Runs that ended before, the oldest end first, those behind the (ended_at, id) of the last one."""
+        """Runs that ended before this instant, ordered by (ended_at, id), starting after `after`."""
 
     async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
-        """For each job that has one: the newest fire of which a scheduled run was created before."""
+        """By job: the newest fire of a scheduled run that was created before this instant."""
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
-        """Delete those that ended before, with their late and their large results. Returns how many runs; repeating it
-        is harmless.
+        """Delete the runs that ended before this instant, with their late and large results. Returns the number of runs
+        deleted. Safe to repeat.
         """
 
     async def delete_job(self, name: str, rev: int) -> bool:
-        """Delete a tombstone that has this `rev` and no run. False when it is not so."""
+        """Delete a job if it is a tombstone with this `rev` and has no runs. False otherwise."""
 
-    async def mark(self, ids: Collection[str]) -> None:
-        """Make their marks agree with their states: an open run stands in the indexes of the open ones and has a
-        `check_at`, now if it had none; an ended one has neither.
+    async def repair_marks(self, ids: Collection[str]) -> None:
+        """Make the runs' marks agree with their states. An open run is in the indexes of open runs and has a
+        `check_at`, now if it was missing. An ended run has neither.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
-    """Who keeps the store: MongoDB of this version, in a replica set of this name with so many members that keep data,
-    and those of them that are away, as `host:port`; None when it does not tell.
+    """The replica set: the version of MongoDB, the name of the set, the number of members with data, and the unhealthy
+    members as `host:port`, or None if MongoDB does not reveal them.
     """
 
     version: str
@@ -327,25 +327,24 @@ class ReplicaSet:
 
 
 class StoreAdmin(Protocol):
-    """What the store needs to stay sound: its time, its indexes, the age of log lines, and the report of the sweep."""
+    """Administration: the replica set, indexes, retention, and the sweep's report."""
 
-    async def replica_set(self) -> ReplicaSet:
-        """Who keeps the store."""
+    async def replica_set(self) -> ReplicaSet: ...
 
     async def time(self) -> datetime:
-        """The store's own clock, by which every `check_at` is written."""
+        """The store's clock, by which `check_at` is written."""
 
     async def missing_indexes(self) -> list[str]:
-        """The indexes that should be there and are not, as `collection.name`."""
+        """The missing indexes, as `collection.name`."""
 
     async def make_indexes(self) -> None:
-        """Make those that are missing."""
+        """Create the missing indexes."""
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """Delete log lines and events when they are older than this, from now on; repeating it is harmless."""
+        """From now on, delete log lines and events older than this. Safe to repeat."""
 
     async def write_report(self, report: SweepReport) -> None:
-        """Keep the report in place of the one before."""
+        """Replace the last report."""
 
     async def report(self) -> SweepReport | None:
-        """The report of the last sweep."""
+        """The report of the last sweep, if there was one."""

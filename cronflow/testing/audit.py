@@ -1,7 +1,7 @@
-"""The audit: does every instant that fell due have exactly one run?
+"""The audit checks that every due instant has exactly one run.
 
-It compares what the schedules say, evaluated by the oracle and not by the code that planned, with the runs that
-exist. It judges records, not effects: how often a handler was started stands in the attempts.
+It compares the runs that exist with the fires that the schedule oracle computes. It checks records, not effects: the
+attempts show how often a handler started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cronflow.testing.schedule_oracle import fires_between
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """From when on a schedule of a job counts, its cursor then, and until when: from the edit on, another one does."""
+    """A schedule of a job and the span in which it applies: from the cursor at an edit until the next edit."""
 
     schedule: Schedule
     since: datetime
@@ -28,7 +28,7 @@ class Expectation:
 
 
 def expectations(versions: Sequence[Version]) -> list[Expectation]:
-    """The schedule of each version with the span in which it counts, oldest first."""
+    """The schedule of each version with the span in which it applies, oldest first."""
     return [
         Expectation(version.job.schedule, version.since, end_of(versions, place))
         for place, version in enumerate(versions)
@@ -38,8 +38,8 @@ def expectations(versions: Sequence[Version]) -> list[Expectation]:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found. `lost` and `doubled` name job and instant; `lateness` is of first starts, sorted. `dead_runs`
-    failed or are lost, which is for the reader to judge: a job may have every reason to fail.
+    """The result. `lost` and `doubled` are (job, instant). `lateness` is that of first starts, sorted. `dead_runs` are
+    failed or lost; they do not violate the guarantee, because a job may fail for its own reasons.
     """
 
     fires_due: int
@@ -57,8 +57,8 @@ class Audit:
 
 
 def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Iterable[Run], until: datetime) -> Audit:
-    """Check the instants before `until`. `runs` are all runs of the expected jobs from their `since` on, and perhaps
-    others. A job that was edited has an expectation for each version (see `expectations`).
+    """Check the instants before `until`. `runs` must contain all runs of the expected jobs from their `since` on; it
+    may contain others. A job that was edited has an expectation for each version (see `expectations`).
     """
     found = list(runs)
     ranges: dict[str, list[tuple[datetime, datetime]]] = {}
@@ -89,7 +89,7 @@ def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Ite
 
 
 def percentile(values: Sequence[timedelta], fraction: float) -> timedelta | None:
-    """The nearest-rank percentile of sorted values; None when there are none."""
+    """The nearest-rank percentile of sorted values; None if there are no values."""
     if not values:
         return None
     return values[max(0, ceil(fraction * len(values)) - 1)]
@@ -101,5 +101,5 @@ def _fires(versions: Expectation | Sequence[Expectation], until: datetime) -> It
 
 
 def _lateness(run: Run) -> timedelta | None:
-    # A run that stands for missed fires is late by definition, and one by hand has no instant to be late for.
+    # A run that covers missed fires is late by definition, and a manual run has no instant to be late for.
     return None if run.kind not in SCHEDULED or run.covers is not None else run.lateness

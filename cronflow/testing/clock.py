@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when a test advances it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ SETTLE_ROUNDS = 50
 
 
 class FakeClock:
-    """The Clock port on virtual time. `advance` wakes the sleepers in the order of their times and lets each run before
-    the next.
-    """
+    """The Clock port on virtual time. `advance` wakes sleepers in the order of their deadlines, one at a time."""
 
     def __init__(self, start: datetime = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)) -> None:
         self._start = start
@@ -22,26 +20,22 @@ class FakeClock:
         self._count = 0
 
     def now(self) -> datetime:
-        """The start plus what was advanced and stepped."""
         return self._start + timedelta(seconds=self._elapsed) + self._step
 
     def monotonic(self) -> float:
-        """Seconds advanced; steps do not count."""
         return self._elapsed
 
     def step(self, delta: timedelta) -> None:
-        """Set the wall clock forward or back, as a bad NTP server would."""
+        """Set the wall clock forward or back, as a bad NTP server would. `monotonic` is unaffected."""
         self._step += delta
 
     async def sleep(self, seconds: float) -> None:
-        """Until the clock was advanced that far."""
         future = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._sleepers, (self._elapsed + max(0.0, seconds), self._count, future))
         await future
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """Until the event is set or the clock was advanced that far."""
         sleeper = asyncio.ensure_future(self.sleep(seconds))
         waiter = asyncio.ensure_future(event.wait())
         try:
@@ -52,7 +46,7 @@ class FakeClock:
         return event.is_set()
 
     async def advance(self, seconds: float) -> None:
-        """Let that much time pass; whatever falls due on the way runs."""
+        """Let time pass. Everything that becomes due on the way runs."""
         target = self._elapsed + seconds
         await self.settle()
         while self._sleepers and self._sleepers[0][0] <= target:
@@ -65,10 +59,10 @@ class FakeClock:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let everything run that can run without time passing.
+        """Run everything that can run without time passing.
 
-        It ends when nothing is ready any more, so an idle turn of the clock costs one turn of the loop. A loop of
-        another make, which does not tell, gets all the rounds.
+        Stops when the loop has nothing ready, so advancing an idle clock costs one loop iteration. A loop without
+        `_ready` gets all the rounds.
         """
         ready = getattr(asyncio.get_running_loop(), "_ready", True)
         for _ in range(SETTLE_ROUNDS):

@@ -1,14 +1,11 @@
-"""A second opinion on when a schedule fires, for checking and never for scheduling.
+"""An independent implementation of when schedules fire, for checking and never for scheduling.
 
-It was written apart from `schedule` and shares nothing with it but the values `Cron`, `Every` and `Once`: its own
-reading of the fields, its own walk over local days, hours, minutes and seconds, its own arithmetic of zones. It is
-meant to be obviously right; it is quick for windows of minutes to days and no more. What it does not do is complain: a
-schedule was checked when it was made.
+It shares nothing with `domain.schedule` but the values `Cron`, `Every` and `Once`. It is written to be obviously
+correct, and is fast enough for windows of minutes to days. It does not validate schedules.
 
-The rule for a local time, restated. It is shown once: that instant. The clocks skip it: the first instant after the
-gap. The clocks show it twice: the first of the two. But a cron whose minute or hour field begins with `*` asks the
-clocks at every instant instead: a time that is shown twice fires twice, one that is skipped does not fire. Whatever
-falls on one instant is one fire.
+The rule for local times: a time that the clocks show once is that instant; a skipped time is the first instant after
+the gap; a repeated time is its first occurrence. A cron whose minute or hour field starts with `*` instead checks the
+clock at every instant: a repeated time fires twice, and a skipped one does not fire. Fires at one instant are one fire.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ _NICKNAMES = {
 
 
 def fires_between(schedule: Schedule, first: datetime, last: datetime) -> list[datetime]:
-    """All fires in [first, last), ascending, each once, in UTC. Both instants carry an offset."""
+    """All fires in [first, last), ascending, without duplicates, in UTC. Both instants need an offset."""
     first, last = first.astimezone(UTC), last.astimezone(UTC)
     if not isinstance(schedule, Once):
         first = first if schedule.start is None else max(first, schedule.start)
@@ -93,13 +90,13 @@ def _wall_clock(every: Every, first: datetime, last: datetime) -> Iterator[datet
 
 
 def _count_from(every: Every) -> datetime:
-    """The Unix epoch was a Thursday; weeks count from the Monday after it."""
+    """The Unix epoch was a Thursday. Weeks count from the Monday after it."""
     whole_weeks = every.interval % timedelta(weeks=1) == timedelta(0)
     return datetime(1970, 1, 5 if whole_weeks else 1, tzinfo=UTC)
 
 
 def _local_days(zone: ZoneInfo, first: datetime, last: datetime) -> Iterator[date]:
-    # Two days more at both ends: a zone may skip a whole day, or go back across midnight.
+    # Two extra days at both ends: a zone may skip a whole day, or go back across midnight.
     day, end = first.astimezone(zone).date() - timedelta(days=2), last.astimezone(zone).date() + timedelta(days=2)
     while day <= end:
         yield day
@@ -113,7 +110,7 @@ def _misses(zone: ZoneInfo, local: datetime, length: timedelta, first: datetime,
 
 
 def _occurrences(zone: ZoneInfo, local: datetime) -> list[datetime]:
-    """The instants, none to two, at which the clocks of the zone show this time."""
+    """The instants (none, one or two) at which the zone's clocks show this time."""
     candidates = {_as_utc(zone, local, 0), _as_utc(zone, local, 1)}
     return sorted(instant for instant in candidates if instant.astimezone(zone).replace(tzinfo=None) == local)
 
@@ -128,7 +125,7 @@ def _meaning(zone: ZoneInfo, local: datetime) -> datetime:
 
 @lru_cache(maxsize=10_000)
 def _end_of_gap(zone: ZoneInfo, local: datetime) -> datetime:
-    """From a full minute in or after a gap: on to a minute that exists, then back to the first second that does."""
+    """The first instant after a gap. `local` is a full minute in or after the gap."""
     while not _occurrences(zone, local):
         local += timedelta(minutes=1)
     while _occurrences(zone, local - timedelta(seconds=1)):
@@ -173,7 +170,7 @@ def _weekday_matches(day: date, term: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def _numbers(text: str, low: int, high: int, names: str = "") -> frozenset[int]:
-    """The numbers that a list of values, ranges and steps stands for."""
+    """The numbers that a list of values, ranges and steps denotes."""
     found: set[int] = set()
     for term in text.split(","):
         span, _, step = term.partition("/")

@@ -29,6 +29,7 @@ from cronflow.domain.events import (
     RecordedEvent,
     RunCancelled,
     StepdownRequested,
+    current_kind,
 )
 from cronflow.domain.failures import Failure
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
@@ -478,7 +479,7 @@ class Service:
         Raises InvalidInput for a kind that there is not.
         """
         for kind in kinds:
-            if kind not in KINDS:
+            if current_kind(kind) not in KINDS:
                 near = nearest(kind, KINDS)
                 raise InvalidInput(
                     Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")

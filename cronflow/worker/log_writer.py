@@ -104,7 +104,7 @@ class LiveTailPublisher:
         if not self._waiting:
             return IDLE_S
         try:
-            if not await self._live_tail.wanted():
+            if not await self._live_tail.has_viewer():
                 self._nobody_until = self._clock.monotonic() + ASK_EVERY_S
                 self._waiting.clear()
                 return IDLE_S

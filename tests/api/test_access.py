@@ -75,7 +75,7 @@ async def test_each_role_can_use_only_its_routes(
             continue
         answer = await client.ask(method, path, {"x": 1}, who=role.value)
         assert answer.status_code == 403
-        assert f"this needs {needed.value}" in answer.json()["detail"]
+        assert f"this requires {needed.value}" in answer.json()["detail"]
     assert scene.backends.faults.calls == before, "who is refused costs no call"
     for role in Role:
         if role.covers(needed):

@@ -12,7 +12,6 @@ import pytest
 
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
-from cronflow.api.reference import document
 from cronflow.api.routes.chaos import Chaos
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.cli.dev.chaos import DevChaos
@@ -21,6 +20,7 @@ from cronflow.domain.errors import NotFound
 from tests.api.conftest import Client, Document, HeaderGate, client_of, the_document
 from tests.cli.scene import Scene
 from tests.waiting import eventually
+from tools.docs.api import document
 
 
 class RecordingChaos(Chaos):

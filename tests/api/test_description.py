@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typing_extensions import is_typeddict
 
-from cronflow.api.reference import reference
 from tests.api.conftest import Client, the_document
 from tests.api.test_access import PUBLIC
 from tests.cli.scene import FAILED
+from tools.docs.api import reference
 
 LATER = ("backfill", "calendars", "maintenance", "stream", "metrics")
 

@@ -48,7 +48,7 @@ async def test_a_search_for_a_rare_job_is_bounded_and_continues_on_the_next_page
     many = [job(f"aa-{n:05}") for n in range(MOST_JOBS + 10)]
     await scene.backends.jobs.create(await scene.service.job("rebuild-cache"))
     for one in many:
-        scene.backends.jobs.records[one.name] = (await scene.service.compare([one]))[0].record  # type: ignore[attr-defined]
+        scene.backends.documents.jobs[one.name] = (await scene.service.compare([one]))[0].record
     page = await client.get("/jobs", params={"q": "rotate"})
     assert page["items"] == []
     assert page["next_cursor"] is not None

@@ -233,7 +233,7 @@ async def test_a_change_notifies_the_leader(scene: Scene, client: Client) -> Non
         "/jobs/new",
         {"schedule": {"every": str(Every("1h").interval.total_seconds())[:-2] + "s"}, "run": {"shell": "true"}},
     )
-    assert scene.backends.faults.calls["bus.ring"] >= before + 4
+    assert scene.backends.faults.calls["bus.notify"] >= before + 4
 
 
 async def test_recent_results_of_several_jobs_are_read_at_once(client: Client) -> None:

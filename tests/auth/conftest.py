@@ -8,7 +8,8 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from tests.auth.bench import Replica
 
 

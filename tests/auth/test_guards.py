@@ -10,7 +10,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from cronflow.api.middleware import LARGEST_BODY, guarded
-from cronflow.testing.memory import FakeClock, MemoryBackends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends
 from tests.auth.bench import Replica
 
 MIB = 1024 * 1024

@@ -10,7 +10,8 @@ from cronflow.domain.access import Role
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import Job, PythonTarget
 from cronflow.ports import AuditQuery
-from cronflow.testing.memory import FakeClock, MemoryBackends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends
 from tests.auth.bench import Replica
 
 

@@ -11,7 +11,8 @@ from cronflow.auth.tokens import ACCESS_S, Claims
 from cronflow.domain.access import Role
 from cronflow.domain.errors import TooSoon
 from cronflow.ports import AuditQuery
-from cronflow.testing.memory import FakeClock, MemoryBackends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends
 from cronflow.usecases.logins import SESSION_LASTS
 from tests.auth.bench import PASSWORD, QUICK, CountedPasswords, Replica
 
@@ -123,7 +124,7 @@ async def test_the_admin_of_the_settings_needs_no_store_and_a_new_password_ends_
     api: Replica, memory: MemoryBackends, clock: FakeClock
 ) -> None:
     given = await api.tokens_of()
-    assert memory.users.users == {}  # type: ignore[attr-defined]
+    assert memory.documents.users == {}
     restarted = Replica(memory, clock)
     assert await restarted.lets_in(given["access_token"])
     changed = Replica(memory, clock, admin_password="a new password of the admin")
@@ -177,7 +178,7 @@ async def test_every_refused_login_costs_one_hash_whoever_it_is_for(api: Replica
     await api.service.users.change("off", enabled=False)
     wrong = await api.login(name, "wrong password")
     assert (wrong.status_code, api.passwords.compared) == (401, 1)
-    assert wrong.json()["detail"] == "the name or the password is wrong"
+    assert wrong.json()["detail"] == "wrong username or password"
     if name == "off":
         disabled = await api.login(name, OTHERS)
         assert (disabled.status_code, disabled.json()["detail"]) == (401, wrong.json()["detail"])

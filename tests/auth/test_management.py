@@ -11,7 +11,8 @@ from cronflow.domain.cluster import NodeReport
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import CommandTarget, HttpTarget, Job
 from cronflow.ports import AuditQuery
-from cronflow.testing.memory import FakeClock, MemoryBackends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends
 from cronflow.usecases.audit import Auditor, Changed, client_address, masked
 from cronflow.usecases.service import Service
 from tests.auth.bench import PASSWORD, Replica, a_job

@@ -13,7 +13,7 @@ import pytest
 
 from cronflow.auth.texts import key_parts, key_text, refresh_parts
 from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
 from tests.auth.bench import SECRET
 
 ADA = Claims("ada", "f1")

@@ -18,7 +18,8 @@ from cronflow.domain.job import CommandTarget, HttpTarget, Job, PendingRun, Pyth
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
 from cronflow.ports import LogLine
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -221,7 +222,7 @@ class Scene:
         taken = replace(
             first, state=NotificationState.DELIVERED, status=204, tried_at=ago(hours=10), ended_at=ago(hours=10)
         )
-        assert await self.backends.outbox.tried(taken, None)
+        assert await self.backends.outbox.record_attempt(taken, None)
 
     async def _lines(self) -> None:
         texts = [

@@ -25,7 +25,7 @@ def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, s
     """The run ends while the command waits."""
 
     async def wait(_seconds: float) -> None:
-        runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        runs: dict[str, Any] = scene.backends.documents.runs
         runs[run_id] = replace(runs[run_id], state=state, check_at=None, ended_at=NOON)
 
     monkeypatch.setattr(times, "sleep", wait)

@@ -185,13 +185,13 @@ def test_a_redis_that_would_drop_keys_is_a_failure_and_one_that_keeps_nothing_a_
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("ok", "warning")
     assert found["redis persistence"]["remedy"] == "set appendonly yes"
-    scene.backends.coordination_admin.config = RedisConfig("allkeys-lru", durable=True)  # type: ignore[attr-defined]
+    scene.backends.memory.config = RedisConfig("allkeys-lru", durable=True)
     assert cli("doctor").exit_code == 1
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("failed", "ok")
     assert "allkeys-lru" in found["redis memory"]["found"]
     assert "noeviction" in found["redis memory"]["remedy"]
-    scene.backends.coordination_admin.config = RedisConfig(None, durable=None)  # type: ignore[attr-defined]
+    scene.backends.memory.config = RedisConfig(None, durable=None)
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("warning", "unchecked")
 
@@ -223,7 +223,7 @@ def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_war
         (ReplicaSet("7.0.0", "rs0", 2, ()), "warning", "both members"),
         (ReplicaSet("7.0.0", "rs0", 1, None), "warning", "as one disk"),
     ):
-        scene.backends.store_admin.kept_by = kept  # type: ignore[attr-defined]
+        scene.backends.documents.replica_set = kept
         found = findings(cli)["mongodb replica set"]
         assert found["state"] == state
         assert words in found["found"]

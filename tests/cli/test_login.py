@@ -96,7 +96,7 @@ def test_a_wrong_password_is_refused_and_the_login_before_stays(cli: Cli, server
     before = kept.read_bytes()
     result = cli("login", "--user", "admin", "--password-stdin", stdin="not the password\n")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"{server.url} refuses admin: the name or the password is wrong" in result.stderr
+    assert f"{server.url} refuses admin: wrong username or password" in result.stderr
     assert kept.read_bytes() == before
 
 
@@ -138,7 +138,7 @@ def test_a_key_logs_in_too_and_reaches_the_jobs_that_it_is_for(cli: Cli, server:
     assert cli("jobs", "pause", "nightly-report").exit_code == 0
     other = cli("jobs", "pause", "sync-tokens")
     assert (other.exit_code, other.stdout) == (1, "")
-    assert "key:deploy is for jobs such as night*, one at a time" in other.stderr
+    assert "key:deploy is limited to jobs such as night*, one at a time" in other.stderr
     assert cli("logout").exit_code == 0
     assert not kept.exists()
 

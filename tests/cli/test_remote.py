@@ -231,7 +231,7 @@ def attempt_result(scene: Scene) -> Any:
     """With each wait of a command, what is open ends; a sweep leaves its report."""
 
     async def wait(_seconds: float) -> None:
-        kept: dict[str, Run] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        kept: dict[str, Run] = scene.backends.documents.runs
         for name, one in kept.items():
             if one.is_open:
                 state = RunState.CANCELLED if one.cancel_requested else RunState.SUCCEEDED
@@ -352,7 +352,7 @@ CHANGES: Sequence[tuple[Given, Role]] = [
 def test_a_viewer_gets_the_needed_role_in_one_line(both: Both, given: Given, needed: Role) -> None:
     refused = both.run(given, api=True, user="ada")
     assert (refused.code, refused.stdout) == (1, "")
-    assert refused.stderr == f"error: this login may not do that: ada is viewer; this needs {needed}\n"
+    assert refused.stderr == f"error: this login may not do that: ada is viewer; this requires {needed}\n"
 
 
 def test_the_audit_log_names_the_logged_in_user_not_the_machines(both: Both) -> None:

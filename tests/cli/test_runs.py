@@ -138,7 +138,7 @@ def test_an_ended_run_is_shown_with_lateness_length_result_and_error(cli: Cli) -
 def test_a_large_result_is_shown_by_its_size_and_whole_for_scripts(cli: Cli, scene: Scene) -> None:
     rows = ["x" * 1000] * 20
     large = replace(next(run for run in RUNS if run.id == SUCCEEDED), result=None, result_size=20_061, finish_id="f1")
-    scene.backends.runs.runs[SUCCEEDED] = large  # type: ignore[attr-defined]
+    scene.backends.documents.runs[SUCCEEDED] = large
     asyncio.run(scene.backends.results.keep([LargeResult(id="f1", run=SUCCEEDED, text=orjson.dumps(rows).decode())]))
     shown = cli("runs", "show", SUCCEEDED).stdout
     assert f"result   20,061 bytes of JSON; print it with cronflow runs show {SUCCEEDED} -o json" in shown
@@ -199,7 +199,7 @@ def test_a_run_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli, scene
 
 
 def test_a_traceback_is_shown_whole_in_the_page_and_by_its_gist_in_tables(cli: Cli, scene: Scene) -> None:
-    runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+    runs: dict[str, Any] = scene.backends.documents.runs
     trace = "\nValueError: no rows\n\nTraceback (most recent call last):\n  File x\n"
     runs[FAILED] = replace(runs[FAILED], error=trace)
     assert row(cli("runs", "list"), FAILED).endswith("  ValueError: no rows")

@@ -52,7 +52,7 @@ def attempt_result(
     """With the first wait of the command, the sweep that it asked for ends."""
 
     async def wait(_seconds: float) -> None:
-        runs: dict[str, Run] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        runs: dict[str, Run] = scene.backends.documents.runs
         name = list(runs)[-1]
         runs[name] = replace(runs[name], state=state, attempt=1, ended_at=NOON, outcome=Outcome.OK, error="no")
         report = SweepReport(

@@ -22,7 +22,7 @@ def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunSt
     steps = iter(states)
 
     async def wait(_seconds: float) -> None:
-        runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+        runs: dict[str, Any] = scene.backends.documents.runs
         name = list(runs)[-1]
         runs[name] = replace(runs[name], state=next(steps), attempt=1, node="node-a#5f1c", **fields)
 

@@ -20,12 +20,12 @@ PLACED = Placement("node-a#5f1c", 0.31, (("node-b#77aa", "draining"), ("node-c#0
 
 
 def record(scene: Scene, name: str, **fields: Any) -> None:
-    records: dict[str, Any] = scene.backends.jobs.records  # type: ignore[attr-defined]
+    records: dict[str, Any] = scene.backends.documents.jobs
     records[name] = replace(records[name], **fields)
 
 
 def change(scene: Scene, name: str, **fields: Any) -> None:
-    runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+    runs: dict[str, Any] = scene.backends.documents.runs
     runs[name] = replace(runs[name], **fields)
 
 
@@ -155,7 +155,7 @@ def test_a_skipped_overlap_names_the_run_in_the_way(cli: Cli, scene: Scene) -> N
 
 def nothing_open(scene: Scene, name: str) -> None:
     """An edit would wait for a dispatched run to show that it has started, and the clock stands still."""
-    runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
+    runs: dict[str, Any] = scene.backends.documents.runs
     for one in [one for one in runs.values() if one.job == name and one.is_open]:
         del runs[one.id]
 

@@ -15,7 +15,7 @@ import pytest
 import cronflow
 from cronflow.client import calls
 from cronflow.domain.errors import InvalidInput, Problem
-from tests.client.generate import HERE, MADE, generated
+from tools.blocking_client import CLIENT, SOURCES, generated
 
 URL = "https://cron.example.com"
 
@@ -54,9 +54,9 @@ def problem(status: int, retry_after: str | None = None, **fields: Any) -> httpx
     return httpx2.Response(status, headers=headers, content=orjson.dumps({"status": status, **fields}))
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_the_blocking_client_is_made_from_the_other_one_as_it_is_now(name: str) -> None:
-    assert (HERE / name).read_text() == generated(name), "run: python -m tests.client.generate"
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_blocking_client_is_what_the_generator_makes_of_the_other_one(name: str) -> None:
+    assert (CLIENT / name).read_text("utf-8") == generated(name), "run: make client"
 
 
 async def test_a_list_is_fetched_page_by_page() -> None:

@@ -57,7 +57,7 @@ class Open:
         await self.backends.logs.append(lines)
 
     def end(self) -> None:
-        runs: dict[str, Any] = self.backends.runs.runs  # type: ignore[attr-defined]
+        runs: Any = self.backends.documents.runs
         runs[RUNNING] = replace(runs[RUNNING], state=RunState.SUCCEEDED, ended_at=T0)
 
 

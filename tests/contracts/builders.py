@@ -1,4 +1,4 @@
-"""Small valid values, so that a test says only what it is about."""
+"""Small valid values, so that a test contains only what it tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every backend of a port, so that one contract suite runs on all of them."""
+"""Every backend of each port, so that one contract suite runs on all of them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ import fakeredis
 import pytest
 
 from cronflow.backends.clock import SystemClock
-from cronflow.backends.mongo.admin import MongoStoreAdmin
-from cronflow.backends.mongo.archive import MongoArchive
+from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.events import MongoEventStore
+from cronflow.backends.mongo.events import MongoEventStore, MongoRollupStore, MongoTotals
 from cronflow.backends.mongo.indexes import INDEXES
-from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoVersionStore
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
-from cronflow.backends.mongo.rollups import MongoRollupStore, MongoTotals
-from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoRunStore
 from cronflow.backends.redis.admin import RedisCoordinationAdmin
-from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
 from cronflow.backends.redis.membership import RedisMembership
-from cronflow.backends.redis.queue import RedisQueue
+from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.ports import (
     Archive,
     Bus,
@@ -54,7 +50,7 @@ from cronflow.testing.memory import memory_backends
 from tests.servers import fresh_namespace
 
 
-class History:
+class Stores:
     """The ports that MongoDB serves."""
 
     def __init__(
@@ -80,7 +76,7 @@ class History:
         self.events, self.rollups, self.totals = events, rollups, totals
 
 
-class Motion:
+class Coordination:
     """The ports that Redis serves. The lock of a job lasts `LOCK_S`, an item may lie for `START_BY_S`."""
 
     LOCK_S = 0.5
@@ -102,15 +98,13 @@ class Motion:
 
 @pytest.fixture(scope="session")
 def emptied_namespace() -> str:
-    """The namespace that tests use one after the other, see `emptied`."""
+    """A namespace that tests share one after the other, see `emptied`."""
     return fresh_namespace()
 
 
 @asynccontextmanager
 async def emptied(mongo_url: str, namespace: str) -> AsyncIterator[MongoDatabase]:
-    """A database as it is when it is new, without what an earlier test left there: to make a new one takes MongoDB
-    longer than most of these tests take.
-    """
+    """An emptied database. Creating a new one takes MongoDB longer than most of these tests."""
     async with MongoDatabase(mongo_url, namespace) as database:
         for name in await database["jobs"].database.list_collection_names():
             await database[name].delete_many({})
@@ -121,11 +115,11 @@ async def emptied(mongo_url: str, namespace: str) -> AsyncIterator[MongoDatabase
 
 
 @pytest.fixture(params=["memory", "mongodb"])
-async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[History]:
-    """The history ports of each backend, on the system's clock."""
+async def stores(request: pytest.FixtureRequest, emptied_namespace: str) -> AsyncIterator[Stores]:
+    """The MongoDB ports of each backend, on the system's clock."""
     if request.param == "memory":
         memory = memory_backends(SystemClock())
-        yield History(
+        yield Stores(
             memory.jobs,
             memory.plans,
             memory.runs,
@@ -143,7 +137,7 @@ async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> Asy
         )
         return
     async with emptied(request.getfixturevalue("mongo_url"), emptied_namespace) as database:
-        yield History(
+        yield Stores(
             MongoJobStore(database),
             MongoPlanStore(database),
             MongoRunStore(database),
@@ -162,11 +156,11 @@ async def history(request: pytest.FixtureRequest, emptied_namespace: str) -> Asy
 
 
 @pytest.fixture(params=["memory", "redis", "fakeredis"])
-async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Motion]:
-    """The motion ports of each backend, on the system's clock, with short locks."""
+async def coordination(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Coordination]:
+    """The Redis ports of each backend, on the system's clock, with short locks."""
     if request.param == "memory":
-        memory = memory_backends(SystemClock(), lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S)
-        yield Motion(
+        memory = memory_backends(SystemClock(), lock_s=Coordination.LOCK_S, start_by_s=Coordination.START_BY_S)
+        yield Coordination(
             memory.election,
             memory.membership,
             memory.queue,
@@ -183,10 +177,10 @@ async def motion(request: pytest.FixtureRequest, namespace: str) -> AsyncIterato
             client = await stack.enter_async_context(fakeredis.FakeAsyncRedis())
             connection = RedisConnection("redis://fake", namespace, client=client)
         await stack.enter_async_context(connection)
-        yield Motion(
+        yield Coordination(
             RedisElection(connection),
             RedisMembership(connection),
-            RedisQueue(connection, lock_s=Motion.LOCK_S, start_by_s=Motion.START_BY_S),
+            RedisQueue(connection, lock_s=Coordination.LOCK_S, start_by_s=Coordination.START_BY_S),
             RedisBus(connection),
             RedisCoordinationAdmin(connection),
             RedisFeed(connection),

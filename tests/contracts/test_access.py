@@ -19,7 +19,8 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
 from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, Session, User
 from cronflow.ports import AuditQuery, Backends, RateLimiter, TicketStore
-from cronflow.testing.memory import FakeClock, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0
 from tests.contracts.conftest import emptied
 from tests.waiting import eventually

@@ -171,19 +171,19 @@ async def test_a_notice_that_is_not_due_is_not_claimed(stores: Backends) -> None
 
 async def test_the_notices_of_alerts_that_rest_stay(stores: Backends) -> None:
     await stores.outbox.put([a_notice("m1"), a_notice("m2", alert="other")])
-    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5, besides=["billing"])] == ["m2"]
+    assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5, excluding=["billing"])] == ["m2"]
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 5)] == ["m1"]
 
 
-async def test_a_claim_ends_and_whoever_had_it_writes_nothing_more(stores: Backends) -> None:
+async def test_an_expired_claim_writes_nothing_more(stores: Backends) -> None:
     await stores.outbox.put([a_notice()])
     [first] = await stores.outbox.claim("first", timedelta(0), 5)
     [second] = await stores.outbox.claim("second", MINUTE, 5)
     assert (second.id, second.attempts) == (first.id, 2)
-    assert not await stores.outbox.tried(replace(first, state=NotificationState.GAVE_UP, ended_at=T0), None)
+    assert not await stores.outbox.record_attempt(replace(first, state=NotificationState.GAVE_UP, ended_at=T0), None)
     taken = replace(second, state=NotificationState.DELIVERED, status=204, tried_at=T0, ended_at=T0)
-    assert await stores.outbox.tried(taken, None)
-    assert not await stores.outbox.tried(taken, None)
+    assert await stores.outbox.record_attempt(taken, None)
+    assert not await stores.outbox.record_attempt(taken, None)
     assert await stores.outbox.of("billing") == [replace(taken, claim=None)]
 
 
@@ -191,8 +191,8 @@ async def test_a_notice_that_was_not_taken_is_due_again_and_says_why(stores: Bac
     await stores.outbox.put([a_notice("m1"), a_notice("m2")])
     first, second = sorted(await stores.outbox.claim("c", timedelta(0), 2), key=lambda one: one.id)
     tried: dict[str, Any] = {"status": 500, "error": "$oh no", "tried_at": T0}
-    assert await stores.outbox.tried(replace(first, **tried), timedelta(hours=1))
-    assert await stores.outbox.tried(replace(second, **tried), timedelta(0))
+    assert await stores.outbox.record_attempt(replace(first, **tried), timedelta(hours=1))
+    assert await stores.outbox.record_attempt(replace(second, **tried), timedelta(0))
     [again] = await stores.outbox.claim("d", MINUTE, 5)
     assert again == replace(second, claim="d", attempts=2, **tried)
 
@@ -201,7 +201,7 @@ async def test_what_was_taken_or_given_up_is_never_claimed_again(stores: Backend
     await stores.outbox.put([a_notice("m1"), a_notice("m2")])
     states = (NotificationState.DELIVERED, NotificationState.GAVE_UP)
     for notification, state in zip(await stores.outbox.claim("c", timedelta(0), 2), states, strict=True):
-        assert await stores.outbox.tried(replace(notification, state=state, ended_at=datetime.now(UTC)), None)
+        assert await stores.outbox.record_attempt(replace(notification, state=state, ended_at=datetime.now(UTC)), None)
     assert await stores.outbox.claim("d", MINUTE, 5) == []
     assert {one.state for one in await stores.outbox.of("billing")} == set(states)
 

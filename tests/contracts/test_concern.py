@@ -1,4 +1,4 @@
-"""What every command to MongoDB says about how safely it is to be done, on a real server."""
+"""The write and read concern of every command to MongoDB, on a real server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from motor.motor_asyncio import AsyncIOMotorCollection
 from pymongo import ReadPreference
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from cronflow.backends.mongo.admin import MongoStoreAdmin
-from cronflow.backends.mongo.archive import MongoArchive
+from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.control import MongoControl
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore
-from cronflow.backends.mongo.ledger import MongoDeadLetters, MongoLateStore, MongoVersionStore
+from cronflow.backends.mongo.jobs import MongoJobStore, MongoPlanStore, MongoVersionStore
 from cronflow.backends.mongo.logs import MongoLogStore
-from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, MongoRunStore
 from cronflow.domain import transitions
 from cronflow.domain.job import PlanIntent
 from cronflow.domain.run import AttemptResult, Outcome
@@ -58,7 +56,7 @@ class Seen(CommandListener):
 
 
 def weakened(url: str) -> str:
-    """The URL of somebody who asks for less."""
+    """A URL that asks for weaker guarantees."""
     return f"{url}{'&' if '?' in url else '?' if url.count('/') > 2 else '/?'}{WEAK}"
 
 
@@ -83,7 +81,7 @@ async def test_server_48307_every_handle_asks_for_majority_and_journal_whatever_
 
 
 async def test_server_48307_every_write_and_read_says_so_to_the_server(mongo_url: str, namespace: str) -> None:
-    """MongoDB SERVER-48307: what counts is what the server is told with each command, bulk writes included."""
+    """MongoDB SERVER-48307: each command must carry its concern, bulk writes included."""
     seen = Seen()
     async with MongoDatabase(weakened(mongo_url), namespace, listeners=[seen]) as database:
         jobs, plans, runs = MongoJobStore(database), MongoPlanStore(database), MongoRunStore(database)

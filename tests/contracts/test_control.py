@@ -10,7 +10,7 @@ from cronflow.domain.cluster import PROTOCOL
 from cronflow.domain.errors import Deposed
 
 
-async def test_nobody_leads_a_cluster_that_a_newer_protocol_has_led(mongo_url: str, namespace: str) -> None:
+async def test_a_cluster_that_a_newer_protocol_has_led_accepts_no_older_leader(mongo_url: str, namespace: str) -> None:
     async with MongoDatabase(mongo_url, namespace) as database:
         control = MongoControl(database)
         await control.begin_term("n1#a#x")

@@ -21,125 +21,126 @@ from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.transitions import ClaimedRun, Transition
 from cronflow.ports import JobLock, Signal
 from tests.contracts.builders import T0, a_job, a_report, a_run, an_assignment
-from tests.contracts.conftest import History, Motion
+from tests.contracts.conftest import Coordination, Stores
 from tests.waiting import eventually
 
+EPOCH = "epoch-1"
 ME, OTHER = "n1#a#x", "n2#b#y"
 N1, N2 = "n1#a", "n2#b"
 
 
-async def leading(motion: Motion, holder: str = ME, term: int = 1, redis_epoch: str = "redis_epoch") -> None:
-    assert await motion.election.acquire(holder, 5)
-    assert await motion.election.install(holder, term, redis_epoch)
+async def leading(coordination: Coordination, holder: str = ME, term: int = 1, redis_epoch: str = EPOCH) -> None:
+    assert await coordination.election.acquire(holder, 5)
+    assert await coordination.election.install(holder, term, redis_epoch)
 
 
 # ----------------------------------------------------------------------------------------------------------- election
 
 
-async def test_one_holder_at_a_time(motion: Motion) -> None:
-    assert await motion.election.acquire(ME, 5)
-    assert not await motion.election.acquire(OTHER, 5)
-    held = await motion.election.holder()
+async def test_one_holder_at_a_time(coordination: Coordination) -> None:
+    assert await coordination.election.acquire(ME, 5)
+    assert not await coordination.election.acquire(OTHER, 5)
+    held = await coordination.election.holder()
     assert held is not None
     assert held[0] == ME
     assert 4 < held[1] <= 5
 
 
-async def test_the_key_expires_by_itself(motion: Motion) -> None:
-    assert await motion.election.acquire(ME, 0.05)
+async def test_the_key_expires_by_itself(coordination: Coordination) -> None:
+    assert await coordination.election.acquire(ME, 0.05)
 
     async def taken_over() -> bool:
-        return await motion.election.acquire(OTHER, 5)
+        return await coordination.election.acquire(OTHER, 5)
 
     await eventually(taken_over)
-    assert (await motion.election.holder() or ("", 0))[0] == OTHER
+    assert (await coordination.election.holder() or ("", 0))[0] == OTHER
 
 
-async def test_redbeat_127_renew_requires_ownership(motion: Motion) -> None:
-    """redbeat #127: a lock was renewed without a look at who had it, and then two had it."""
-    await leading(motion, OTHER, term=2)
-    assert await motion.election.renew(ME, 5, 2, "redis_epoch") is Renewal.LOST
-    assert (await motion.election.holder() or ("", 0))[0] == OTHER
+async def test_redbeat_127_renew_requires_ownership(coordination: Coordination) -> None:
+    """redbeat #127: a lock was renewed without comparing its holder, so two processes had it."""
+    await leading(coordination, OTHER, term=2)
+    assert await coordination.election.renew(ME, 5, 2, EPOCH) is Renewal.LOST
+    assert (await coordination.election.holder() or ("", 0))[0] == OTHER
 
 
-async def test_a_renewal_prolongs_the_key(motion: Motion) -> None:
-    assert await motion.election.acquire(ME, 1)
-    assert await motion.election.install(ME, 1, "redis_epoch")
-    assert await motion.election.renew(ME, 9, 1, "redis_epoch") is Renewal.OK
-    held = await motion.election.holder()
+async def test_a_renewal_prolongs_the_key(coordination: Coordination) -> None:
+    assert await coordination.election.acquire(ME, 1)
+    assert await coordination.election.install(ME, 1, EPOCH)
+    assert await coordination.election.renew(ME, 9, 1, EPOCH) is Renewal.OK
+    held = await coordination.election.holder()
     assert held is not None
     assert held[1] > 8
 
 
-async def test_a_renewal_against_a_redis_that_forgot_sets_the_key_again(motion: Motion) -> None:
-    assert await motion.election.renew(ME, 5, 3, "redis_epoch") is Renewal.AGAIN
-    assert await motion.election.renew(ME, 5, 3, "redis_epoch") is Renewal.OK
-    assert not await motion.election.acquire(OTHER, 5)
+async def test_a_renewal_against_a_redis_that_forgot_sets_the_key_again(coordination: Coordination) -> None:
+    assert await coordination.election.renew(ME, 5, 3, EPOCH) is Renewal.AGAIN
+    assert await coordination.election.renew(ME, 5, 3, EPOCH) is Renewal.OK
+    assert not await coordination.election.acquire(OTHER, 5)
 
 
-async def test_a_leader_of_an_older_term_cannot_renew(motion: Motion) -> None:
-    await leading(motion, term=7)
-    assert await motion.election.renew(ME, 5, 6, "redis_epoch") is Renewal.LOST
+async def test_a_leader_of_an_older_term_cannot_renew(coordination: Coordination) -> None:
+    await leading(coordination, term=7)
+    assert await coordination.election.renew(ME, 5, 6, EPOCH) is Renewal.LOST
 
 
-async def test_installing_needs_the_key_and_the_newest_term(motion: Motion) -> None:
-    assert not await motion.election.install(ME, 1, "redis_epoch")
-    await leading(motion, term=5)
-    assert not await motion.election.install(ME, 4, "redis_epoch")
-    assert not await motion.election.install(OTHER, 6, "redis_epoch")
+async def test_installing_needs_the_key_and_the_newest_term(coordination: Coordination) -> None:
+    assert not await coordination.election.install(ME, 1, EPOCH)
+    await leading(coordination, term=5)
+    assert not await coordination.election.install(ME, 4, EPOCH)
+    assert not await coordination.election.install(OTHER, 6, EPOCH)
 
 
-async def test_installing_again_is_harmless(motion: Motion) -> None:
-    await leading(motion, term=5)
-    assert await motion.election.install(ME, 5, "redis_epoch")
+async def test_installing_again_is_harmless(coordination: Coordination) -> None:
+    await leading(coordination, term=5)
+    assert await coordination.election.install(ME, 5, EPOCH)
 
 
-async def test_a_renewal_after_the_key_expired_sets_it_again(motion: Motion) -> None:
+async def test_a_renewal_after_the_key_expired_sets_it_again(coordination: Coordination) -> None:
     async def led() -> bool:
         # On a busy machine the key may have expired between the two.
-        return await motion.election.acquire(ME, 0.05) and await motion.election.install(ME, 1, "redis_epoch")
+        return await coordination.election.acquire(ME, 0.05) and await coordination.election.install(ME, 1, EPOCH)
 
     async def expired() -> bool:
-        return await motion.election.holder() is None
+        return await coordination.election.holder() is None
 
     await eventually(led)
     await eventually(expired)
-    assert await motion.election.renew(ME, 5, 1, "redis_epoch") is Renewal.AGAIN
-    assert (await motion.election.holder() or ("", 0))[0] == ME
+    assert await coordination.election.renew(ME, 5, 1, EPOCH) is Renewal.AGAIN
+    assert (await coordination.election.holder() or ("", 0))[0] == ME
 
 
-@pytest.mark.parametrize(("term", "redis_epoch"), [(6, "boot"), (5, "another"), (6, "another")])
-async def test_a_renewal_sets_anew_whatever_redis_knew_otherwise(motion: Motion, term: int, redis_epoch: str) -> None:
-    await leading(motion, term=5)
-    assert await motion.election.renew(ME, 5, term, redis_epoch) is Renewal.AGAIN
-    assert await motion.election.renew(ME, 5, term, redis_epoch) is Renewal.OK
-    assert await motion.queue.dispatch(term, redis_epoch, {N1: [an_assignment(term=term)]})
-    if redis_epoch != "redis_epoch":
-        assert not await motion.queue.dispatch(term, "redis_epoch", {N1: [an_assignment(term=term)]})
+@pytest.mark.parametrize(("term", "redis_epoch"), [(6, EPOCH), (5, "another"), (6, "another")])
+async def test_a_renewal_restores_what_redis_lost(coordination: Coordination, term: int, redis_epoch: str) -> None:
+    await leading(coordination, term=5)
+    assert await coordination.election.renew(ME, 5, term, redis_epoch) is Renewal.AGAIN
+    assert await coordination.election.renew(ME, 5, term, redis_epoch) is Renewal.OK
+    assert await coordination.queue.dispatch(term, redis_epoch, {N1: [an_assignment(term=term)]})
+    if redis_epoch != EPOCH:
+        assert not await coordination.queue.dispatch(term, EPOCH, {N1: [an_assignment(term=term)]})
     if term != 5:
         with pytest.raises(Deposed):
-            await motion.queue.dispatch(5, redis_epoch, {N1: [an_assignment(term=5)]})
+            await coordination.queue.dispatch(5, redis_epoch, {N1: [an_assignment(term=5)]})
 
 
-async def test_resigning_frees_only_my_own_key(motion: Motion) -> None:
-    await leading(motion)
-    assert not await motion.election.resign(OTHER)
-    assert await motion.election.resign(ME)
-    assert await motion.election.holder() is None
+async def test_resigning_frees_only_my_own_key(coordination: Coordination) -> None:
+    await leading(coordination)
+    assert not await coordination.election.resign(OTHER)
+    assert await coordination.election.resign(ME)
+    assert await coordination.election.holder() is None
 
 
-async def test_a_leader_who_was_asked_to_resign_learns_it_at_its_renewal(motion: Motion) -> None:
-    await leading(motion, term=5)
-    await motion.election.ask_to_resign(4)
-    assert await motion.election.renew(ME, 5, 5, "redis_epoch") is Renewal.OK
-    await motion.election.ask_to_resign(5)
-    assert await motion.election.renew(ME, 5, 5, "redis_epoch") is Renewal.ASKED
+async def test_a_leader_who_was_asked_to_resign_learns_it_at_its_renewal(coordination: Coordination) -> None:
+    await leading(coordination, term=5)
+    await coordination.election.ask_to_resign(4)
+    assert await coordination.election.renew(ME, 5, 5, EPOCH) is Renewal.OK
+    await coordination.election.ask_to_resign(5)
+    assert await coordination.election.renew(ME, 5, 5, EPOCH) is Renewal.ASKED
 
 
 # --------------------------------------------------------------------------------------------------------- membership
 
 
-async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motion: Motion) -> None:
+async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(coordination: Coordination) -> None:
     report = a_report(
         labels={"region": "eu"},
         draining=True,
@@ -148,92 +149,94 @@ async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(motio
         spool=Backlog(2, 700, T0),
         zones="2026a",
     )
-    await motion.membership.report(report, 5)
-    await motion.membership.report(a_report("n2", "b"), 0.05)
-    (member,) = [m for m in await motion.membership.members() if m.report.name == "n1"]
+    await coordination.membership.report(report, 5)
+    await coordination.membership.report(a_report("n2", "b"), 0.05)
+    (member,) = [m for m in await coordination.membership.members() if m.report.name == "n1"]
     assert member.report == report
     assert member.age.total_seconds() < 1
 
     async def alone() -> bool:
-        return [m.report.name for m in await motion.membership.members()] == ["n1"]
+        return [m.report.name for m in await coordination.membership.members()] == ["n1"]
 
     await eventually(alone)
 
 
-async def test_oban_862_same_node_name_new_incarnation(motion: Motion) -> None:
+async def test_oban_862_same_node_name_new_incarnation(coordination: Coordination) -> None:
     """oban #862: a new process under the name of an old one was taken for that one."""
-    await motion.membership.report(a_report("n1", "a"), 5)
+    await coordination.membership.report(a_report("n1", "a"), 5)
     with pytest.raises(Conflict, match="already called 'n1'"):
-        await motion.membership.report(a_report("n1", "b"), 5)
-    await motion.membership.leave(a_report("n1", "a"))
-    await motion.membership.report(a_report("n1", "b"), 5)
-    assert [m.id for m in await motion.membership.members()] == ["n1#b"]
+        await coordination.membership.report(a_report("n1", "b"), 5)
+    await coordination.membership.leave(a_report("n1", "a"))
+    await coordination.membership.report(a_report("n1", "b"), 5)
+    assert [m.id for m in await coordination.membership.members()] == ["n1#b"]
 
 
-async def test_an_incarnation_that_leaves_late_does_not_free_the_name_of_its_successor(motion: Motion) -> None:
-    await motion.membership.report(a_report("n1", "a"), 0.05)
+async def test_an_incarnation_that_leaves_late_does_not_free_the_name_of_its_successor(
+    coordination: Coordination,
+) -> None:
+    await coordination.membership.report(a_report("n1", "a"), 0.05)
 
     async def free() -> bool:
         try:
-            await motion.membership.report(a_report("n1", "b"), 5)
+            await coordination.membership.report(a_report("n1", "b"), 5)
         except Conflict:
             return False
         return True
 
     await eventually(free)
-    await motion.membership.leave(a_report("n1", "a"))
+    await coordination.membership.leave(a_report("n1", "a"))
     with pytest.raises(Conflict):
-        await motion.membership.report(a_report("n1", "c"), 5)
-    assert [m.id for m in await motion.membership.members()] == ["n1#b"]
+        await coordination.membership.report(a_report("n1", "c"), 5)
+    assert [m.id for m in await coordination.membership.members()] == ["n1#b"]
 
 
-async def test_what_a_node_holds_is_known_although_it_is_dead(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment(fence=100)]})
-    await motion.queue.take(N1, 5)
-    assert await motion.membership.holdings([N1, N2]) == {N1: (False, {"report@1": 100}), N2: (False, {})}
-    await motion.membership.report(a_report("n1", "a"), 5)
-    (member,) = await motion.membership.members()
+async def test_what_a_node_holds_is_known_although_it_is_dead(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment(fence=100)]})
+    await coordination.queue.take(N1, 5)
+    assert await coordination.membership.holdings([N1, N2]) == {N1: (False, {"report@1": 100}), N2: (False, {})}
+    await coordination.membership.report(a_report("n1", "a"), 5)
+    (member,) = await coordination.membership.members()
     assert (member.held, member.queued, member.capacity) == (1, 0, 3)
-    assert (await motion.membership.holdings([N1]))[N1][0]
+    assert (await coordination.membership.holdings([N1]))[N1][0]
 
 
-async def test_a_node_that_is_to_be_drained_is_told_so_until_it_no_longer_is(motion: Motion) -> None:
-    assert not await motion.membership.report(a_report("n1", "a"), 5)
-    await motion.membership.report(a_report("n2", "b"), 5)
-    await motion.membership.drain("n1", wanted=True)
-    found = {member.report.name: member for member in await motion.membership.members()}
+async def test_a_node_that_is_to_be_drained_is_told_so_until_it_no_longer_is(coordination: Coordination) -> None:
+    assert not await coordination.membership.report(a_report("n1", "a"), 5)
+    await coordination.membership.report(a_report("n2", "b"), 5)
+    await coordination.membership.drain("n1", wanted=True)
+    found = {member.report.name: member for member in await coordination.membership.members()}
     assert (found["n1"].draining, found["n2"].draining) == (True, False)
     assert not found["n1"].drained  # it has not heard of it yet
-    assert await motion.membership.report(a_report("n1", "a", draining=True), 5)
-    assert not await motion.membership.report(a_report("n2", "b"), 5)
-    (mark_reported,) = [member for member in await motion.membership.members() if member.report.name == "n1"]
+    assert await coordination.membership.report(a_report("n1", "a", draining=True), 5)
+    assert not await coordination.membership.report(a_report("n2", "b"), 5)
+    (mark_reported,) = [member for member in await coordination.membership.members() if member.report.name == "n1"]
     assert mark_reported.drained
-    await motion.membership.drain("n1", wanted=False)
-    assert not await motion.membership.report(a_report("n1", "a"), 5, asked=True)
-    assert not any(member.draining for member in await motion.membership.members())
+    await coordination.membership.drain("n1", wanted=False)
+    assert not await coordination.membership.report(a_report("n1", "a"), 5, asked=True)
+    assert not any(member.draining for member in await coordination.membership.members())
 
 
-async def test_draining_survives_a_restart_of_the_node_under_a_new_incarnation(motion: Motion) -> None:
-    await motion.membership.report(a_report("n1", "a"), 5)
-    await motion.membership.drain("n1", wanted=True)
-    await motion.membership.leave(a_report("n1", "a"))
-    assert await motion.membership.report(a_report("n1", "b"), 5)
+async def test_draining_survives_a_restart_of_the_node_under_a_new_incarnation(coordination: Coordination) -> None:
+    await coordination.membership.report(a_report("n1", "a"), 5)
+    await coordination.membership.drain("n1", wanted=True)
+    await coordination.membership.leave(a_report("n1", "a"))
+    assert await coordination.membership.report(a_report("n1", "b"), 5)
 
 
-async def test_a_redis_that_forgot_the_draining_is_told_by_the_node(motion: Motion) -> None:
-    assert await motion.membership.report(a_report("n1", "a"), 5, asked=True)
-    assert await motion.membership.report(a_report("n1", "a"), 5)
+async def test_a_redis_that_forgot_the_draining_is_told_by_the_node(coordination: Coordination) -> None:
+    assert await coordination.membership.report(a_report("n1", "a"), 5, asked=True)
+    assert await coordination.membership.report(a_report("n1", "a"), 5)
 
 
-async def test_draining_rings_the_nodes(motion: Motion) -> None:
+async def test_draining_rings_the_nodes(coordination: Coordination) -> None:
     notified: list[str] = []
-    listening = asyncio.create_task(motion.bus.listen(N1, {Signal.STOP: lambda: notified.append("stop")}))
+    listening = asyncio.create_task(coordination.bus.listen(N1, {Signal.STOP: lambda: notified.append("stop")}))
     try:
         await eventually(lambda: notified == ["stop"], what="it looks once connected")
-        await motion.membership.drain("n1", wanted=True)
+        await coordination.membership.drain("n1", wanted=True)
         await eventually(lambda: notified == ["stop"] * 2)
-        await motion.queue.cancel(["report@1"])
+        await coordination.queue.cancel(["report@1"])
         await eventually(lambda: notified == ["stop"] * 3)
     finally:
         listening.cancel()
@@ -244,122 +247,122 @@ async def test_draining_rings_the_nodes(motion: Motion) -> None:
 # -------------------------------------------------------------------------------------------------------------- queue
 
 
-async def test_an_assignment_arrives_as_it_was_sent(motion: Motion) -> None:
-    await leading(motion)
+async def test_an_assignment_arrives_as_it_was_sent(coordination: Coordination) -> None:
+    await leading(coordination)
     sent = an_assignment(job=a_job(description="späte Läufe\x1f", timeout=timedelta(seconds=90)))
-    assert await motion.queue.dispatch(1, "redis_epoch", {N1: [sent]})
-    taken = await motion.queue.take(N1, 5)
+    assert await coordination.queue.dispatch(1, EPOCH, {N1: [sent]})
+    taken = await coordination.queue.take(N1, 5)
     assert list(taken.assignments) == [sent]
     assert (taken.put_back, taken.dropped) == (0, 0)
 
 
-async def test_a_node_takes_no_more_than_it_asks_for_and_in_order(motion: Motion) -> None:
-    await leading(motion)
+async def test_a_node_takes_no_more_than_it_asks_for_and_in_order(coordination: Coordination) -> None:
+    await leading(coordination)
     jobs = [an_assignment(f"job-{k}@1", job=a_job(f"job-{k}")) for k in range(3)]
-    await motion.queue.dispatch(1, "redis_epoch", {N1: jobs})
-    first = await motion.queue.take(N1, 2)
+    await coordination.queue.dispatch(1, EPOCH, {N1: jobs})
+    first = await coordination.queue.take(N1, 2)
     assert [taken.run for taken in first.assignments] == ["job-0@1", "job-1@1"]
-    assert [taken.run for taken in (await motion.queue.take(N1, 2)).assignments] == ["job-2@1"]
+    assert [taken.run for taken in (await coordination.queue.take(N1, 2)).assignments] == ["job-2@1"]
 
 
-async def test_a_deposed_leader_cannot_push(motion: Motion) -> None:
-    await leading(motion, term=5)
+async def test_a_deposed_leader_cannot_push(coordination: Coordination) -> None:
+    await leading(coordination, term=5)
     with pytest.raises(Deposed):
-        await motion.queue.dispatch(4, "redis_epoch", {N1: [an_assignment(term=4)]})
-    assert (await motion.queue.take(N1, 5)).assignments == []
+        await coordination.queue.dispatch(4, EPOCH, {N1: [an_assignment(term=4)]})
+    assert (await coordination.queue.take(N1, 5)).assignments == []
 
 
-async def test_a_push_to_a_redis_that_forgot_tells_so_and_pushes_nothing(motion: Motion) -> None:
-    assert not await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment()]})
-    assert (await motion.queue.take(N1, 5)).assignments == []
+async def test_a_push_to_a_redis_that_forgot_tells_so_and_pushes_nothing(coordination: Coordination) -> None:
+    assert not await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment()]})
+    assert (await coordination.queue.take(N1, 5)).assignments == []
 
 
-async def test_an_item_that_lay_too_long_is_dropped(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment()]})
-    await asyncio.sleep(Motion.START_BY_S + 0.05)
-    taken = await motion.queue.take(N1, 5)
+async def test_an_item_that_lay_too_long_is_dropped(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment()]})
+    await asyncio.sleep(Coordination.START_BY_S + 0.05)
+    taken = await coordination.queue.take(N1, 5)
     assert (taken.assignments, taken.dropped) == ([], 1)
 
 
-async def test_an_item_of_an_older_term_is_not_taken_and_told_apart(motion: Motion) -> None:
-    await leading(motion, term=1)
+async def test_an_item_of_an_older_term_is_not_taken_and_told_apart(coordination: Coordination) -> None:
+    await leading(coordination, term=1)
     old = an_assignment(term=1)
     cancelled = an_assignment("other@1", 101, term=1, job=a_job("other"))
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [old, cancelled]})
-    await motion.queue.cancel(["other@1"])
-    await motion.election.resign(ME)
-    await leading(motion, OTHER, term=2)
-    taken = await motion.queue.take(N1, 5)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [old, cancelled]})
+    await coordination.queue.cancel(["other@1"])
+    await coordination.election.resign(ME)
+    await leading(coordination, OTHER, term=2)
+    taken = await coordination.queue.take(N1, 5)
     assert (taken.assignments, taken.dropped, taken.outdated) == ([], 1, [old])
     # It left no lock behind.
     again = an_assignment(term=2)
-    await motion.queue.dispatch(2, "redis_epoch", {N1: [again]})
-    assert (await motion.queue.take(N1, 5)).assignments == [again]
+    await coordination.queue.dispatch(2, EPOCH, {N1: [again]})
+    assert (await coordination.queue.take(N1, 5)).assignments == [again]
 
 
-async def test_a_cancelled_run_is_not_taken(motion: Motion) -> None:
-    await leading(motion)
+async def test_a_cancelled_run_is_not_taken(coordination: Coordination) -> None:
+    await leading(coordination)
     other = an_assignment("other@1", 101, job=a_job("other"))
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment(), other]})
-    await motion.queue.cancel(["report@1"])
-    taken = await motion.queue.take(N1, 5)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment(), other]})
+    await coordination.queue.cancel(["report@1"])
+    taken = await coordination.queue.take(N1, 5)
     assert ([assignment.run for assignment in taken.assignments], taken.dropped) == (["other@1"], 1)
 
 
-async def test_which_runs_were_cancelled_is_told_among_those_asked_for(motion: Motion) -> None:
-    await motion.queue.cancel(["report@1", "report@2"])
-    await motion.queue.cancel(["report@1"])
-    assert await motion.queue.cancelled(["report@1", "report@3"]) == {"report@1"}
-    assert await motion.queue.cancelled([]) == set()
+async def test_which_runs_were_cancelled_is_told_among_those_asked_for(coordination: Coordination) -> None:
+    await coordination.queue.cancel(["report@1", "report@2"])
+    await coordination.queue.cancel(["report@1"])
+    assert await coordination.queue.cancelled(["report@1", "report@3"]) == {"report@1"}
+    assert await coordination.queue.cancelled([]) == set()
 
 
-async def test_a_list_that_is_given_back_is_empty_and_its_items_are_known(motion: Motion) -> None:
-    await leading(motion)
+async def test_a_list_that_is_given_back_is_empty_and_its_items_are_known(coordination: Coordination) -> None:
+    await leading(coordination)
     sent = [an_assignment(f"job-{k}@1", job=a_job(f"job-{k}")) for k in range(3)]
-    await motion.queue.dispatch(1, "redis_epoch", {N1: sent[:2], N2: sent[2:]})
-    assert await motion.queue.give_back(N1) == sent[:2]
-    assert await motion.queue.give_back(N1) == []
-    assert (await motion.queue.take(N1, 5)).assignments == []
-    assert list((await motion.queue.take(N2, 5)).assignments) == sent[2:]
+    await coordination.queue.dispatch(1, EPOCH, {N1: sent[:2], N2: sent[2:]})
+    assert await coordination.queue.give_back(N1) == sent[:2]
+    assert await coordination.queue.give_back(N1) == []
+    assert (await coordination.queue.take(N1, 5)).assignments == []
+    assert list((await coordination.queue.take(N2, 5)).assignments) == sent[2:]
 
 
-async def test_two_runs_of_one_job_exclude_each_other(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(
-        1, "redis_epoch", {N1: [an_assignment("report@1")], N2: [an_assignment("report@2", 101)]}
-    )
-    assert len((await motion.queue.take(N1, 5)).assignments) == 1
-    blocked = await motion.queue.take(N2, 5)
+async def test_two_runs_of_one_job_exclude_each_other(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment("report@1")], N2: [an_assignment("report@2", 101)]})
+    assert len((await coordination.queue.take(N1, 5)).assignments) == 1
+    blocked = await coordination.queue.take(N2, 5)
     assert (blocked.assignments, blocked.put_back) == ([], 1)
-    await motion.queue.release(N1, [JobLock("report", "", "report@1", 100)])
-    assert [taken.run for taken in (await motion.queue.take(N2, 5)).assignments] == ["report@2"]
+    await coordination.queue.release(N1, [JobLock("report", "", "report@1", 100)])
+    assert [taken.run for taken in (await coordination.queue.take(N2, 5)).assignments] == ["report@2"]
 
 
-async def test_runs_that_may_overlap_do_not_exclude_each_other(motion: Motion) -> None:
-    await leading(motion)
+async def test_runs_that_may_overlap_do_not_exclude_each_other(coordination: Coordination) -> None:
+    await leading(coordination)
     job = a_job(overlap=Overlap.ALLOW)
-    await motion.queue.dispatch(
-        1, "redis_epoch", {N1: [an_assignment("report@1", job=job), an_assignment("report@2", job=job)]}
+    await coordination.queue.dispatch(
+        1, EPOCH, {N1: [an_assignment("report@1", job=job), an_assignment("report@2", job=job)]}
     )
-    assert len((await motion.queue.take(N1, 5)).assignments) == 2
+    assert len((await coordination.queue.take(N1, 5)).assignments) == 2
 
 
-async def test_a_newer_fence_of_the_same_run_wins_the_lock_and_an_older_one_is_dropped(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment(fence=100)], N2: [an_assignment(fence=200)]})
-    await motion.queue.dispatch(1, "redis_epoch", {"n3#c": [an_assignment(fence=150)]})
-    assert len((await motion.queue.take(N1, 5)).assignments) == 1
-    assert len((await motion.queue.take(N2, 5)).assignments) == 1
-    older = await motion.queue.take("n3#c", 5)
+async def test_a_newer_fence_of_the_same_run_wins_the_lock_and_an_older_one_is_dropped(
+    coordination: Coordination,
+) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment(fence=100)], N2: [an_assignment(fence=200)]})
+    await coordination.queue.dispatch(1, EPOCH, {"n3#c": [an_assignment(fence=150)]})
+    assert len((await coordination.queue.take(N1, 5)).assignments) == 1
+    assert len((await coordination.queue.take(N2, 5)).assignments) == 1
+    older = await coordination.queue.take("n3#c", 5)
     assert (older.assignments, older.dropped) == ([], 1)
 
 
-async def test_a_doubled_item_is_taken_once(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment()], N2: [an_assignment()]})
-    assert len((await motion.queue.take(N1, 5)).assignments) == 1
-    again = await motion.queue.take(N2, 5)
+async def test_a_doubled_item_is_taken_once(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment()], N2: [an_assignment()]})
+    assert len((await coordination.queue.take(N1, 5)).assignments) == 1
+    again = await coordination.queue.take(N2, 5)
     assert (again.assignments, again.put_back, again.dropped) == ([], 0, 1)
 
 
@@ -369,136 +372,138 @@ async def test_what_redis_holds_and_cannot_be_read_is_dropped_and_the_rest_is_ta
     async with RedisConnection(redis_url, namespace) as connection:
         election, queue = RedisElection(connection), RedisQueue(connection)
         assert await election.acquire(ME, 5)
-        assert await election.install(ME, 1, "redis_epoch")
+        assert await election.install(ME, 1, EPOCH)
         await connection.command("RPUSH", connection.keys.queue(N1), "rubbish")
-        await queue.dispatch(1, "redis_epoch", {N1: [an_assignment()]})
+        await queue.dispatch(1, EPOCH, {N1: [an_assignment()]})
         taken = await queue.take(N1, 5)
         assert ([assignment.run for assignment in taken.assignments], taken.dropped) == (["report@1"], 1)
 
 
-async def test_a_lock_that_nobody_renews_expires(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment("report@1")]})
-    await motion.queue.take(N1, 5)
+async def test_a_lock_that_is_not_renewed_expires(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment("report@1")]})
+    await coordination.queue.take(N1, 5)
 
     async def free() -> bool:
-        await motion.queue.dispatch(1, "redis_epoch", {N2: [an_assignment("report@2", 101)]})
-        return bool((await motion.queue.take(N2, 5)).assignments)
+        await coordination.queue.dispatch(1, EPOCH, {N2: [an_assignment("report@2", 101)]})
+        return bool((await coordination.queue.take(N2, 5)).assignments)
 
     await eventually(free)
 
 
-async def test_renewing_tells_which_locks_are_somebody_elses_and_sets_forgotten_ones(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N2: [an_assignment("report@2", 200)]})
-    await motion.queue.take(N2, 5)
+async def test_renewing_returns_foreign_locks_and_restores_lost_ones(
+    coordination: Coordination,
+) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N2: [an_assignment("report@2", 200)]})
+    await coordination.queue.take(N2, 5)
     mine = [JobLock("report", "", "report@1", 100), JobLock("other", "", "other@1", 101)]
-    assert await motion.queue.renew_locks(N1, mine) == {"report@1"}
-    assert (await motion.membership.holdings([N1]))[N1][1] == {"other@1": 101}
+    assert await coordination.queue.renew_locks(N1, mine) == {"report@1"}
+    assert (await coordination.membership.holdings([N1]))[N1][1] == {"other@1": 101}
 
 
 async def test_kleppmann_what_a_paused_holder_of_a_lock_writes_too_late_is_refused(
-    motion: Motion, history: History
+    coordination: Coordination, stores: Stores
 ) -> None:
     """Kleppmann and antirez on Redlock, 2016: a process that holds a lock with a time limit may be paused beyond it and
     then write what it believes to be allowed to. The lock cannot tell; the resource must compare a token.
     """
     job, run = a_job(), a_run(fire=T0 - timedelta(days=1))
-    await history.runs.insert([run])
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment(run.id, 100, job=job)]})
-    assert (await motion.queue.take(N1, 1)).assignments
+    await stores.runs.insert([run])
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment(run.id, 100, job=job)]})
+    assert (await coordination.queue.take(N1, 1)).assignments
     paused = ClaimedRun(run=run.id, fence=100, node=N1, attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
     # It sleeps. Nobody hears of it, the leader gives its run to another one, which takes the lock.
     again = transitions.dispatch(
         run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=1, node=N2, job_ver=1, at=T0
     )
-    assert await history.runs.apply([again]) == {run.id}
-    await motion.queue.dispatch(1, "redis_epoch", {N2: [an_assignment(run.id, 200, job=job)]})
-    assert (await motion.queue.take(N2, 1)).assignments
+    assert await stores.runs.apply([again]) == {run.id}
+    await coordination.queue.dispatch(1, EPOCH, {N2: [an_assignment(run.id, 200, job=job)]})
+    assert (await coordination.queue.take(N2, 1)).assignments
     # It wakes, and believes that it holds the lock.
-    assert await history.runs.apply([transitions.start(paused, "s1", T0, timedelta(seconds=45))]) == set()
+    assert await stores.runs.apply([transitions.start(paused, "s1", T0, timedelta(seconds=45))]) == set()
     assert (
-        await history.runs.apply([transitions.finish(paused, AttemptResult(Outcome.PERMANENT), "f1", T0, T0)]) == set()
+        await stores.runs.apply([transitions.finish(paused, AttemptResult(Outcome.PERMANENT), "f1", T0, T0)]) == set()
     )
-    await motion.queue.release(N1, [JobLock("report", "", run.id, 100)])
+    await coordination.queue.release(N1, [JobLock("report", "", run.id, 100)])
     holder = replace(paused, fence=200, node=N2)
-    assert await motion.queue.renew_locks(N2, [JobLock("report", "", run.id, 200)]) == set()
-    assert await history.runs.apply([transitions.finish(holder, AttemptResult(Outcome.OK), "f2", T0, T0)]) == {run.id}
-    (found,) = await history.runs.get([run.id])
+    assert await coordination.queue.renew_locks(N2, [JobLock("report", "", run.id, 200)]) == set()
+    assert await stores.runs.apply([transitions.finish(holder, AttemptResult(Outcome.OK), "f2", T0, T0)]) == {run.id}
+    (found,) = await stores.runs.get([run.id])
     assert (found.state, found.fence) == (RunState.SUCCEEDED, 200)
 
 
-async def test_my_own_lock_is_renewed_and_stays_mine(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment()]})
-    await motion.queue.take(N1, 5)
+async def test_my_own_lock_is_renewed_and_stays_mine(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment()]})
+    await coordination.queue.take(N1, 5)
     mine = [JobLock("report", "", "report@1", 100)]
     for _ in range(3):
-        assert await motion.queue.renew_locks(N1, mine) == set()
-    # Under another fence, or on another node, it is somebody else's.
-    assert await motion.queue.renew_locks(N1, [JobLock("report", "", "report@1", 99)]) == {"report@1"}
-    assert await motion.queue.renew_locks(N2, mine) == {"report@1"}
+        assert await coordination.queue.renew_locks(N1, mine) == set()
+    # With another fence, or on another node, it is a foreign lock.
+    assert await coordination.queue.renew_locks(N1, [JobLock("report", "", "report@1", 99)]) == {"report@1"}
+    assert await coordination.queue.renew_locks(N2, mine) == {"report@1"}
 
 
-async def test_runs_that_may_overlap_have_locks_of_their_own(motion: Motion) -> None:
-    await leading(motion)
+async def test_runs_that_may_overlap_have_locks_of_their_own(coordination: Coordination) -> None:
+    await leading(coordination)
     job = a_job(overlap=Overlap.ALLOW)
     items = [an_assignment(run, fence, job=job) for run, fence in (("report@1", 100), ("report@2", 101))]
-    await motion.queue.dispatch(1, "redis_epoch", {N1: items})
-    assert len((await motion.queue.take(N1, 5)).assignments) == 2
+    await coordination.queue.dispatch(1, EPOCH, {N1: items})
+    assert len((await coordination.queue.take(N1, 5)).assignments) == 2
     holds = [JobLock("report", item.run, item.run, item.fence) for item in items]
-    assert await motion.queue.renew_locks(N1, holds) == set()
-    await motion.queue.release(N1, holds[:1])
-    assert await motion.queue.renew_locks(N2, holds) == {"report@2"}
+    assert await coordination.queue.renew_locks(N1, holds) == set()
+    await coordination.queue.release(N1, holds[:1])
+    assert await coordination.queue.renew_locks(N2, holds) == {"report@2"}
 
 
-async def test_releasing_an_older_attempt_leaves_what_the_node_took_after_it(motion: Motion) -> None:
-    await leading(motion)
+async def test_releasing_an_older_attempt_leaves_what_the_node_took_after_it(coordination: Coordination) -> None:
+    await leading(coordination)
     for fence in (100, 200):
-        await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment(fence=fence)]})
-        assert len((await motion.queue.take(N1, 5)).assignments) == 1
-    await motion.queue.release(N1, [JobLock("report", "", "report@1", 100)])
-    assert (await motion.membership.holdings([N1]))[N1][1] == {"report@1": 200}
-    await motion.queue.release(N1, [JobLock("report", "", "report@1", 200)])
-    assert (await motion.membership.holdings([N1]))[N1][1] == {}
+        await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment(fence=fence)]})
+        assert len((await coordination.queue.take(N1, 5)).assignments) == 1
+    await coordination.queue.release(N1, [JobLock("report", "", "report@1", 100)])
+    assert (await coordination.membership.holdings([N1]))[N1][1] == {"report@1": 200}
+    await coordination.queue.release(N1, [JobLock("report", "", "report@1", 200)])
+    assert (await coordination.membership.holdings([N1]))[N1][1] == {}
 
 
-async def test_a_fence_that_begins_like_another_is_another(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N2: [an_assignment("report@1", 200)]})
-    await motion.queue.take(N2, 5)
-    await motion.queue.release(N1, [JobLock("report", "", "report@1", 20)])
-    assert await motion.queue.renew_locks(N1, [JobLock("report", "", "report@1", 20)]) == {"report@1"}
+async def test_a_fence_that_begins_like_another_is_another(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N2: [an_assignment("report@1", 200)]})
+    await coordination.queue.take(N2, 5)
+    await coordination.queue.release(N1, [JobLock("report", "", "report@1", 20)])
+    assert await coordination.queue.renew_locks(N1, [JobLock("report", "", "report@1", 20)]) == {"report@1"}
 
 
-async def test_releasing_leaves_the_lock_of_a_newer_fence_alone(motion: Motion) -> None:
-    await leading(motion)
-    await motion.queue.dispatch(1, "redis_epoch", {N2: [an_assignment("report@1", 200)]})
-    await motion.queue.take(N2, 5)
-    await motion.queue.release(N1, [JobLock("report", "", "report@1", 100)])
-    assert await motion.queue.renew_locks(N1, [JobLock("report", "", "report@1", 100)]) == {"report@1"}
+async def test_releasing_leaves_the_lock_of_a_newer_fence_alone(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.queue.dispatch(1, EPOCH, {N2: [an_assignment("report@1", 200)]})
+    await coordination.queue.take(N2, 5)
+    await coordination.queue.release(N1, [JobLock("report", "", "report@1", 100)])
+    assert await coordination.queue.renew_locks(N1, [JobLock("report", "", "report@1", 100)]) == {"report@1"}
 
 
 # ---------------------------------------------------------------------------------------------------------------- bus
 
 
-async def test_a_ring_reaches_who_listens_and_only_that_bell(motion: Motion) -> None:
+async def test_a_ring_reaches_who_listens_and_only_that_bell(coordination: Coordination) -> None:
     notified: list[str] = []
     signals = {
         signal: lambda signal=signal: notified.append(signal.value)
         for signal in (Signal.JOBS, Signal.LEADER, Signal.NODE)
     }
-    listening = asyncio.create_task(motion.bus.listen(N1, signals))
+    listening = asyncio.create_task(coordination.bus.listen(N1, signals))
     try:
         await eventually(lambda: set(notified) == {"jobs", "leader", "node"}, what="everybody looks once connected")
         notified.clear()
-        await motion.bus.notify(Signal.JOBS)
+        await coordination.bus.notify(Signal.JOBS)
         await eventually(lambda: notified == ["jobs"])
-        await leading(motion)
-        await motion.queue.dispatch(1, "redis_epoch", {N1: [an_assignment()]})
+        await leading(coordination)
+        await coordination.queue.dispatch(1, EPOCH, {N1: [an_assignment()]})
         await eventually(lambda: notified == ["jobs", "node"])
-        await motion.election.resign(ME)
+        await coordination.election.resign(ME)
         await eventually(lambda: notified == ["jobs", "node", "leader"])
     finally:
         listening.cancel()

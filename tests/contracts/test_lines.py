@@ -11,7 +11,7 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.log_levels import at_least
 from cronflow.ports import LineQuery, LogLine
 from tests.contracts.builders import T0
-from tests.contracts.conftest import History
+from tests.contracts.conftest import Stores
 
 WORDS = ("Sending 120 invoices", "connection REFUSED (a+b)", "done")
 
@@ -34,13 +34,13 @@ def a_line(n: int, job: str = "report") -> LogLine:
 LINES = [a_line(n) for n in range(20)] + [a_line(n, "other") for n in range(4)]
 
 
-async def every(history: History, query: LineQuery) -> list[LogLine]:
+async def every(stores: Stores, query: LineQuery) -> list[LogLine]:
     """All pages, one after another."""
     from dataclasses import replace
 
     found: list[LogLine] = []
     for _ in range(100):
-        page = await history.logs.find(query)
+        page = await stores.logs.find(query)
         assert len(page.lines) <= query.limit
         found += page.lines
         if page.following is None:
@@ -52,9 +52,9 @@ async def every(history: History, query: LineQuery) -> list[LogLine]:
 @pytest.mark.parametrize("look_at", [3, 1000])
 @pytest.mark.parametrize("limit", [2, 100])
 async def test_lines_are_found_by_text_level_node_and_job_page_by_page(
-    history: History, limit: int, look_at: int
+    stores: Stores, limit: int, look_at: int
 ) -> None:
-    await history.logs.append(LINES)
+    await stores.logs.append(LINES)
     order = sorted(LINES, key=lambda line: (line.at, line.run, line.n), reverse=True)
     cases = [
         (LineQuery(), order),
@@ -69,12 +69,12 @@ async def test_lines_are_found_by_text_level_node_and_job_page_by_page(
     from dataclasses import replace
 
     for query, expected in cases:
-        assert await every(history, replace(query, limit=limit, look_at=look_at)) == expected, query
+        assert await every(stores, replace(query, limit=limit, look_at=look_at)) == expected, query
 
 
-async def test_the_last_lines_of_a_run_come_in_their_order(history: History) -> None:
-    await history.logs.append(LINES)
-    assert [line.n for line in await history.logs.tail("report@1", 3)] == [17, 18, 19]
+async def test_the_last_lines_of_a_run_come_in_their_order(stores: Stores) -> None:
+    await stores.logs.append(LINES)
+    assert [line.n for line in await stores.logs.tail("report@1", 3)] == [17, 18, 19]
 
 
 async def test_a_search_looks_at_no_more_than_it_may(mongo_url: str, namespace: str) -> None:

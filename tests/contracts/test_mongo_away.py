@@ -1,4 +1,4 @@
-"""The circuit of MongoDB, on a real server that is killed: who fails at once, and what is no failure."""
+"""The circuit breaker of MongoDB, on a real server that is killed: when it opens, and which errors do not count."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_pybreaker_7_async_calls_trip_the_breaker(
                 await jobs.get(["report"])
         assert circuit.state == "open"
         refused = circuit.refused
-        # Every store of the process is refused by the circuit, without a look at the network.
+        # Every store of the process fails at once, without network traffic.
         for _ in range(100):
             with pytest.raises(BackendUnavailable, match="circuit open"):
                 await control.extend(1, "me")

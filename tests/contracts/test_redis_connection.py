@@ -1,4 +1,4 @@
-"""The connections to a real Redis, through a proxy that keeps answers back: whose reply is whose, and who is deaf."""
+"""Connections to a real Redis through a proxy that delays replies: late replies and half-open sockets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cronflow.backends.redis.bus import RedisBus
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.queue import RedisQueue
+from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import Signal
 from cronflow.testing.embedded import RedisServer
@@ -70,7 +69,7 @@ async def test_redispy_2624_after_a_cancelled_command_the_next_one_reads_its_own
     assert line.proxy.accepted == before + 1, "the connection of the cancelled command was used again"
 
 
-async def test_redispy_2624_a_reply_that_comes_too_late_reaches_nobody(
+async def test_redispy_2624_a_late_reply_is_dropped(
     redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """redis-py #2624: the same with a time limit, which is a cancellation too."""
@@ -117,5 +116,5 @@ async def test_redispy_2417_a_doorbell_connection_that_has_gone_deaf_is_made_aga
 
 
 async def _pings(line: Line) -> int:
-    said = await line.direct.command("INFO", "commandstats")
-    return int(said.get("cmdstat_ping", {}).get("calls", 0))
+    stats = await line.direct.command("INFO", "commandstats")
+    return int(stats.get("cmdstat_ping", {}).get("calls", 0))

@@ -18,7 +18,7 @@ from cronflow.domain.run import OPEN, AttemptResult, Covers, Outcome, Run, RunSt
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import Deferral, LargeResult, LateResult, LogLine, Move, OpenRun, RunQuery
 from tests.contracts.builders import T0, a_job, a_pend, a_record, a_run
-from tests.contracts.conftest import History
+from tests.contracts.conftest import Stores
 
 LEASE = timedelta(seconds=45)
 MINUTE = timedelta(minutes=1)
@@ -31,251 +31,251 @@ def a_move(record: JobRecord, fence: int = 100) -> Move:
     return Move(job=record.name, rev=record.rev, next_fire=record.next_fire + MINUTE, pending_run=pending_run)
 
 
-async def only_job(history: History, name: str = "report") -> JobRecord:
-    (found,) = await history.jobs.get([name])
+async def only_job(stores: Stores, name: str = "report") -> JobRecord:
+    (found,) = await stores.jobs.get([name])
     return found
 
 
-async def only_run(history: History, run: str = a_run().id) -> Run:
-    (found,) = await history.runs.get([run])
+async def only_run(stores: Stores, run: str = a_run().id) -> Run:
+    (found,) = await stores.runs.get([run])
     return found
 
 
 # --------------------------------------------------------------------------------------------------------------- jobs
 
 
-async def test_a_job_record_comes_back_as_it_was_stored(history: History) -> None:
+async def test_a_job_record_comes_back_as_it_was_stored(stores: Stores) -> None:
     record = a_record(
         pending_run=a_pend(covers=Covers(T0, T0 + MINUTE, 2), reason="misfire"), paused=True, term=3, rev=7, ver=2
     )
-    assert await history.jobs.create(record)
-    assert await only_job(history) == record
+    assert await stores.jobs.create(record)
+    assert await only_job(stores) == record
 
 
-async def test_a_name_is_created_once(history: History) -> None:
-    assert await history.jobs.create(a_record())
-    assert not await history.jobs.create(a_record(ver=9))
-    assert (await only_job(history)).ver == 1
+async def test_a_name_is_created_once(stores: Stores) -> None:
+    assert await stores.jobs.create(a_record())
+    assert not await stores.jobs.create(a_record(ver=9))
+    assert (await only_job(stores)).ver == 1
 
 
-async def test_due_jobs_come_earliest_first_and_only_active_ones(history: History) -> None:
+async def test_due_jobs_come_earliest_first_and_only_active_ones(stores: Stores) -> None:
     for name, offset in (("c", 2), ("a", 0), ("b", 1), ("later", 60)):
-        await history.jobs.create(a_record(name, T0 + timedelta(seconds=offset)))
-    await history.jobs.create(replace(a_record("paused"), paused=True))
-    await history.jobs.create(replace(a_record("gone"), deleted_at=T0))
-    due = await history.jobs.due(T0 + timedelta(seconds=2), 10)
+        await stores.jobs.create(a_record(name, T0 + timedelta(seconds=offset)))
+    await stores.jobs.create(replace(a_record("paused"), paused=True))
+    await stores.jobs.create(replace(a_record("gone"), deleted_at=T0))
+    due = await stores.jobs.due(T0 + timedelta(seconds=2), 10)
     assert [record.name for record in due] == ["a", "b", "c"]
-    assert [record.name for record in await history.jobs.due(T0 + timedelta(seconds=2), 2)] == ["a", "b"]
+    assert [record.name for record in await stores.jobs.due(T0 + timedelta(seconds=2), 2)] == ["a", "b"]
 
 
-async def test_a_move_writes_cursor_pend_and_term_and_counts_rev(history: History) -> None:
+async def test_a_move_writes_cursor_pend_and_term_and_counts_rev(stores: Stores) -> None:
     record = a_record()
-    await history.jobs.create(record)
-    assert await history.jobs.move([a_move(record)], term=5) == {"report"}
-    moved = await only_job(history)
+    await stores.jobs.create(record)
+    assert await stores.jobs.move([a_move(record)], term=5) == {"report"}
+    moved = await only_job(stores)
     assert (moved.rev, moved.term, moved.next_fire, moved.due_at) == (1, 5, T0 + MINUTE, T0 + MINUTE)
     assert moved.pending_run == a_pend(T0, 100)
 
 
-async def test_a_move_computed_from_an_older_rev_does_not_land(history: History) -> None:
+async def test_a_move_computed_from_an_older_rev_does_not_land(stores: Stores) -> None:
     record = a_record()
-    await history.jobs.create(record)
-    assert await history.jobs.move([a_move(record, fence=100)], term=5) == {"report"}
-    assert await history.jobs.move([a_move(record, fence=200)], term=5) == set()
-    assert (await only_job(history)).next_fire == T0 + MINUTE
+    await stores.jobs.create(record)
+    assert await stores.jobs.move([a_move(record, fence=100)], term=5) == {"report"}
+    assert await stores.jobs.move([a_move(record, fence=200)], term=5) == set()
+    assert (await only_job(stores)).next_fire == T0 + MINUTE
 
 
-async def test_quartz_107_a_job_that_looks_as_before_is_not_moved_by_an_old_reader(history: History) -> None:
+async def test_quartz_107_a_job_that_looks_as_before_is_not_moved_by_an_old_reader(stores: Stores) -> None:
     """quartz #107, #29, #280, #731, metabase #70474: a trigger that had fired looked as before it, so that a second
     scheduler, whose comparison still held, fired it again.
     """
     record = a_record()
-    await history.jobs.create(record)
-    # Written twice, and back to the same cursor: only `rev` tells.
-    assert await history.jobs.replace(replace(record, next_fire=T0 + MINUTE), rev=0)
-    assert await history.jobs.replace(record, rev=1)
-    assert await history.jobs.move([a_move(record)], term=5) == set()
+    await stores.jobs.create(record)
+    # Written twice, and back to the same cursor: only `rev` differs.
+    assert await stores.jobs.replace(replace(record, next_fire=T0 + MINUTE), rev=0)
+    assert await stores.jobs.replace(record, rev=1)
+    assert await stores.jobs.move([a_move(record)], term=5) == set()
 
 
-async def test_a_deposed_leader_cannot_move_what_its_successor_has_written(history: History) -> None:
-    await history.jobs.create(a_record())
-    (fenced,) = await history.jobs.fence(["report"], term=6)
+async def test_a_deposed_leader_cannot_move_what_its_successor_has_written(stores: Stores) -> None:
+    await stores.jobs.create(a_record())
+    (fenced,) = await stores.jobs.fence(["report"], term=6)
     assert (fenced.term, fenced.rev) == (6, 1)
-    assert await history.jobs.move([a_move(fenced)], term=5) == set()
-    assert await history.jobs.move([a_move(fenced)], term=6) == {"report"}
+    assert await stores.jobs.move([a_move(fenced)], term=5) == set()
+    assert await stores.jobs.move([a_move(fenced)], term=6) == {"report"}
 
 
-async def test_fencing_a_job_makes_every_earlier_read_of_it_stale(history: History) -> None:
+async def test_fencing_a_job_makes_every_earlier_read_of_it_stale(stores: Stores) -> None:
     record = a_record()
-    await history.jobs.create(record)
-    await history.jobs.fence(["report"], term=5)
-    assert await history.jobs.move([a_move(record)], term=5) == set()
+    await stores.jobs.create(record)
+    await stores.jobs.fence(["report"], term=5)
+    assert await stores.jobs.move([a_move(record)], term=5) == set()
 
 
-async def test_fencing_leaves_out_jobs_of_a_newer_term_and_missing_ones(history: History) -> None:
-    await history.jobs.create(a_record("newer", term=9))
-    assert await history.jobs.fence(["newer", "missing"], term=5) == []
+async def test_fencing_leaves_out_jobs_of_a_newer_term_and_missing_ones(stores: Stores) -> None:
+    await stores.jobs.create(a_record("newer", term=9))
+    assert await stores.jobs.fence(["newer", "missing"], term=5) == []
 
 
-async def test_repeating_a_move_whose_answer_was_lost_tells_that_it_was_ours(history: History) -> None:
+async def test_repeating_a_move_whose_answer_was_lost_tells_that_it_was_ours(stores: Stores) -> None:
     record, other = a_record(), a_record("other")
-    await history.jobs.create(record)
-    await history.jobs.create(other)
+    await stores.jobs.create(record)
+    await stores.jobs.create(other)
     moves = [a_move(record, fence=100), a_move(other, fence=101)]
-    assert await history.jobs.move(moves, term=5) == {"report", "other"}
-    assert await history.jobs.move(moves, term=5) == {"report", "other"}
-    assert (await only_job(history)).rev == 1
+    assert await stores.jobs.move(moves, term=5) == {"report", "other"}
+    assert await stores.jobs.move(moves, term=5) == {"report", "other"}
+    assert (await only_job(stores)).rev == 1
 
 
-async def test_moves_of_one_term_follow_each_other(history: History) -> None:
-    await history.jobs.create(a_record())
+async def test_moves_of_one_term_follow_each_other(stores: Stores) -> None:
+    await stores.jobs.create(a_record())
     for k in range(3):
-        moved = await only_job(history)
+        moved = await only_job(stores)
         assert moved.rev == k
-        assert await history.jobs.move([a_move(moved, fence=100 + k)], term=5) == {"report"}
-    assert (await only_job(history)).next_fire == T0 + 3 * MINUTE
+        assert await stores.jobs.move([a_move(moved, fence=100 + k)], term=5) == {"report"}
+    assert (await only_job(stores)).next_fire == T0 + 3 * MINUTE
 
 
 async def test_a_job_is_fenced_again_in_the_same_term_and_each_time_what_was_read_before_is_stale(
-    history: History,
+    stores: Stores,
 ) -> None:
-    await history.jobs.create(a_record())
+    await stores.jobs.create(a_record())
     for rev in (1, 2):
-        (fenced,) = await history.jobs.fence(["report"], term=5)
+        (fenced,) = await stores.jobs.fence(["report"], term=5)
         assert (fenced.rev, fenced.term) == (rev, 5)
 
 
-async def test_a_move_to_the_end_of_a_schedule_leaves_nothing_that_is_due(history: History) -> None:
+async def test_a_move_to_the_end_of_a_schedule_leaves_nothing_that_is_due(stores: Stores) -> None:
     record = a_record()
-    await history.jobs.create(record)
-    assert await history.jobs.move([replace(a_move(record), next_fire=None)], term=5) == {"report"}
-    assert ((await only_job(history)).next_fire, (await only_job(history)).active) == (None, False)
-    assert [row.marked_active for row in await history.archive.jobs()] == [False]
-    assert await history.jobs.due(T0 + timedelta(days=1), 10) == []
+    await stores.jobs.create(record)
+    assert await stores.jobs.move([replace(a_move(record), next_fire=None)], term=5) == {"report"}
+    assert ((await only_job(stores)).next_fire, (await only_job(stores)).active) == (None, False)
+    assert [row.marked_active for row in await stores.archive.jobs()] == [False]
+    assert await stores.jobs.due(T0 + timedelta(days=1), 10) == []
 
 
-async def test_replacing_makes_every_earlier_read_stale(history: History) -> None:
+async def test_replacing_makes_every_earlier_read_stale(stores: Stores) -> None:
     record = a_record()
-    await history.jobs.create(record)
-    assert await history.jobs.replace(record, rev=0)
-    assert not await history.jobs.replace(record, rev=0)
-    assert await history.jobs.move([a_move(record)], term=5) == set()
+    await stores.jobs.create(record)
+    assert await stores.jobs.replace(record, rev=0)
+    assert not await stores.jobs.replace(record, rev=0)
+    assert await stores.jobs.move([a_move(record)], term=5) == set()
 
 
-async def test_deferring_moves_only_due_at_and_only_if_nobody_wrote_the_job(history: History) -> None:
+async def test_deferring_moves_only_due_at_and_only_at_the_same_rev(stores: Stores) -> None:
     record = a_record()
-    await history.jobs.create(record)
+    await stores.jobs.create(record)
     waiting = Waiting(fire=T0, since=T0, reason="no node can take it", nodes=(("n1#a", "draining"),), more=3)
     deferral = Deferral(0, T0 + timedelta(seconds=3), waiting)
-    await history.jobs.defer({"report": deferral, "missing": Deferral(0, T0)})
-    deferred = await only_job(history)
+    await stores.jobs.defer({"report": deferral, "missing": Deferral(0, T0)})
+    deferred = await only_job(stores)
     assert (deferred.due_at, deferred.next_fire, deferred.rev) == (T0 + timedelta(seconds=3), T0, 0)
     assert deferred.waiting == waiting
-    await history.jobs.defer({"report": Deferral(8, T0)})
-    assert (await only_job(history)).due_at == T0 + timedelta(seconds=3)
+    await stores.jobs.defer({"report": Deferral(8, T0)})
+    assert (await only_job(stores)).due_at == T0 + timedelta(seconds=3)
 
 
-async def test_why_a_job_waits_is_forgotten_by_the_move(history: History) -> None:
+async def test_why_a_job_waits_is_forgotten_by_the_move(stores: Stores) -> None:
     record = a_record(waiting=Waiting(fire=T0, since=T0, reason="another run of this job is open", blocked_by="r@1"))
-    await history.jobs.create(record)
-    assert (await only_job(history)).waiting == record.waiting
-    await history.jobs.move([a_move(record)], term=5)
-    assert (await only_job(history)).waiting is None
+    await stores.jobs.create(record)
+    assert (await only_job(stores)).waiting == record.waiting
+    await stores.jobs.move([a_move(record)], term=5)
+    assert (await only_job(stores)).waiting is None
 
 
-async def test_replacing_compares_rev_and_keeps_the_definition(history: History) -> None:
-    await history.jobs.create(a_record())
+async def test_replacing_compares_rev_and_keeps_the_definition(stores: Stores) -> None:
+    await stores.jobs.create(a_record())
     changed = replace(a_record(), job=a_job(description="new", priority=9), ver=2)
-    assert not await history.jobs.replace(changed, rev=4)
-    assert await history.jobs.replace(changed, rev=0)
-    stored = await only_job(history)
+    assert not await stores.jobs.replace(changed, rev=4)
+    assert await stores.jobs.replace(changed, rev=0)
+    stored = await only_job(stores)
     assert (stored.job, stored.ver, stored.rev) == (changed.job, 2, 1)
 
 
-async def test_jobs_are_listed_by_name_without_tombstones_page_by_page(history: History) -> None:
+async def test_jobs_are_listed_by_name_without_tombstones_page_by_page(stores: Stores) -> None:
     for name in ("b", "a", "c"):
-        await history.jobs.create(a_record(name))
-    await history.jobs.create(a_record("dead", deleted_at=T0))
-    assert [r.name for r in await history.jobs.find(limit=2)] == ["a", "b"]
-    assert [r.name for r in await history.jobs.find(after="b")] == ["c"]
+        await stores.jobs.create(a_record(name))
+    await stores.jobs.create(a_record("dead", deleted_at=T0))
+    assert [r.name for r in await stores.jobs.find(limit=2)] == ["a", "b"]
+    assert [r.name for r in await stores.jobs.find(after="b")] == ["c"]
 
 
 # -------------------------------------------------------------------------------------------------------------- plans
 
 
-async def test_notes_of_an_older_term_are_left_behind_at_once_and_own_ones_by_age(history: History) -> None:
-    await history.plans.write(PlanIntent(id="4-1", term=4, jobs=("a", "b")))
-    await history.plans.write(PlanIntent(id="5-1", term=5, jobs=("c",)))
-    await history.plans.write(PlanIntent(id="edit-1", term=0, jobs=("d",)))
-    old = await history.plans.left_behind(5, timedelta(hours=1))
+async def test_notes_of_an_older_term_are_left_behind_at_once_and_own_ones_by_age(stores: Stores) -> None:
+    await stores.plans.write(PlanIntent(id="4-1", term=4, jobs=("a", "b")))
+    await stores.plans.write(PlanIntent(id="5-1", term=5, jobs=("c",)))
+    await stores.plans.write(PlanIntent(id="edit-1", term=0, jobs=("d",)))
+    old = await stores.plans.left_behind(5, timedelta(hours=1))
     assert old == [PlanIntent(id="4-1", term=4, jobs=("a", "b"))]
-    every = await history.plans.left_behind(5, timedelta(seconds=-1))
+    every = await stores.plans.left_behind(5, timedelta(seconds=-1))
     assert {note.id for note in every} == {"4-1", "5-1", "edit-1"}
 
 
-async def test_a_note_is_gone_once_removed(history: History) -> None:
-    await history.plans.write(PlanIntent(id="4-1", term=4, jobs=("a",)))
-    await history.plans.remove(["4-1", "never-there"])
-    assert await history.plans.left_behind(5, timedelta(seconds=-1)) == []
+async def test_a_note_is_gone_once_removed(stores: Stores) -> None:
+    await stores.plans.write(PlanIntent(id="4-1", term=4, jobs=("a",)))
+    await stores.plans.remove(["4-1", "never-there"])
+    assert await stores.plans.left_behind(5, timedelta(seconds=-1)) == []
 
 
 # --------------------------------------------------------------------------------------------------------------- runs
 
 
-async def test_a_run_comes_back_as_it_was_inserted(history: History) -> None:
+async def test_a_run_comes_back_as_it_was_inserted(stores: Stores) -> None:
     run = a_run(covers=Covers(T0, T0 + MINUTE, None), args={"region": "eu"})
-    await history.runs.insert([run])
-    assert await only_run(history) == run
+    await stores.runs.insert([run])
+    assert await only_run(stores) == run
 
 
-async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(history: History) -> None:
+async def test_google_sre_inserting_a_run_twice_tells_which_were_new_and_changes_nothing(stores: Stores) -> None:
     """Google's cron (SRE book, chapter 24): a failover between a launch and its record must not launch again, so a
     launch is named by its job and its scheduled time.
     """
-    assert await history.runs.insert([a_run()]) == {a_run().id}
+    assert await stores.runs.insert([a_run()]) == {a_run().id}
     other = a_run(fire=T0 + MINUTE)
-    assert await history.runs.insert([a_run(fence=999), other]) == {other.id}
-    assert (await only_run(history)).fence == 100
-    # The one that existed came first, and kept nobody out.
-    assert await history.runs.existing([a_run().id, other.id, "missing@1"]) == {a_run().id, other.id}
+    assert await stores.runs.insert([a_run(fence=999), other]) == {other.id}
+    assert (await only_run(stores)).fence == 100
+    # The existing one came first and did not prevent the others.
+    assert await stores.runs.existing([a_run().id, other.id, "missing@1"]) == {a_run().id, other.id}
 
 
-async def test_a_start_needs_the_fence_and_happens_once(history: History) -> None:
-    await history.runs.insert([a_run()])
+async def test_a_start_needs_the_fence_and_happens_once(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
     stale = replace(HELD, fence=99)
-    assert await history.runs.apply([transitions.start(stale, "s0", T0, LEASE)]) == set()
+    assert await stores.runs.apply([transitions.start(stale, "s0", T0, LEASE)]) == set()
     first = transitions.start(HELD, "s1", T0, LEASE)
-    assert await history.runs.apply([first]) == {HELD.run}
-    assert await history.runs.apply([first]) == {HELD.run}  # a repetition of my own start is mine
-    assert await history.runs.apply([transitions.start(HELD, "s2", T0, LEASE)]) == set()  # a doubled item is not
-    started = await only_run(history)
+    assert await stores.runs.apply([first]) == {HELD.run}
+    assert await stores.runs.apply([first]) == {HELD.run}  # a repetition of my own start is mine
+    assert await stores.runs.apply([transitions.start(HELD, "s2", T0, LEASE)]) == set()  # a doubled item is not
+    started = await only_run(stores)
     assert (started.state, started.start_id, started.started_at) == (RunState.RUNNING, "s1", T0)
 
 
-async def test_a_finish_ends_the_run_and_removes_check_at(history: History) -> None:
-    await history.runs.insert([a_run()])
+async def test_a_finish_ends_the_run_and_removes_check_at(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
     finish = transitions.finish(HELD, AttemptResult(Outcome.OK, result={"$rows": [1, "$x"]}), "f1", T0, T0 + MINUTE)
-    assert await history.runs.apply([finish]) == {HELD.run}
-    ended = await only_run(history)
+    assert await stores.runs.apply([finish]) == {HELD.run}
+    ended = await only_run(stores)
     assert (ended.state, ended.outcome, ended.check_at) == (RunState.SUCCEEDED, Outcome.OK, None)
     assert (ended.result, ended.ended_at, ended.duration) == ({"$rows": [1, "$x"]}, T0 + MINUTE, MINUTE)
     assert [attempt.outcome for attempt in ended.attempts] == [Outcome.OK]
-    assert await history.runs.open_of(["report"]) == {}
+    assert await stores.runs.open_of(["report"]) == {}
 
 
-async def test_bull_308_a_fenced_out_worker_cannot_finish_the_run(history: History) -> None:
+async def test_bull_308_a_fenced_out_worker_cannot_finish_the_run(stores: Stores) -> None:
     """bull #308, #1243: who had lost the lock of a job completed it a second time; bull #1416: or wrote its failure
     into the job of the one who had the lock.
     """
-    await history.runs.insert([a_run(fence=101)])
-    before = await only_run(history)
+    await stores.runs.insert([a_run(fence=101)])
+    before = await only_run(stores)
     for attempt_result in (
         AttemptResult(Outcome.OK),
         AttemptResult(Outcome.ERROR, error="missing lock"),
         AttemptResult(Outcome.PERMANENT),
     ):
-        assert await history.runs.apply([transitions.finish(HELD, attempt_result, "f1", T0, T0)]) == set()
-    assert await only_run(history) == before
+        assert await stores.runs.apply([transitions.finish(HELD, attempt_result, "f1", T0, T0)]) == set()
+    assert await only_run(stores) == before
 
 
 def a_change(word: str, run: Run) -> Change:
@@ -324,22 +324,22 @@ def a_change(word: str, run: Run) -> Change:
     ],
     ids=", ".join,
 )
-async def test_asynq_371_state_and_deadline_change_in_one_write(history: History, story: tuple[str, ...]) -> None:
+async def test_asynq_371_state_and_deadline_change_in_one_write(stores: Stores, story: tuple[str, ...]) -> None:
     """asynq #371, #653: state and deadline lay in two places; where only one of them was written a task was active for
     ever, because nobody looked at it again.
     """
-    await history.runs.insert([a_run(fire=T0 - MINUTE)])
-    run = await only_run(history, a_run(fire=T0 - MINUTE).id)
+    await stores.runs.insert([a_run(fire=T0 - MINUTE)])
+    run = await only_run(stores, a_run(fire=T0 - MINUTE).id)
     for word in story:
-        assert await history.runs.apply([a_change(word, run)]) == {run.id}
-        run = await only_run(history, run.id)
-        (row,) = await history.archive.rows([run.id])
+        assert await stores.runs.apply([a_change(word, run)]) == {run.id}
+        run = await only_run(stores, run.id)
+        (row,) = await stores.archive.rows([run.id])
         assert (row.marked_open, row.check_at is not None) == (run.is_open, run.is_open), word
 
 
-async def test_an_ended_run_absorbs_every_further_change(history: History) -> None:
-    await history.runs.insert([a_run()])
-    await history.runs.apply([transitions.finish(HELD, AttemptResult(Outcome.OK), "f1", T0, T0)])
+async def test_an_ended_run_absorbs_every_further_change(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
+    await stores.runs.apply([transitions.finish(HELD, AttemptResult(Outcome.OK), "f1", T0, T0)])
     later = [
         transitions.finish(HELD, AttemptResult(Outcome.PERMANENT), "f2", T0, T0),
         transitions.start(HELD, "s1", T0, LEASE),
@@ -347,199 +347,199 @@ async def test_an_ended_run_absorbs_every_further_change(history: History) -> No
         transitions.cancel_old(a_run(), 2, "edited", "f3", T0),
     ]
     for change in later:
-        assert await history.runs.apply([change]) == set()
-    assert (await only_run(history)).state is RunState.SUCCEEDED
+        assert await stores.runs.apply([change]) == set()
+    assert (await only_run(stores)).state is RunState.SUCCEEDED
 
 
-async def test_an_attempt_that_failed_is_tried_again_after_its_delay(history: History) -> None:
-    await history.runs.insert([a_run()])
+async def test_an_attempt_that_failed_is_tried_again_after_its_delay(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
     failed = AttemptResult(Outcome.ERROR, error="no route to host")
-    await history.runs.apply([transitions.finish(HELD, failed, "f1", T0, T0)])
-    run = await only_run(history)
+    await stores.runs.apply([transitions.finish(HELD, failed, "f1", T0, T0)])
+    run = await only_run(stores)
     assert (run.state, run.attempt, run.error) == (RunState.RETRYING, 1, "no route to host")
     assert run.check_at is not None
     assert timedelta(seconds=25) < run.check_at - datetime.now(UTC) <= timedelta(seconds=30)
-    assert await history.runs.overdue(10) == []
-    assert await history.runs.open_of(["report"]) == {"report": [OpenRun(run.id, RunState.RETRYING, T0)]}
+    assert await stores.runs.overdue(10) == []
+    assert await stores.runs.open_of(["report"]) == {"report": [OpenRun(run.id, RunState.RETRYING, T0)]}
 
 
-async def test_overdue_runs_come_most_overdue_first(history: History) -> None:
+async def test_overdue_runs_come_most_overdue_first(stores: Stores) -> None:
     runs = [a_run(fire=T0 - timedelta(days=day)) for day in (1, 3, 2)]
     fresh = a_run("fresh", check_at=datetime.now(UTC) + timedelta(hours=1))
     ended = a_run("ended", T0 - timedelta(days=9), state=RunState.SUCCEEDED, check_at=None, ended_at=T0)
-    await history.runs.insert([*runs, fresh, ended])
-    overdue = await history.runs.overdue(2)
+    await stores.runs.insert([*runs, fresh, ended])
+    overdue = await stores.runs.overdue(2)
     assert [run.fire_at for run in overdue] == [T0 - timedelta(days=3), T0 - timedelta(days=2)]
 
 
-async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(history: History) -> None:
+async def test_asynq_717_a_reassignment_compares_the_run_as_it_was_seen(stores: Stores) -> None:
     """asynq #717: two recoverers took up the same task, and it was put back twice."""
     run = a_run(fire=T0 - timedelta(days=1))
-    await history.runs.insert([run])
+    await stores.runs.insert([run])
     again = transitions.dispatch(
         run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=2, node="n2#b", job_ver=1, at=T0
     )
-    assert await history.runs.apply([again]) == {run.id}
-    assert await history.runs.apply([again]) == {run.id}  # its own repetition
+    assert await stores.runs.apply([again]) == {run.id}
+    assert await stores.runs.apply([again]) == {run.id}  # its own repetition
     late = transitions.dispatch(
         run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=300, term=3, node="n3#c", job_ver=1, at=T0
     )
-    assert await history.runs.apply([late]) == set()
-    moved = await only_run(history, run.id)
+    assert await stores.runs.apply([late]) == set()
+    moved = await only_run(stores, run.id)
     assert (moved.fence, moved.node, moved.redispatches, moved.term) == (200, "n2#b", 1, 2)
     assert moved.check_at is not None
     assert moved.check_at > datetime.now(UTC)
 
 
-async def test_a_run_that_is_not_yet_overdue_is_not_reassigned(history: History) -> None:
+async def test_a_run_that_is_not_yet_overdue_is_not_reassigned(stores: Stores) -> None:
     run = a_run(check_at=datetime.now(UTC) + timedelta(hours=1))
-    await history.runs.insert([run])
+    await stores.runs.insert([run])
     again = transitions.dispatch(
         run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=2, node="n2#b", job_ver=1, at=T0
     )
-    assert await history.runs.apply([again]) == set()
+    assert await stores.runs.apply([again]) == set()
 
 
-async def test_a_batch_of_changes_tells_which_of_them_won(history: History) -> None:
+async def test_a_batch_of_changes_tells_which_of_them_won(stores: Stores) -> None:
     runs = [a_run(f"job-{k}") for k in range(5)]
-    await history.runs.insert(runs)
+    await stores.runs.insert(runs)
     claimed = [replace(HELD, run=run.id, fence=100 if k % 2 == 0 else 7) for k, run in enumerate(runs)]
-    won = await history.runs.apply([transitions.start(h, f"s{k}", T0, LEASE) for k, h in enumerate(claimed)])
+    won = await stores.runs.apply([transitions.start(h, f"s{k}", T0, LEASE) for k, h in enumerate(claimed)])
     assert won == {runs[0].id, runs[2].id, runs[4].id}
 
 
-async def test_renewing_needs_a_running_run_under_the_same_fence(history: History) -> None:
-    await history.runs.insert([a_run()])
-    assert await history.runs.apply([transitions.renew(HELD, LEASE)]) == set()
-    await history.runs.apply([transitions.start(HELD, "s1", T0, timedelta(0))])
-    assert await history.runs.apply([transitions.renew(HELD, LEASE)]) == {HELD.run}
-    assert await history.runs.overdue(10) == []
+async def test_renewing_needs_a_running_run_under_the_same_fence(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
+    assert await stores.runs.apply([transitions.renew(HELD, LEASE)]) == set()
+    await stores.runs.apply([transitions.start(HELD, "s1", T0, timedelta(0))])
+    assert await stores.runs.apply([transitions.renew(HELD, LEASE)]) == {HELD.run}
+    assert await stores.runs.overdue(10) == []
 
 
-async def test_only_the_newest_attempts_are_kept(history: History) -> None:
-    await history.runs.insert([a_run()])
+async def test_only_the_newest_attempts_are_kept(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
     for n in range(1, 31):
         claimed = replace(HELD, attempt=n, retry=Retry(max=50, initial="0s"))
         if n > 1:
-            (run,) = await history.runs.overdue(1)
+            (run,) = await stores.runs.overdue(1)
             dispatch = transitions.dispatch(
                 run, Dispatch(Transition.DISPATCH_RETRY), fence=100, term=1, node="n1#a", job_ver=1, at=T0
             )
-            assert await history.runs.apply([dispatch])
-        assert await history.runs.apply([transitions.finish(claimed, AttemptResult(Outcome.ERROR), f"f{n}", T0, T0)])
-    attempts = (await only_run(history)).attempts
+            assert await stores.runs.apply([dispatch])
+        assert await stores.runs.apply([transitions.finish(claimed, AttemptResult(Outcome.ERROR), f"f{n}", T0, T0)])
+    attempts = (await only_run(stores)).attempts
     assert [attempt.n for attempt in attempts] == list(range(6, 31))
 
 
-async def test_an_edit_cancels_what_waits_and_keeps_what_runs(history: History) -> None:
+async def test_an_edit_cancels_what_waits_and_keeps_what_runs(stores: Stores) -> None:
     waiting, running = a_run("waiting"), a_run("running", state=RunState.RUNNING)
-    await history.runs.insert([waiting, running])
+    await stores.runs.insert([waiting, running])
     edits = [transitions.cancel_old(waiting, 2, "edited", "f1", T0), transitions.keep(running, 2)]
-    assert await history.runs.apply(edits) == {waiting.id, running.id}
-    cancelled, kept = await only_run(history, waiting.id), await only_run(history, running.id)
+    assert await stores.runs.apply(edits) == {waiting.id, running.id}
+    cancelled, kept = await only_run(stores, waiting.id), await only_run(stores, running.id)
     assert (cancelled.state, cancelled.reason) == (RunState.CANCELLED, "edited")
     assert (kept.state, kept.job_ver) == (RunState.RUNNING, 2)
 
 
-async def test_what_has_not_started_is_cancelled_and_what_runs_is_asked_to_end(history: History) -> None:
+async def test_what_has_not_started_is_cancelled_and_what_runs_is_asked_to_end(stores: Stores) -> None:
     waiting, running = a_run("waiting"), a_run("running", state=RunState.RUNNING)
-    await history.runs.insert([waiting, running])
+    await stores.runs.insert([waiting, running])
     asked = [transitions.cancel(run, "too slow", "ada", f"f-{run.job}", T0) for run in (waiting, running)]
-    assert await history.runs.apply(asked) == {waiting.id, running.id}
-    assert await history.runs.apply(asked) == {waiting.id, running.id}  # twice is once
-    ended, goes_on = await only_run(history, waiting.id), await only_run(history, running.id)
+    assert await stores.runs.apply(asked) == {waiting.id, running.id}
+    assert await stores.runs.apply(asked) == {waiting.id, running.id}  # twice is once
+    ended, goes_on = await only_run(stores, waiting.id), await only_run(stores, running.id)
     assert (ended.state, ended.reason, ended.check_at) == (RunState.CANCELLED, "cancelled by ada: too slow", None)
     assert (goes_on.state, goes_on.cancel_requested) == (RunState.RUNNING, True)
     assert (goes_on.cancel_reason, goes_on.cancel_by) == ("too slow", "ada")
 
 
-async def test_a_finish_and_a_cancellation_never_both_win(history: History) -> None:
+async def test_a_finish_and_a_cancellation_never_both_win(stores: Stores) -> None:
     first, second = a_run("first", state=RunState.RUNNING), a_run("second")
-    await history.runs.insert([first, second])
+    await stores.runs.insert([first, second])
     claimed = {run.id: replace(HELD, run=run.id) for run in (first, second)}
     # The finish comes first: the request finds an ended run and changes nothing.
-    assert await history.runs.apply([transitions.finish(claimed[first.id], AttemptResult(Outcome.OK), "f1", T0, T0)])
-    assert await history.runs.apply([transitions.cancel(first, "", "", "c1", T0)]) == set()
-    done = await only_run(history, first.id)
+    assert await stores.runs.apply([transitions.finish(claimed[first.id], AttemptResult(Outcome.OK), "f1", T0, T0)])
+    assert await stores.runs.apply([transitions.cancel(first, "", "", "c1", T0)]) == set()
+    done = await only_run(stores, first.id)
     assert (done.state, done.cancel_requested) == (RunState.SUCCEEDED, False)
     # The cancellation comes first: the finish is late.
-    assert await history.runs.apply([transitions.cancel(second, "", "", "c2", T0)])
+    assert await stores.runs.apply([transitions.cancel(second, "", "", "c2", T0)])
     assert (
-        await history.runs.apply([transitions.finish(claimed[second.id], AttemptResult(Outcome.OK), "f2", T0, T0)])
+        await stores.runs.apply([transitions.finish(claimed[second.id], AttemptResult(Outcome.OK), "f2", T0, T0)])
         == set()
     )
-    assert (await only_run(history, second.id)).state is RunState.CANCELLED
+    assert (await only_run(stores, second.id)).state is RunState.CANCELLED
 
 
 async def test_a_run_whose_cancellation_was_asked_for_since_it_was_read_is_not_dispatched_again(
-    history: History,
+    stores: Stores,
 ) -> None:
     run = a_run(state=RunState.RUNNING, fire=T0 - timedelta(days=1))
-    await history.runs.insert([run])
-    await history.runs.apply([transitions.cancel(run, "", "", "c1", T0)])
+    await stores.runs.insert([run])
+    await stores.runs.apply([transitions.cancel(run, "", "", "c1", T0)])
     again = transitions.dispatch(
         run, Dispatch(Transition.REDISPATCH_LOST), fence=200, term=2, node="n2#b", job_ver=1, at=T0
     )
-    assert await history.runs.apply([again]) == set()
+    assert await stores.runs.apply([again]) == set()
     verdict = End(Transition.CONFIRM_CANCEL, RunState.CANCELLED, Outcome.CANCELLED, reason="by hand")
-    assert await history.runs.apply([transitions.end(run, verdict, "f1", T0)]) == {run.id}
-    ended = await only_run(history, run.id)
+    assert await stores.runs.apply([transitions.end(run, verdict, "f1", T0)]) == {run.id}
+    ended = await only_run(stores, run.id)
     assert (ended.state, ended.outcome, ended.reason) == (RunState.CANCELLED, Outcome.CANCELLED, "by hand")
     assert ended.check_at is None
 
 
-async def test_a_declined_run_waits_for_another_node_and_keeps_who_declined_it(history: History) -> None:
-    await history.runs.insert([a_run()])
+async def test_a_declined_run_waits_for_another_node_and_keeps_who_declined_it(stores: Stores) -> None:
+    await stores.runs.insert([a_run()])
     declined = transitions.finish(HELD, AttemptResult(Outcome.DECLINED, error="no shell here"), "f1", None, T0)
-    assert await history.runs.apply([declined]) == {HELD.run}
-    run = await only_run(history)
+    assert await stores.runs.apply([declined]) == {HELD.run}
+    run = await only_run(stores)
     assert (run.state, run.attempt) == (RunState.RETRYING, 0)
     (kept,) = run.attempts
     assert (kept.outcome, kept.node, kept.error, kept.started_at) == (Outcome.DECLINED, "n1#a", "no shell here", None)
-    assert [found.id for found in await history.runs.overdue(5)] == [run.id]
+    assert [found.id for found in await stores.runs.overdue(5)] == [run.id]
 
 
-async def test_a_cancelled_run_comes_back_as_it_was_inserted(history: History) -> None:
+async def test_a_cancelled_run_comes_back_as_it_was_inserted(stores: Stores) -> None:
     run = a_run(state=RunState.RUNNING, cancel_requested=True, cancel_reason="r", cancel_by="b")
-    await history.runs.insert([run])
-    assert await only_run(history) == run
+    await stores.runs.insert([run])
+    assert await only_run(stores) == run
 
 
-async def test_runs_are_listed_newest_first_by_job_state_and_page(history: History) -> None:
+async def test_runs_are_listed_newest_first_by_job_state_and_page(stores: Stores) -> None:
     runs = [a_run("a", T0 + k * MINUTE) for k in range(5)] + [a_run("b", T0 + 9 * MINUTE, state=RunState.RUNNING)]
-    await history.runs.insert(runs)
-    assert [run.job for run in await history.runs.find(RunQuery(limit=2))] == ["b", "a"]
-    assert [run.id for run in await history.runs.find(RunQuery(states={RunState.RUNNING}))] == [runs[5].id]
-    first = await history.runs.find(RunQuery(job="a", limit=2))
-    page = await history.runs.find(RunQuery(job="a", limit=2, before=(first[-1].fire_at, first[-1].id)))
+    await stores.runs.insert(runs)
+    assert [run.job for run in await stores.runs.find(RunQuery(limit=2))] == ["b", "a"]
+    assert [run.id for run in await stores.runs.find(RunQuery(states={RunState.RUNNING}))] == [runs[5].id]
+    first = await stores.runs.find(RunQuery(job="a", limit=2))
+    page = await stores.runs.find(RunQuery(job="a", limit=2, before=(first[-1].fire_at, first[-1].id)))
     assert [run.id for run in first + page] == [runs[k].id for k in (4, 3, 2, 1)]
-    since = await history.runs.find(RunQuery(job="a", since=T0 + 3 * MINUTE))
+    since = await stores.runs.find(RunQuery(job="a", since=T0 + 3 * MINUTE))
     assert [run.id for run in since] == [runs[4].id, runs[3].id]
 
 
-async def test_the_runs_of_a_job_are_counted_by_their_days_the_newest_ones(history: History) -> None:
+async def test_the_runs_of_a_job_are_counted_by_their_days_the_newest_ones(stores: Stores) -> None:
     day = timedelta(days=1)
     states = [RunState.SUCCEEDED, RunState.FAILED, RunState.SUCCEEDED, RunState.RUNNING]
     runs = [a_run("a", T0 - k * day - n * MINUTE, state=state) for k in range(3) for n, state in enumerate(states)]
-    await history.runs.insert([*runs, a_run("b", T0)])
+    await stores.runs.insert([*runs, a_run("b", T0)])
     first = {RunState.SUCCEEDED: 2, RunState.FAILED: 1, RunState.RUNNING: 1}
     today = T0.date()
-    assert await history.runs.days("a", T0 - day - 3 * MINUTE, 100) == {today: first, today - day: first}
-    assert await history.runs.days("a", T0 - 9 * day, 5) == {today: first, today - day: {RunState.SUCCEEDED: 1}}
-    assert await history.runs.days("c", T0 - day, 5) == {}
+    assert await stores.runs.days("a", T0 - day - 3 * MINUTE, 100) == {today: first, today - day: first}
+    assert await stores.runs.days("a", T0 - 9 * day, 5) == {today: first, today - day: {RunState.SUCCEEDED: 1}}
+    assert await stores.runs.days("c", T0 - day, 5) == {}
 
 
-async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(history: History) -> None:
+async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(stores: Stores) -> None:
     states = [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED, RunState.RETRYING, RunState.LOST]
     nodes = ["n1#a", "n1#b", "n10#a", None, "n1#a", "n2#a"]
     runs = [
         a_run("a", T0 + k * MINUTE, state=state, node=node, ended_at=None if state in OPEN else T0)
         for k, (state, node) in enumerate(zip(states, nodes, strict=True))
     ]
-    await history.runs.insert(runs)
+    await stores.runs.insert(runs)
 
     async def found(**fields: Any) -> list[int]:
-        return [runs.index(run) for run in await history.runs.find(RunQuery(**fields))]
+        return [runs.index(run) for run in await stores.runs.find(RunQuery(**fields))]
 
     assert await found(node="n1") == [4, 1, 0]
     assert await found(node="n1#a") == [4, 0]
@@ -553,112 +553,112 @@ async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(history: H
     assert await found(states=set(states), before=before, until=T0 + 9 * MINUTE, limit=3) == [4, 3, 2]
 
 
-async def test_a_late_result_is_kept_once(history: History) -> None:
+async def test_a_late_result_is_kept_once(stores: Stores) -> None:
     late = LateResult(
         run="r", fence=1, node="n", at=T0, attempt_result=AttemptResult(Outcome.OK, {"a": 1}), finish_id="f1"
     )
-    await history.runs.keep_late([late])
-    await history.runs.keep_late([late])
-    assert await history.late.of("r") == [late]
+    await stores.runs.keep_late([late])
+    await stores.runs.keep_late([late])
+    assert await stores.late.of("r") == [late]
 
 
 # --------------------------------------------------------------------------------------------------- logs and control
 
 
-async def test_log_lines_come_back_in_order_once_and_from_where_one_left_off(history: History) -> None:
+async def test_log_lines_come_back_in_order_once_and_from_where_one_left_off(stores: Stores) -> None:
     def line(n: int, fence: int = 100) -> LogLine:
         return LogLine(run="r@1", job="r", fence=fence, attempt=1, n=n, at=T0, level="info", text=f"line {n}")
 
-    await history.logs.append([line(1), line(0)])
-    await history.logs.append([line(1), line(2), line(0, fence=200)])
-    lines = await history.logs.read("r@1")
+    await stores.logs.append([line(1), line(0)])
+    await stores.logs.append([line(1), line(2), line(0, fence=200)])
+    lines = await stores.logs.read("r@1")
     assert [(found.fence, found.n) for found in lines] == [(100, 0), (100, 1), (100, 2), (200, 0)]
-    assert await history.logs.read("r@1", after=(100, 1)) == lines[2:]
-    assert await history.logs.read("other@1") == []
+    assert await stores.logs.read("r@1", after=(100, 1)) == lines[2:]
+    assert await stores.logs.read("other@1") == []
 
 
-async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(history: History) -> None:
-    first = await history.control.begin_term("n1#a#x")
-    second = await history.control.begin_term("n2#b#y")
+async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(stores: Stores) -> None:
+    first = await stores.control.begin_term("n1#a#x")
+    second = await stores.control.begin_term("n2#b#y")
     assert (first.number, second.number) == (1, 2)
     assert first.fence_low < first.fence_high <= second.fence_low < second.fence_high
     now_us = datetime.now(UTC).timestamp() * 1_000_000
     assert abs(first.fence_low - now_us) < 60_000_000
 
 
-async def test_river_197_only_the_newest_term_may_reserve_more_tokens(history: History) -> None:
-    """river #197: a renewal did not compare who leads, so that each who tried believed that it did."""
-    first = await history.control.begin_term("n1#a#x")
-    high = await history.control.extend(first.number, "n1#a#x")
+async def test_river_197_only_the_newest_term_may_reserve_more_tokens(stores: Stores) -> None:
+    """river #197: a renewal did not compare the leader, so that every caller succeeded."""
+    first = await stores.control.begin_term("n1#a#x")
+    high = await stores.control.extend(first.number, "n1#a#x")
     assert high is not None
     assert high >= first.fence_high
-    second = await history.control.begin_term("n2#b#y")
+    second = await stores.control.begin_term("n2#b#y")
     assert second.fence_low >= high
-    assert await history.control.extend(first.number, "n1#a#x") is None
-    assert await history.control.extend(second.number, "somebody else") is None
+    assert await stores.control.extend(first.number, "n1#a#x") is None
+    assert await stores.control.extend(second.number, "somebody else") is None
     # Two terms within two minutes: what is reserved lies further ahead than an extension would reach.
-    assert await history.control.extend(second.number, "n2#b#y") == second.fence_high
+    assert await stores.control.extend(second.number, "n2#b#y") == second.fence_high
 
 
-async def test_the_same_holder_under_a_newer_term_reserves_nothing_for_the_older(history: History) -> None:
-    first = await history.control.begin_term("n1#a#x")
-    await history.control.begin_term("n1#a#x")
-    assert await history.control.extend(first.number, "n1#a#x") is None
+async def test_the_same_holder_under_a_newer_term_reserves_nothing_for_the_older(stores: Stores) -> None:
+    first = await stores.control.begin_term("n1#a#x")
+    await stores.control.begin_term("n1#a#x")
+    assert await stores.control.extend(first.number, "n1#a#x") is None
 
 
-async def test_the_leader_record_names_the_newest_holder(history: History) -> None:
-    assert await history.control.leader() is None
-    await history.control.begin_term("n1#a#x")
-    record = await history.control.leader()
+async def test_the_leader_record_names_the_newest_holder(stores: Stores) -> None:
+    assert await stores.control.leader() is None
+    await stores.control.begin_term("n1#a#x")
+    record = await stores.control.leader()
     assert record is not None
     assert (record.term, record.holder) == (1, "n1#a#x")
 
 
-async def test_a_ping_is_a_round_trip_in_seconds(history: History) -> None:
+async def test_a_ping_is_a_round_trip_in_seconds(stores: Stores) -> None:
     now = asyncio.get_running_loop().time
     began = now()
-    trip_s = await history.control.ping()
+    trip_s = await stores.control.ping()
     assert 0 <= trip_s <= now() - began
 
 
 @pytest.mark.parametrize("size", [1, 500])
-async def test_a_batch_of_any_size_moves_inserts_and_ends(history: History, size: int) -> None:
+async def test_a_batch_of_any_size_moves_inserts_and_ends(stores: Stores, size: int) -> None:
     records = [a_record(f"job-{k:03}") for k in range(size)]
     for record in records:
-        await history.jobs.create(record)
+        await stores.jobs.create(record)
     moves = [a_move(record, fence=100 + k) for k, record in enumerate(records)]
-    assert len(await history.jobs.move(moves, term=1)) == size
+    assert len(await stores.jobs.move(moves, term=1)) == size
     runs = [a_run(record.name) for record in records]
-    assert len(await history.runs.insert(runs)) == size
+    assert len(await stores.runs.insert(runs)) == size
     ends = [
         transitions.finish(replace(HELD, run=run.id), AttemptResult(Outcome.OK), f"f{run.id}", None, T0) for run in runs
     ]
-    assert len(await history.runs.apply(ends)) == size
+    assert len(await stores.runs.apply(ends)) == size
 
 
 @pytest.mark.parametrize("marked", [False, True])
 async def test_a_deferred_attempt_is_given_back_unused_whether_its_start_was_marked_or_not(
-    history: History, marked: bool
+    stores: Stores, marked: bool
 ) -> None:
     once = replace(HELD, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
-    await history.runs.insert([a_run()])
+    await stores.runs.insert([a_run()])
     if marked:
-        assert await history.runs.apply([transitions.start(once, "s1", T0, LEASE)])
+        assert await stores.runs.apply([transitions.start(once, "s1", T0, LEASE)])
     deferral = transitions.finish(
         once, AttemptResult(Outcome.DEFERRED, error="circuit open", delay=MINUTE), "f1", T0, T0
     )
-    assert await history.runs.apply([deferral]) == {a_run().id}
-    run = await only_run(history)
+    assert await stores.runs.apply([deferral]) == {a_run().id}
+    run = await only_run(stores)
     assert (run.state, run.attempt, run.started_at, run.start_id) == (RunState.RETRYING, 0, None, None)
     assert run.check_at is not None
     # Before the start of an attempt under this fence, and never after: it has gone back.
-    assert not await history.runs.apply([transitions.start(once, "s2", T0, LEASE)])
+    assert not await stores.runs.apply([transitions.start(once, "s2", T0, LEASE)])
 
 
 # ------------------------------------------------------------------------------------------------------ large results
 
 
-async def test_a_large_result_comes_back_as_it_was_and_is_kept_once(history: History) -> None:
+async def test_a_large_result_comes_back_as_it_was_and_is_kept_once(stores: Stores) -> None:
     deep: object = 2**63
     for _ in range(150):
         deep = {"$": deep}
@@ -667,19 +667,19 @@ async def test_a_large_result_comes_back_as_it_was_and_is_kept_once(history: His
         LargeResult(id="f0", run="r", text=orjson.dumps(deep).decode()),
         *(LargeResult(id=f"f{n}", run="r", text=f'"{n}{"é" * 3_000_000}"') for n in range(1, 5)),
     ]
-    await history.results.keep(results)
-    await history.results.keep([replace(results[0], text="1"), *results[1:2]])
-    found = await history.results.get(["f0", "f4", "nobody"])
+    await stores.results.keep(results)
+    await stores.results.keep([replace(results[0], text="1"), *results[1:2]])
+    found = await stores.results.get(["f0", "f4", "nobody"])
     assert found == {"f0": deep, "f4": f"4{'é' * 3_000_000}"}
-    assert await history.results.get([]) == {}
+    assert await stores.results.get([]) == {}
 
 
-async def test_a_run_and_a_late_result_say_how_large_the_result_is_that_is_kept_apart(history: History) -> None:
+async def test_a_run_and_a_late_result_say_how_large_the_result_is_that_is_kept_apart(stores: Stores) -> None:
     attempt_result = AttemptResult(Outcome.OK, result_size=9000)
-    await history.runs.insert([a_run()])
-    await history.runs.apply([transitions.finish(HELD, attempt_result, "f1", T0, T0 + MINUTE)])
-    ended = await only_run(history)
+    await stores.runs.insert([a_run()])
+    await stores.runs.apply([transitions.finish(HELD, attempt_result, "f1", T0, T0 + MINUTE)])
+    ended = await only_run(stores)
     assert (ended.state, ended.result, ended.result_size, ended.finish_id) == (RunState.SUCCEEDED, None, 9000, "f1")
     late = LateResult(run=ended.id, fence=1, node="n", at=T0, attempt_result=attempt_result, finish_id="f2")
-    await history.runs.keep_late([late])
-    assert await history.late.of(ended.id) == [late]
+    await stores.runs.keep_late([late])
+    assert await stores.late.of(ended.id) == [late]

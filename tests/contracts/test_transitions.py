@@ -21,7 +21,7 @@ from cronflow.domain.recovery import Dispatch, End, Postpone
 from cronflow.domain.run import OPEN, Attempt, AttemptResult, Kind, Outcome, Run, RunState
 from cronflow.domain.transitions import TRANSITIONS, Actor, Change, ClaimedRun, Transition
 from tests.contracts.builders import T0, a_pend, a_record, a_run
-from tests.contracts.conftest import History
+from tests.contracts.conftest import Stores
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -33,11 +33,11 @@ LOST = Attempt(1, FENCE, "n1#a", None, NOW, Outcome.LOST)
 HELD = frozenset({"state", "fence"})
 """What a worker compares: any state that its row allows, and its own fence."""
 SEEN = frozenset({"same state", "fence", "job_ver", "due"})
-"""What the leader compares: the run as it has read it, and that nobody has looked after it."""
+"""The leader compares the run as read, and that no worker has renewed it."""
 PLACED = SEEN | {"not cancelled"}
 """The same, when a new attempt begins."""
 ASKED = frozenset({"state"})
-"""What a person's cancellation compares: whoever holds it, under whatever fence."""
+"""A cancellation matches any holder and any fence."""
 EDITED = frozenset({"state", "older ver"})
 """What an edit compares: that the run is of an earlier version of its job."""
 
@@ -181,7 +181,7 @@ def stored(name: str, state: RunState, circumstances: Mapping[str, object]) -> R
 
 
 def job_locks(compared: str, way: Way, read: Run, run: Run) -> bool:
-    """One condition, said again without looking at the code."""
+    """One condition, restated independently of the code."""
     match compared:
         case "state":
             return run.state in TRANSITIONS[way.transition].sources & way.states
@@ -259,7 +259,7 @@ def test_a_change_between_other_states_or_without_its_fence_cannot_be_made(trans
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other_as_it_was(
-    history: History, name: str
+    stores: Stores, name: str
 ) -> None:
     way = WAYS[name]
     reads: list[Run] = []
@@ -277,11 +277,11 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
     ]
     assert any(matching)
     assert not all(matching)
-    await history.runs.insert(before)
-    earliest = await history.store_admin.time()
-    mark_reported = await history.runs.apply(wanted)
-    latest = await history.store_admin.time()
-    after = {run.id: run for run in await history.runs.get([run.id for run in before])}
+    await stores.runs.insert(before)
+    earliest = await stores.store_admin.time()
+    mark_reported = await stores.runs.apply(wanted)
+    latest = await stores.store_admin.time()
+    after = {run.id: run for run in await stores.runs.get([run.id for run in before])}
     for change, run, matches in zip(wanted, before, matching, strict=True):
         found, what = after[run.id], (name, run.state.value, run)
         if not matches:
@@ -297,7 +297,7 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
         else:
             assert found.check_at is not None
             assert earliest <= found.check_at - change.check_in <= latest, what
-    # Whoever did not win is told so, unless what the change would have written stands there already.
+    # A losing change is not in the result, unless the run already has what it would have written.
     losers = {run.id for run, matches in zip(before, matching, strict=True) if not matches}
     proven = {
         run.id
@@ -310,58 +310,58 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
     }
     assert mark_reported & losers == losers & proven, name
     ended = {run.id for run in after.values() if run.state not in OPEN}
-    opened = await history.runs.open_of({run.job for run in before})
+    opened = await stores.runs.open_of({run.job for run in before})
     assert {one.id for found in opened.values() for one in found} == set(after) - ended
-    rows = {row.id: row.marked_open for row in await history.archive.rows(set(after))}
+    rows = {row.id: row.marked_open for row in await stores.archive.rows(set(after))}
     assert {run for run, marked in rows.items() if not marked} == ended
 
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_a_change_that_nothing_stands_against_is_made_alone_too_and_a_second_time_is_the_same(
-    history: History, name: str
+    stores: Stores, name: str
 ) -> None:
     way = WAYS[name]
     for state in sorted(way.states):
         run = stored(f"job-{state}", state, {})
         change = way.change(run)
-        await history.runs.insert([run])
-        assert await history.runs.apply([change]) == {run.id}
-        (once,) = await history.runs.get([run.id])
+        await stores.runs.insert([run])
+        assert await stores.runs.apply([change]) == {run.id}
+        (once,) = await stores.runs.get([run.id])
         # Its answer may be lost: the same change, sent again, is told to be mine.
-        assert await history.runs.apply([change]) == {run.id}
-        (twice,) = await history.runs.get([run.id])
+        assert await stores.runs.apply([change]) == {run.id}
+        (twice,) = await stores.runs.get([run.id])
         assert replace(twice, check_at=None) == replace(once, check_at=None)
         assert (twice.check_at is None) == (once.check_at is None)
 
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_what_does_not_match_alone_changes_nothing_and_a_run_that_is_not_there_is_not_made(
-    history: History, name: str
+    stores: Stores, name: str
 ) -> None:
     way = WAYS[name]
     run = stored("ended", RunState.SUCCEEDED, {})
-    await history.runs.insert([run])
+    await stores.runs.insert([run])
     (state, *_) = sorted(way.states)
     missing = stored("missing", state, {})
-    assert await history.runs.apply([way.change(replace(run, state=state, check_at=NOW - HOUR))]) == set()
-    assert await history.runs.apply([way.change(missing)]) == set()
-    assert await history.runs.get([run.id, missing.id]) == [run]
+    assert await stores.runs.apply([way.change(replace(run, state=state, check_at=NOW - HOUR))]) == set()
+    assert await stores.runs.apply([way.change(missing)]) == set()
+    assert await stores.runs.get([run.id, missing.id]) == [run]
 
 
 @pytest.mark.parametrize("transition", INSERTS)
 async def test_a_run_is_inserted_once_and_what_exists_in_any_state_stays_as_it_is(
-    history: History, transition: Transition
+    stores: Stores, transition: Transition
 ) -> None:
     record = replace(a_record(), job=Job(name="new", target=PythonTarget("a:b")))
     made = INSERTS[transition](record, T0)
-    assert await history.runs.insert([made]) == {made.id}
-    assert await history.runs.insert([made]) == set()
-    assert await history.runs.get([made.id]) == [made]
+    assert await stores.runs.insert([made]) == {made.id}
+    assert await stores.runs.insert([made]) == set()
+    assert await stores.runs.get([made.id]) == [made]
     before = [stored(f"job-{state}", state, {}) for state in RunState]
-    await history.runs.insert(before)
+    await stores.runs.insert(before)
     for fence in (0, FENCE, NEW_FENCE):
         again = [replace(INSERTS[transition](a_record(run.job), run.fire_at), id=run.id, fence=fence) for run in before]
-        assert await history.runs.insert(again) == set()
-    assert sorted(await history.runs.get([run.id for run in before]), key=lambda run: run.id) == sorted(
+        assert await stores.runs.insert(again) == set()
+    assert sorted(await stores.runs.get([run.id for run in before]), key=lambda run: run.id) == sorted(
         before, key=lambda run: run.id
     )

@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import cronflow.domain
-from cronflow.domain import drawing, glossary
 from cronflow.domain.run import ENDED, OPEN
 from cronflow.domain.transitions import TRANSITIONS
 from tests.docs.blocks import ROOT
+from tools.docs import glossary, life_of_a_run
 
 MADE = re.findall(r"^\t\$\(BIN\)/python -m (.+) > (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 """The modules that `make docs` runs, and the file that each of them generates."""
@@ -46,9 +46,9 @@ def test_make_docs_generates_every_page_marked_as_generated() -> None:
 
 
 def test_the_picture_has_every_transition_and_every_state() -> None:
-    drawn = re.findall(r">([a-z_, ]+)</text>", drawing.svg())
+    drawn = re.findall(r">([a-z_, ]+)</text>", life_of_a_run.svg())
     assert {name for text in drawn for name in text.split(", ")} >= set(TRANSITIONS)
-    assert all(f">{state}</text>" in drawing.svg() for state in OPEN | ENDED)
+    assert all(f">{state}</text>" in life_of_a_run.svg() for state in OPEN | ENDED)
 
 
 def test_the_glossary_lists_every_word() -> None:

@@ -57,9 +57,9 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"name": None}, "alerts[0].name: missing (give it a name)"),
-        ({"on": None}, "alerts[0].on: missing (name at least one of failed,"),
-        ({"webhook": None}, "alerts[0].webhook: missing (say where notices go)"),
+        ({"name": None}, "alerts[0].name: missing (give the alert a name)"),
+        ({"on": None}, "alerts[0].on: missing (add at least one of failed,"),
+        ({"webhook": None}, "alerts[0].webhook: missing (add where notifications go)"),
         ({"webhook": {}}, "alerts[0].webhook.url: missing"),
         ({"name": "Ä"}, "alerts[0].name: 'Ä' is not a alert name"),
         ({"on": []}, "alerts[0].on: on is empty"),

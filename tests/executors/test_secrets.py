@@ -22,7 +22,8 @@ from cronflow.executors.http import HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.ports import Executor, SecretStore
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from tests.executors import Lines, assignment
 from tests.executors.web import Server, answer

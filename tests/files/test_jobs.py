@@ -135,7 +135,7 @@ jobs:
             " month day-of-week, or 6 with seconds in front)"
         ),
         "a.yaml:7: jobs[0].tiemout: unknown key (did you mean timeout?)",
-        "a.yaml:8: jobs[1].run: missing (say what to run: python, shell, argv or http)",
+        "a.yaml:8: jobs[1].run: missing (add what to run: python, shell, argv or http)",
         "b.yaml:4: run.argv[1]: expected text, got the number 5 (put it in quotes)",
         (
             "c.yaml:1: not YAML: while parsing a flow node: did not find expected node content"
@@ -329,7 +329,7 @@ def test_a_name_of_the_system_is_refused() -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_line_of_a_missing_key_is_that_of_the_mapping_around_it() -> None:
     assert problems_of("name: a\nrun:\n  http:\n    method: GET\n") == [
-        "a.yaml:3: run.http.url: missing (write the address that the request goes to)"
+        "a.yaml:3: run.http.url: missing (add the address that the request goes to)"
     ]
 
 

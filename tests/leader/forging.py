@@ -102,12 +102,12 @@ class MemoryForge(Forge):
 
     async def set_run(self, run: str, **fields: Any) -> None:
         """Replace it."""
-        runs: dict[str, Run] = self.backends.runs.runs  # type: ignore[attr-defined]
+        runs: dict[str, Run] = self.backends.documents.runs
         runs[run] = replace(runs[run], **fields)
 
     async def age_note(self, note: PlanIntent, at: datetime) -> None:
         """Put it there."""
-        self.backends.plans.notes[note.id] = (note, at)  # type: ignore[attr-defined]
+        self.backends.documents.plans[note.id] = (note, at)
 
     async def endless_lock(self, job: str) -> str:
         """Put it there."""
@@ -131,7 +131,7 @@ class MemoryForge(Forge):
 
     async def lose_index(self) -> str:
         """Say so."""
-        self.backends.store_admin.lost_indexes.add("runs.overdue")  # type: ignore[attr-defined]
+        self.backends.documents.lost_indexes.add("runs.overdue")
         return "runs.overdue"
 
 

@@ -113,7 +113,8 @@ async def test_runs_by_hand_go_with_their_late_results(forge: Forge) -> None:
     if isinstance(forge, ServerForge):
         assert [row["_id"] async for row in forge.database["late"].find()] == ["f2"]
     else:
-        assert list(forge.backends.runs.late) == ["f2"]  # type: ignore[attr-defined]
+        assert isinstance(forge, MemoryForge)
+        assert list(forge.backends.documents.late) == ["f2"]
 
 
 async def test_runs_of_a_job_that_does_not_exist_go_all(forge: Forge) -> None:

@@ -13,7 +13,8 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import NodeRole, Outages, repeat
 from cronflow.node.timings import Timings
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 
 
 class Bench:

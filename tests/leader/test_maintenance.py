@@ -28,7 +28,8 @@ from cronflow.leader.sweep import Sweep
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Move
-from cronflow.testing.memory import FakeClock, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import memory_backends
 from cronflow.usecases.service import Service
 from tests.contracts.builders import an_assignment
 from tests.node.cluster import Cluster, Recording, Steady, planner_of
@@ -120,7 +121,7 @@ async def test_the_leader_defines_the_systems_jobs_and_they_run_at_their_time() 
         assert all(run.fence > 0 and run.started_at is not None for run in runs.values())
         (line,) = await cluster.service.logs(runs[SWEEP].id)
         assert line.text.endswith("found nothing")
-        assert cluster.backends.store_admin.line_retention == timedelta(days=7)  # type: ignore[attr-defined]
+        assert cluster.backends.documents.line_retention == timedelta(days=7)
 
 
 async def test_other_settings_of_the_next_leader_are_an_edit_and_equal_ones_are_none() -> None:

@@ -9,7 +9,7 @@ from cronflow.domain.transitions import Transition
 from cronflow.leader.spool_grace import SpoolGrace
 from cronflow.node.role_loop import Outages
 from cronflow.node.timings import Timings
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
 from tests.contracts.builders import a_run
 
 AWAY = BackendUnavailable("MongoDB", "somewhere", "gone")

@@ -21,7 +21,8 @@ from cronflow.live.state import ClusterConfig
 from cronflow.node.event_log import EventLog
 from cronflow.ports import Entry, LogLine
 from cronflow.schemas.stream import SnapSchema, TickSchema
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from tests.contracts.builders import T0, a_record, a_report, a_run
 
 ABOUT = ClusterConfig(namespace="here", lease=timedelta(seconds=9))
@@ -205,7 +206,7 @@ async def test_a_redis_that_is_away_interrupts_and_a_mongodb_that_is_away_is_sho
         bench.backends.faults.fail_before("MongoDB", 1_000_000)
         await bench.elapse(5)
         last = (await messages(session))[-1]
-        assert "told to fail" in last["patch"]["servers"]["mongodb"]["error"]
+        assert "on purpose" in last["patch"]["servers"]["mongodb"]["error"]
 
 
 async def test_the_snapshot_is_small_and_cheap_with_ten_thousand_jobs_and_many_runs() -> None:
@@ -376,13 +377,13 @@ async def test_nobody_is_asked_for_lines_when_nobody_follows() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(5)
-        assert not await bench.backends.live_tail.wanted()
+        assert not await bench.backends.live_tail.has_viewer()
         session = hub.open(None)
         await hub.following.subscribe(session, "run:r@1", 0)
-        assert await bench.backends.live_tail.wanted()
+        assert await bench.backends.live_tail.has_viewer()
         hub.close(session)
         await bench.elapse(30)
-        assert not await bench.backends.live_tail.wanted()
+        assert not await bench.backends.live_tail.has_viewer()
 
 
 async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_error_of_that() -> None:

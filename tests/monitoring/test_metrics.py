@@ -18,12 +18,13 @@ from cronflow.live.hub import Hub
 from cronflow.live.live_metrics import register_node_metrics
 from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
-from cronflow.monitoring.reference import reference
-from cronflow.testing.memory import FakeClock, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import a_job
 from tests.monitoring.scraping import Figures, figures
 from tests.node.cluster import Cluster, a_cluster
 from tests.node.test_mongo_away import FOR_EVER, runs_under_way
+from tools.docs.metrics import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -155,7 +156,7 @@ async def test_what_comes_with_an_old_fence_is_counted() -> None:
         await runs_under_way(cluster, "one")
         [run] = cluster.runs
         # Another attempt has it now: the lease is not renewed, and the outcome is kept aside.
-        cluster.backends.runs.runs[run.id] = replace(run, fence=run.fence + 1)  # type: ignore[attr-defined]
+        cluster.backends.documents.runs[run.id] = replace(run, fence=run.fence + 1)
         await cluster.elapse(30)
         found = of(cluster, "a")
         assert found["cronflow_rejections_total"]["lease",] == 1

@@ -64,8 +64,8 @@ def tried(chosen: list[Mutant], within_s: float) -> int:
         copy_package(folder)
         for tests in sorted({tests for mutant in chosen for tests in suites_of(mutant)}):
             if not passes(folder, tests, servers):
-                print((folder / "said").read_text("utf-8"))
-                print(f"{' '.join(tests)}: fails without any mutant; mend that first")
+                print((folder / "output").read_text("utf-8"))
+                print(f"{' '.join(tests)}: fails without a mutant; fix that first")
                 return 1
         for done, mutant in enumerate(chosen, 1):
             began = time.monotonic()

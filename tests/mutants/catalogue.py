@@ -1,8 +1,8 @@
-"""The mutants: a text of the source, and what stands there instead.
+"""The mutants: a text of the source and its replacement.
 
 Each condition of a compare-and-set is a mutant, and so is each comparison of a Lua script, each mark that later
-conditions read, and each way of telling a winner from a loser. What cannot be told from the original by anybody is not
-listed; where a condition is missing for that reason, a comment in its place says why.
+conditions read, and each test of whether a write was applied. Equivalent mutants are not listed; a comment explains
+each omission.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Mutant:
     replacement: str
 
     def apply(self, source: str) -> str:
-        """The mutated source. ValueError, with the place, when the text is not there exactly once."""
+        """The mutated source. ValueError, with the file, unless the text occurs exactly once."""
         count = source.count(self.text)
         if count != 1:
             raise ValueError(f"{PACKAGE / self.file}: {self.text!r} occurs {count} times; the list needs exactly one")
         return source.replace(self.text, self.replacement)
 
     def lines(self, source: str) -> range:
-        """The numbers of the lines that it changes, from 1."""
+        """The numbers of the changed lines, from 1."""
         first = source[: source.index(self.text)].count("\n") + 1
         return range(first, first + self.text.strip("\n").count("\n") + 1)
 
@@ -66,15 +66,15 @@ MONGO: tuple[Mutant, ...] = (
         # claim
         ('                        "waiting": True,\n', ""),
         ('                        "$expr": IS_DUE,\n', ""),
-        ('                        "alert": {"$nin": list(besides)},\n', ""),
+        ('                        "alert": {"$nin": list(excluding)},\n', ""),
         ('                        "claim": {"$ne": claim},\n', ""),
         ('"claim": {"$literal": claim}, "due_at": again, "attempts"', '"claim": {"$literal": claim}, "attempts"'),
-        # tried
-        ('{"_id": notification.id, "claim": notification.claim}', '{"_id": notice.id}'),
+        # record_attempt
+        ('{"_id": notification.id, "claim": notification.claim}', '{"_id": notification.id}'),
         ('            "claim": None,\n', ""),
         ('            fields["due_at"] = ', "            fields['never'] = "),
         ('{"$unset": ["waiting", "due_at"]}', '{"$unset": ["due_at"]}'),
-        # signs
+        # alert conditions
         ('{"untold": True}', "{}"),
         ('{"_id": {"$in": list(runs)}}', "{}"),
         ('            "$expr": {"$gt": [{"$ifNull": ["$started_at", NEVER]}, bound]},\n', ""),
@@ -138,6 +138,11 @@ MONGO: tuple[Mutant, ...] = (
         ('{"open": True, "$expr": HAS_PASSED}', '{"$expr": HAS_PASSED}'),
         ('{"job": {"$in": list(jobs)}, "open": True}', '{"job": {"$in": list(jobs)}}'),
         ('"_id": result.finish_id,', '"_id": result.finish_id + str(id(result)),'),
+        # dead letters
+        ('{"dead": True} if resolution.how is', "{} if resolution.how is"),
+        ('else {"open": None}', "else {}"),
+        (', "$unset": {"dead": ""}}', "}"),
+        ("            if result.matched_count:\n", "            if result is not None:\n"),
     ),
     *_of(
         "backends/mongo/database.py",
@@ -155,14 +160,7 @@ MONGO: tuple[Mutant, ...] = (
         ('{"$max": ["$fence_hi", ahead]}', "ahead"),
     ),
     *_of(
-        "backends/mongo/ledger.py",
-        ('{"dead": True} if resolution.how is', "{} if resolution.how is"),
-        ('else {"open": None}', "else {}"),
-        (', "$unset": {"dead": ""}}', "}"),
-        ("            if result.matched_count:\n", "            if result is not None:\n"),
-    ),
-    *_of(
-        "backends/mongo/archive.py",
+        "backends/mongo/admin.py",
         # delete_runs. The second time, in `{**match, …}`, nothing can have changed: ended runs stay as they are.
         ('"state": {"$in": ENDED_STATES}, "ended_at"', '"ended_at"'),
         (', "ended_at": {"$lt": ended_before}}', "}"),
@@ -186,23 +184,19 @@ MEMORY: tuple[Mutant, ...] = (
         ("record.rev == move.rev and record.term <= term", "record.term <= term"),
         ("record.rev == move.rev and record.term <= term", "record.rev == move.rev"),
         ("record.rev == move.rev and record.term <= term", "record.rev == move.rev and record.term < term"),
-        ("                    rev=record.rev + 1,\n", ""),
-        ("                    term=term,\n", ""),
-        ("                    waiting=None,\n", ""),
-        (
-            "record.pending_run is not None and record.pending_run.fence == move.pending_run.fence",
-            "record.pending_run is not None",
-        ),
+        ("                rev=record.rev + 1,\n", ""),
+        ("                term=term,\n", ""),
+        ("                waiting=None,\n", ""),
+        ("present is not None and present.fence == move.pending_run.fence", "present is not None"),
         # defer
         ("record is not None and record.rev == rev", "record is not None"),
         # fence
-        ("record is not None and record.term <= term", "record is not None"),
-        ("record is not None and record.term <= term", "record is not None and record.term < term"),
-        ("replace(record, rev=record.rev + 1, term=term)", "replace(record, term=term)"),
-        ("replace(record, rev=record.rev + 1, term=term)", "replace(record, rev=record.rev + 1)"),
-        # create and replace
-        ("        if record.name in self.records:\n            return False\n", ""),
-        ("present is None or present.rev != rev", "present is None"),
+        ("lambda present: present.term <= term", "lambda present: True"),
+        ("lambda present: present.term <= term", "lambda present: present.term < term"),
+        ("replace(present, rev=present.rev + 1, term=term)", "replace(present, term=term)"),
+        ("replace(present, rev=present.rev + 1, term=term)", "replace(present, rev=present.rev + 1)"),
+        # replace
+        ("lambda present: present.rev == rev", "lambda present: True"),
         ("replace(record, rev=rev + 1)", "replace(record, rev=rev)"),
         # plans
         ("0 < note.term < term", "note.term < term"),
@@ -210,10 +204,10 @@ MEMORY: tuple[Mutant, ...] = (
         ("0 < note.term < term or at < limit", "0 < note.term < term"),
         ("0 < note.term < term or at < limit", "True"),
         # runs
-        (" for run in runs if run.id not in self.runs}", " for run in runs}"),
+        ("fresh = [run for run in runs if self.documents.runs.insert(run.id, run)]", "fresh = list(runs)"),
         ("run.state == change.target and run.fence == change.fence", "run.fence == change.fence"),
         ("run.state == change.target and run.fence == change.fence", "run.state == change.target"),
-        ("elif getattr(run, change.proof[0]) == change.proof[1]:", "else:"),
+        ("return bool(getattr(run, name) == value)", "return True"),
         ("            run.state in change.sources\n            and ", "            "),
         ("            and (change.fence is None or run.fence == change.fence)\n", ""),
         ("            and (change.job_ver is None or run.job_ver == change.job_ver)\n", ""),
@@ -225,47 +219,48 @@ MEMORY: tuple[Mutant, ...] = (
             "            and (True or (run.check_at is not None",
         ),
         ("        if change.target not in OPEN:\n", "        if False:\n"),
-        ('sets["check_at"] = self._clock.now() + change.check_in', "pass"),
-        ("if run.check_at and run.check_at <= now]", "if run.check_at]"),
+        ('sets["check_at"] = self.clock.now() + change.check_in', "pass"),
+        ("lambda run: run.check_at and run.check_at <= now", "lambda run: run.check_at"),
         ("if run.is_open and run.job in jobs:", "if run.job in jobs:"),
-        ("                if change.target in DEAD:\n", "                if True:\n"),
-        ("self.late.setdefault(result.finish_id, result)", "self.late[str(len(self.late))] = result"),
+        ("            if change.target in DEAD:\n", "            if True:\n"),
+        (
+            "self.documents.late.insert(result.finish_id, result)",
+            "self.documents.late.insert(str(len(self.documents.late)), result)",
+        ),
         # control
-        ("1 if self.record is None else self.record.term + 1", "1 if self.record is None else self.record.term"),
-        ("max(self.fence_high, _us(now))", "_us(now)"),
+        ("1 if documents.leader is None else documents.leader.term + 1", "1"),
+        ("max(documents.fence_high, _us(now))", "_us(now)"),
+        ("(record.term, record.holder) != (term, holder)", "record.holder != holder"),
+        ("(record.term, record.holder) != (term, holder)", "record.term != term"),
+        ("max(documents.fence_high, _us(now) + FENCE_RANGE_US)", "_us(now) + FENCE_RANGE_US"),
+        # versions and dead letters
         (
-            "self.record is None or (self.record.term, self.record.holder) != (term, holder)",
-            "self.record is None or self.record.holder != holder",
+            "self.documents.versions.insert((version.job.name, version.ver), version)",
+            "self.documents.versions[(version.job.name, version.ver)] = version",
         ),
-        (
-            "self.record is None or (self.record.term, self.record.holder) != (term, holder)",
-            "self.record is None or self.record.term != term",
-        ),
-        ("max(self.fence_high, _us(now) + FENCE_RANGE_US)", "_us(now) + FENCE_RANGE_US"),
+        ("ACKNOWLEDGED else not run.is_open", "ACKNOWLEDGED else True"),
+        ("return run.is_dead if resolution.how is Settled.ACKNOWLEDGED else not run.is_open", "return not run.is_open"),
     ),
     *_of(
-        "testing/memory/ledger.py",
-        (
-            "self.versions.setdefault((version.job.name, version.ver), version)",
-            "self.versions[(version.job.name, version.ver)] = version",
-        ),
-        ("run is None or run.is_open or (", "run is None or ("),
-        (" or (resolution.how is Settled.ACKNOWLEDGED and not run.is_dead)", ""),
+        "testing/memory/table.py",
+        # insert and replace_if
+        ("        if key in self:\n            return False\n", ""),
+        ("if value is None or not holds(value):", "if value is None:"),
     ),
     *_of(
         "testing/memory/admin.py",
         ("if not run.is_open and run.ended_at and", "if run.ended_at and"),
         (" and run.ended_at < ended_before}", "}"),
-        ("self._runs.late.items() if result.run in gone]", "self._runs.late.items()]"),
-        ("self._results.results.items() if result.run in gone]", "self._results.results.items()]"),
+        ("lambda late: late.run in gone", "lambda late: True"),
+        ("lambda result: result.run in gone", "lambda result: True"),
         ("record is None or record.rev != rev or record.deleted_at is None", "record is None or record.rev != rev"),
         (
             "record is None or record.rev != rev or record.deleted_at is None",
             "record is None or record.deleted_at is None",
         ),
-        ("if any(run.job == name for run in self._runs.runs.values()):", "if False:"),
-        ("(run.check_at or self._clock.now()) if run.is_open else None", "run.check_at or self._clock.now()"),
-        ("(run.check_at or self._clock.now()) if run.is_open else None", "self._clock.now() if run.is_open else None"),
+        ("if any(run.job == name for run in self.documents.runs.values()):", "if False:"),
+        ("(run.check_at or self.clock.now()) if run.is_open else None", "run.check_at or self.clock.now()"),
+        ("(run.check_at or self.clock.now()) if run.is_open else None", "self.clock.now() if run.is_open else None"),
         (
             "if not memory.alive(node) and any(start_by == inf for start_by, _ in items)",
             "if any(start_by == inf for start_by, _ in items)",
@@ -283,9 +278,9 @@ MEMORY: tuple[Mutant, ...] = (
         ("return self.cancels.get(run, 0.0) > self.clock.monotonic()", "return False"),
         ("if entry is None or entry[2] <= self.clock.monotonic():", "if entry is None:"),
         # election
-        ("if self._memory.leader_now() is not None:", "if False:"),
-        ("self._memory.leader_now() != holder or self._memory.term > term", "self._memory.term > term"),
-        ("self._memory.leader_now() != holder or self._memory.term > term", "self._memory.leader_now() != holder"),
+        ("if self.memory.leader_now() is not None:", "if False:"),
+        ("self.memory.leader_now() != holder or self.memory.term > term", "self.memory.term > term"),
+        ("self.memory.leader_now() != holder or self.memory.term > term", "self.memory.leader_now() != holder"),
         ("memory.term > term or present not in (None, holder)", "present not in (None, holder)"),
         ("memory.term > term or present not in (None, holder)", "memory.term > term"),
         (
@@ -301,17 +296,17 @@ MEMORY: tuple[Mutant, ...] = (
             "present == holder and memory.term == term",
         ),
         ("if known and memory.resign == term:", "if known and memory.resign is not None:"),
-        ("        if self._memory.leader_now() != holder:\n", "        if False:\n"),
+        ("        if self.memory.leader_now() != holder:\n", "        if False:\n"),
         # membership
         ("if node != report.id and node_name(node) == report.name and", "if node_name(node) == report.name and"),
         ("if node != report.id and node_name(node) == report.name and", "if node != report.id and"),
-        ("node_name(node) == report.name and self._memory.alive(node)", "node_name(node) == report.name"),
+        ("node_name(node) == report.name and self.memory.alive(node)", "node_name(node) == report.name"),
         ("        if asked:\n", "        if False:\n"),
-        ("self._memory.drains.setdefault(report.name, True)", "self._memory.drains[report.name] = True"),
+        ("self.memory.drains.setdefault(report.name, True)", "self.memory.drains[report.name] = True"),
         ("            if memory.alive(node)\n", ""),
         # queue
-        ("if self._memory.term > term:", "if False:"),
-        ("if self._memory.redis_epoch != redis_epoch:", "if False:"),
+        ("if self.memory.term > term:", "if False:"),
+        ("if self.memory.redis_epoch != redis_epoch:", "if False:"),
         ("if now > start_by or memory", "if memory"),
         ("if assignment.term < memory.term:", "if False:"),
         (" or memory.is_cancelled(assignment.run):", ":"),
@@ -326,20 +321,22 @@ MEMORY: tuple[Mutant, ...] = (
     ),
     *_of(
         "testing/memory/alerts.py",
-        (
-            " if notification.id not in self.notifications\n",
-            "\n",
-        ),
-        (" if at <= now]", "]"),
-        ("if self.notifications[name].alert not in besides]", "]"),
-        ("            self.due[name] = now + lease\n", ""),
-        ("present is None or present.claim != notification.claim", "present is None"),
+        ("if self.documents.notifications.insert(one.id, one)]", "]"),
+        ("due[one.id] <= now and one.alert not in excluding", "one.alert not in excluding"),
+        ("due[one.id] <= now and one.alert not in excluding", "due[one.id] <= now"),
+        ("            due[one.id] = now + lease\n", ""),
+        ("lambda present: present.claim == notification.claim", "lambda present: True"),
         ("replace(notification, claim=None)", "notification"),
-        ("present is None or present.rev != rev", "present is None"),
+        ("lambda present: present.rev == rev", "lambda present: True"),
         ("replace(record, rev=rev + 1)", "replace(record, rev=rev)"),
         ("max(record.judged, until)", "until"),
         (" or present.ended_at < one.ended_at:", ":"),
         ("present is not None and present.run == failing.run", "present is not None"),
+    ),
+    *_of(
+        "testing/memory/access.py",
+        ("lambda present: present.stamp == stamp", "lambda present: True"),
+        ("lambda present: present.token_hash == old", "lambda present: True"),
     ),
 )
 
@@ -459,7 +456,7 @@ LUA: tuple[Mutant, ...] = (
         ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if false then redis.call"),
     ),
     *_of(
-        "backends/redis/lua/let_expire.lua",
+        "backends/redis/lua/set_ttl.lua",
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),
     ),

@@ -1,7 +1,7 @@
-"""Applies one mutant to a copy of the package and runs the tests of its backend on that copy.
+"""Applies one mutant to a copy of the package and runs its backend's tests on that copy.
 
-The tests stay where they are; what they import as `cronflow` is the copy. They run in a process that is forked from one
-which has loaded everything but `cronflow` and the tests: loading that anew for each mutant would take most of the time.
+The tests are not copied, but they import `cronflow` from the copy. They run in a process forked from one that has
+loaded everything else, because loading it for each mutant would take most of the time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOADED_ONCE = ["pytest", "pymongo", "motor.motor_asyncio", "redis.asyncio", "fak
 TIME_LIMIT_S = 900.0
 
 PASSED, FAILED = 100, 101
-"""What a process answers whose tests were run; everything else says that they could not be."""
+"""The exit codes of a process that ran its tests. Any other code means that they could not run."""
 
 
 Tests = tuple[str, ...]
@@ -31,22 +31,20 @@ STORES = ("alerts", "stores", "transitions", "ledger", "admin", "control")
 COORDINATION = ("coordination", "admin")
 SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
-NEAREST = {"stores": "transitions", "runs": "transitions", "ledger": "ledger", "control": "stores", "jobs": "stores"}
-NEAREST |= {"database": "stores", "archive": "admin", "admin": "admin"}
+NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
+NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
 NEAREST["alerts"] = "alerts"
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
-"""The contract that is asked first, by the module; of a script, and of its double in memory, that of the coordination
-port.
-"""
+"""The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
 
 class CannotRun(Exception):
-    """The tests could not be run, so that nothing is known of the mutant."""
+    """The tests could not run, so the mutant is neither killed nor alive."""
 
 
 def suites_of(mutant: Mutant) -> list[Tests]:
-    """One after another: the contract that it is most about, those of the same backend, the sweep and the clean-up."""
+    """In order: the nearest contract, the other contracts of the same backend, the sweep and the clean-up."""
     contracts: tuple[str, ...]
     match Path(mutant.file).parts[1]:
         case "mongo":
@@ -70,31 +68,31 @@ def passes(folder: Path, tests: Tests, servers: Mapping[str, str]) -> bool:
     """Whether these tests pass on the copy. Raises CannotRun."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED_ONCE)
-    said = folder / "said"
-    child = context.Process(target=_run, args=(folder, tests, dict(servers), said))
+    output = folder / "output"
+    child = context.Process(target=_run, args=(folder, tests, dict(servers), output))
     child.start()
     child.join(TIME_LIMIT_S)
     if child.exitcode is None:
-        # Whoever waits for ever for what a mutant has broken has noticed it.
+        # A test that hangs has detected the mutant.
         child.kill()
         child.join()
         return False
     if child.exitcode not in (PASSED, FAILED):
-        raise CannotRun("\n".join(said.read_text("utf-8").splitlines()[-20:]))
+        raise CannotRun("\n".join(output.read_text("utf-8").splitlines()[-20:]))
     return child.exitcode == PASSED
 
 
-def _run(folder: Path, tests: Tests, servers: dict[str, str], said: Path) -> None:
+def _run(folder: Path, tests: Tests, servers: dict[str, str], output: Path) -> None:
     import pytest
 
-    with said.open("wb") as file:
+    with output.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     os.environ.update(servers)
     os.chdir(ROOT)
     assert "cronflow" not in sys.modules
     sys.path.insert(0, str(folder))
-    # Before pytest puts the worktree first: what is imported of the package from here on is of the copy.
+    # Before pytest puts the worktree first: the package is imported from the copy.
     import cronflow
 
     assert Path(cronflow.__file__).is_relative_to(folder)
@@ -102,7 +100,7 @@ def _run(folder: Path, tests: Tests, servers: dict[str, str], said: Path) -> Non
 
 
 def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suites: Sequence[Tests]) -> bool:
-    """Whether these tests pass with the mutant in the copy, which is as before afterwards."""
+    """Whether these tests pass with the mutant. The copy is restored afterwards."""
     file = folder / PACKAGE / mutant.file
     original = file.read_text("utf-8")
     _write(file, mutant.apply(original))
@@ -113,7 +111,7 @@ def survives(mutant: Mutant, folder: Path, servers: Mapping[str, str], suites: S
 
 
 def _write(file: Path, source: str) -> None:
-    """Also forget what was compiled: it is known by its second and its size alone, and both may be the same."""
+    """Also delete the cached bytecode, which is keyed by second and size alone, and both may be equal."""
     file.write_text(source, "utf-8")
     if file.suffix == ".py":
         Path(cache_from_source(str(file))).unlink(missing_ok=True)

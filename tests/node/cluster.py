@@ -19,7 +19,8 @@ from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, WebhookSender
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from cronflow.worker.spool import Spool
 from cronflow.worker.worker import Worker
@@ -167,8 +168,7 @@ class Cluster:
     @property
     def runs(self) -> list[Run]:
         """All runs, by their instants."""
-        store = self.backends.runs
-        return sorted(store.runs.values(), key=lambda run: (run.fire_at, run.id))  # type: ignore[attr-defined]
+        return sorted(self.backends.documents.runs.values(), key=lambda run: (run.fire_at, run.id))
 
     async def elapse(self, seconds: float, step: float = 0.25) -> None:
         """Let time pass in small steps, so that polls happen when they would."""

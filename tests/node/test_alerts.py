@@ -18,7 +18,7 @@ from cronflow.domain.events import AlertGaveUp
 from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.schedule.kinds import Every
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
 
@@ -79,8 +79,7 @@ async def fire(cluster: Cluster, name: str = "job", outcome: Outcome = Outcome.P
 
 
 def notifications(cluster: Cluster) -> list[Notification]:
-    store: Any = cluster.backends.outbox
-    return list(store.notifications.values())
+    return list(cluster.backends.documents.notifications.values())
 
 
 # -------------------------------------------------------------------------------------------- failures and recoveries
@@ -185,7 +184,10 @@ async def test_what_ended_before_the_alert_was_made_or_enabled_is_not_told() -> 
 # ----------------------------------------------------------------------------------------------- whatever dies or errs
 
 
-@pytest.mark.parametrize("verb", ["outbox.put", "alerts.fail", "signs.told", "signs.untold", "outbox.claim"])
+@pytest.mark.parametrize(
+    "verb",
+    ["outbox.put", "alerts.fail", "alert_conditions.mark_reported", "alert_conditions.unreported", "outbox.claim"],
+)
 @pytest.mark.parametrize("acted", [False, True])
 async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notice(verb: str, acted: bool) -> None:
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
@@ -356,7 +358,7 @@ async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_nod
         await cluster.elapse(120, step=1)
         [body] = receiver.got
         assert (body["kind"], "job" in body, "run" in body) == ("no_leader", False, False)
-        assert "nobody leads" in body["text"]
+        assert "the cluster has no leader" in body["text"]
         cluster.backends.faults.heal()
         await cluster.elapse(60, step=1)
         assert len(cluster.leaders) == 1
@@ -490,7 +492,7 @@ async def test_a_notice_whose_alert_is_gone_meanwhile_is_forgotten() -> None:
 async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
     async with alerted("a") as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
-        cluster.backends.faults.fail_before("outbox.tried", times=1)
+        cluster.backends.faults.fail_before("outbox.record_attempt", times=1)
         await fire(cluster)
         await cluster.elapse(60, step=1)
         [notification] = notifications(cluster)
@@ -507,7 +509,11 @@ async def test_without_alerts_the_leader_reads_once_in_three_seconds_and_followe
         before = cluster.backends.faults.calls.copy()
         await cluster.elapse(60)
         calls = cluster.backends.faults.calls - before
-        alerting = {verb: count for verb, count in calls.items() if verb.split(".")[0] in ("alerts", "outbox", "signs")}
+        alerting = {
+            verb: count
+            for verb, count in calls.items()
+            if verb.split(".")[0] in ("alerts", "outbox", "alert_conditions")
+        }
         assert set(alerting) == {"alerts.find"}
         assert 18 <= alerting["alerts.find"] <= 22
-        assert calls["control.leader"] == calls["upkeep.time"] == 0
+        assert calls["control.leader"] == calls["store_admin.time"] == 0

@@ -29,7 +29,8 @@ async def test_exactly_one_of_three_nodes_leads() -> None:
         assert len(cluster.leaders) == 1
         await cluster.elapse(120)
         assert len(cluster.leaders) == 1
-        record = cluster.backends.control.record  # type: ignore[attr-defined]
+        record = cluster.backends.documents.leader
+        assert record is not None
         assert record.term == 1
 
 

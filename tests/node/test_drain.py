@@ -211,7 +211,8 @@ async def test_a_node_that_is_drained_gives_the_lead_to_another_and_does_not_tak
         await cluster.elapse(60)
         assert cluster.leaders == [successor]
         # It stood for no election in between: there were three terms, of which it had the first alone.
-        record = cluster.backends.control.record  # type: ignore[attr-defined]
+        record = cluster.backends.documents.leader
+        assert record is not None
         assert record.term == 3
 
 

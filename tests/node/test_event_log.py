@@ -8,7 +8,8 @@ import threading
 from cronflow.domain.events import EventsDropped, NodeJoined, NodeLeft
 from cronflow.node.event_log import EventLog
 from cronflow.node.role_loop import Outages, repeat
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 
 
 class Bench:

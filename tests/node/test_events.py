@@ -198,7 +198,7 @@ async def test_an_outcome_of_a_fenced_out_attempt_is_told() -> None:
         await cluster.service.apply([a_job("report", schedule=None)])
         run = await cluster.service.trigger("report")
         await cluster.elapse(3)
-        store = cluster.backends.runs.runs  # type: ignore[attr-defined]
+        store = cluster.backends.documents.runs
         from dataclasses import replace
 
         fence = store[run].fence

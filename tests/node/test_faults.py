@@ -50,7 +50,7 @@ async def test_a_doubled_item_starts_once_where_a_start_is_recorded_first() -> N
         assert len(cluster.executor.starts) == 1
         (run,) = cluster.runs
         assert (run.state, [attempt.outcome for attempt in run.attempts]) == (RunState.SUCCEEDED, [Outcome.OK])
-        assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+        assert cluster.backends.documents.late == {}
 
 
 async def test_a_doubled_item_that_may_start_at_once_is_committed_once_and_the_other_is_stopped() -> None:
@@ -65,7 +65,7 @@ async def test_a_doubled_item_that_may_start_at_once_is_committed_once_and_the_o
         await cluster.elapse(5)
         (run,) = cluster.runs
         assert (run.state, [attempt.node for attempt in run.attempts]) == (RunState.SUCCEEDED, [first[2]])
-        (late,) = cluster.backends.runs.late.values()  # type: ignore[attr-defined]
+        (late,) = cluster.backends.documents.late.values()
         assert (late.node, late.fence, late.attempt_result.outcome) == (second[2], second[1], Outcome.INTERRUPTED)
 
 
@@ -146,10 +146,10 @@ async def test_an_editor_that_dies_between_its_move_and_the_run_of_what_it_jumpe
         first, last = cluster.runs[0].fire_at, cluster.runs[-1].fire_at
         assert fires == (last - first) / timedelta(seconds=10) + 1
         assert [run.reason for run in cluster.runs if run.state is RunState.SKIPPED] == ["paused"]
-        assert cluster.backends.plans.notes == {}  # type: ignore[attr-defined]
+        assert cluster.backends.documents.plans == {}
 
 
 def step_mongodb(cluster: Cluster, step: timedelta) -> None:
     """Set the clock by which `check_at` is written and read."""
-    cluster.backends.runs._clock = Skewed(cluster.clock, step)  # type: ignore[attr-defined]
+    cluster.backends.documents.clock = Skewed(cluster.clock, step)
     cluster.backends.server_clocks["MongoDB"].skew = step  # type: ignore[attr-defined]

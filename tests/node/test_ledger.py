@@ -22,7 +22,7 @@ from cronflow.domain.run import SCHEDULED, RunState
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 from cronflow.domain.version import Version, version_due, version_of
 from cronflow.testing.audit import audit, expectations
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
 from cronflow.testing.schedule_oracle import fires_between
 from tests.node.cluster import Cluster, a_cluster
 

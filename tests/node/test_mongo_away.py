@@ -44,7 +44,7 @@ def in_flight(cluster: Cluster) -> int:
 
 def ends_recorded(cluster: Cluster) -> list[str]:
     """The runs in the order in which their ends were accepted."""
-    history = cluster.backends.runs.history  # type: ignore[attr-defined]
+    history = cluster.backends.documents.changes
     return [
         change.run
         for change in history
@@ -67,7 +67,7 @@ async def test_runs_that_end_while_mongodb_is_away_free_their_slots_and_locks_an
         await cluster.elapse(2)
         assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED] * 3
         assert sorted(ends_recorded(cluster)) == sorted(run.id for run in cluster.runs)
-        assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+        assert cluster.backends.documents.late == {}
         await cluster.elapse(120)
         assert len(cluster.executor.starts) == 3
 
@@ -129,7 +129,7 @@ async def test_an_outcome_that_mongodb_took_without_saying_so_is_recorded_once(t
         await cluster.elapse(3)
         (run,) = cluster.runs
         assert (run.state, len(run.attempts)) == (RunState.SUCCEEDED, 1)
-        assert cluster.backends.runs.late == {}  # type: ignore[attr-defined]
+        assert cluster.backends.documents.late == {}
 
 
 async def test_a_large_result_is_there_before_its_run_says_so_and_waits_in_the_spool_while_mongodb_is_away(
@@ -158,7 +158,7 @@ async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_sh
         await runs_under_way(cluster, "one")
         (run,) = cluster.runs
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.OK, rows)
-        runs = cluster.backends.runs.runs  # type: ignore[attr-defined]
+        runs = cluster.backends.documents.runs
         runs[run.id] = replace(run, fence=run.fence + 1)
         cluster.executor.release.set()  # type: ignore[union-attr]
         await cluster.elapse(3)
@@ -263,7 +263,7 @@ async def test_an_outcome_that_was_fenced_out_meanwhile_goes_to_the_late_ones(tm
         cluster.start("a")
         await cluster.elapse(5)
         assert cluster.runs == [run]
-        (late,) = cluster.backends.runs.late.values()  # type: ignore[attr-defined]
+        (late,) = cluster.backends.documents.late.values()
         assert (late.run, late.fence) == (run.id, cluster.executor.starts[0][1])
 
 

@@ -94,7 +94,7 @@ async def test_of_a_redis_cluster_the_master_that_suits_least_counts(tmp_path: P
 
 async def test_a_policy_that_is_not_told_is_a_warning() -> None:
     backends = memory_backends(SystemClock())
-    backends.coordination_admin.config = RedisConfig(None, durable=None)  # type: ignore[attr-defined]
+    backends.memory.config = RedisConfig(None, durable=None)
     with capture_logs() as logs:
         await check_servers(backends.coordination_admin, backends.queue, Timings())
     assert [(line["log_level"], line["event"]) for line in logs] == [

@@ -25,7 +25,8 @@ from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.domain.schedule.kinds import Every
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory.table import Table
 from tests.history.checker import check
 from tests.history.history import END, START, Ack, Elected, Fault, History, Noted, Step
 from tests.node.cluster import Cluster, Recording, a_cluster
@@ -91,7 +92,7 @@ class Handlers(Recording):
         return AttemptResult(Outcome.OK if ok else Outcome.ERROR)
 
 
-class Kept(dict[str, Run]):
+class Kept(Table[str, Run]):
     """The documents of the run store, and each write of one."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -113,11 +114,6 @@ class Kept(dict[str, Run]):
             )
         )
 
-    def __ior__(self, fresh: dict[str, Run]) -> Kept:  # type: ignore[override,misc]
-        for name, run in fresh.items():
-            self[name] = run
-        return self
-
 
 ACTING: ContextVar[str] = ContextVar("acting", default="")
 """The node whose task this is; the tasks that it creates inherit it."""
@@ -132,7 +128,7 @@ class Simulation:
         self.handlers = Handlers(cluster.clock, rng=random.Random(seed + 1))
         cluster.executor = self.handlers
         self.runs = Kept(cluster.clock)
-        cluster.backends.runs.runs = self.runs  # type: ignore[attr-defined]
+        cluster.backends.documents.runs = self.runs
         self.faults: list[Fault] = []
         self.acks: list[Ack] = []
         self.terms: set[Elected] = set()
@@ -173,7 +169,7 @@ class Simulation:
             for node in self.cluster.leaders:
                 assert node.elector.tenure is not None
                 self.terms.add(Elected(node.elector.tenure.term, node.id))
-            record = self.cluster.backends.control.record  # type: ignore[attr-defined]
+            record = self.cluster.backends.documents.leader
             if record is not None:
                 self.terms.add(Elected(record.term, record.holder.rpartition("#")[0]))
 
@@ -377,11 +373,11 @@ class Simulation:
         await self.elapse(40.0)
         backends = self.cluster.backends
         return History(
-            jobs=list(backends.jobs.records.values()),  # type: ignore[attr-defined]
+            jobs=list(backends.documents.jobs.values()),
             earlier={job.name: await backends.versions.of(job.name) for job in the_jobs()},
             runs=self.cluster.runs,
-            late=list(backends.runs.late.values()),  # type: ignore[attr-defined]
-            notes=list(backends.plans.notes),  # type: ignore[attr-defined]
+            late=list(backends.documents.late.values()),
+            notes=list(backends.documents.plans),
             terms=sorted(self.terms, key=lambda elected: elected.term),
             steps=self.runs.steps,
             sink=self.handlers.sink,

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.errors import BackendUnavailable, InvalidInput
 from cronflow.node.startup import wait_for_servers
+from cronflow.testing.clock import FakeClock
 from cronflow.testing.embedded import MongoServer
-from cronflow.testing.memory import FakeClock
 from tests.processes.conftest import process_cluster
 from tests.waiting import eventually
 

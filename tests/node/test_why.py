@@ -294,7 +294,7 @@ async def test_an_instant_whose_run_is_gone_says_so() -> None:
         await cluster.service.apply([a_job()])
         await cluster.elapse(35)
         first = cluster.runs[0]
-        del cluster.backends.runs.runs[first.id]  # type: ignore[attr-defined]
+        del cluster.backends.documents.runs[first.id]
         assert kinds(await cluster.service.why("tick", first.fire_at)) == ["Due", "Unrecorded"]
 
 

@@ -197,7 +197,7 @@ def test_a_second_server_on_the_folder_of_a_running_one_is_refused(
         write(first, "a")
         with pytest.raises(CannotStart, match="another one is running"):
             kind(tmp_path).start()
-        with pytest.raises(RuntimeError, match="running already"):
+        with pytest.raises(RuntimeError, match="already running"):
             first.start()
         assert read(first) == "a"
 

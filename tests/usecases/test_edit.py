@@ -19,7 +19,8 @@ from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Backends, RunQuery
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from tests.contracts.builders import a_job, a_pend, a_run
 
@@ -81,7 +82,7 @@ async def test_an_edit_of_the_schedule_records_what_had_fallen_due_as_skipped(be
     assert (skipped.state, skipped.reason) == (RunState.SKIPPED, "edited")
     assert skipped.covers == Covers(bench.start, bench.start + 3 * MINUTE, 4)
     assert (await bench.record()).next_fire == bench.start + timedelta(hours=1)
-    assert bench.backends.plans.notes == {}  # type: ignore[attr-defined]
+    assert bench.backends.documents.plans == {}
 
 
 async def test_an_edit_that_leaves_the_schedule_alone_leaves_the_cursor_alone(bench: Bench) -> None:
@@ -130,8 +131,8 @@ async def test_an_edit_makes_sure_that_the_run_of_the_present_pend_exists(bench:
     await bench.service.apply([a_job()])
     record = await bench.record()
     pending_run = a_pend(bench.start)
-    store = bench.backends.jobs
-    store.records["report"] = replace(record, pending_run=pending_run, next_fire=bench.start + MINUTE)  # type: ignore[attr-defined]
+    moved = replace(record, pending_run=pending_run, next_fire=bench.start + MINUTE)
+    bench.backends.documents.jobs["report"] = moved
     await bench.wait_for_servers(bench.service.apply([a_job(timeout=MINUTE)]))
     found = await bench.service.run(run_id("report", bench.start))
     # It had been planned under the old version and had not started: it will start under the new one.
@@ -178,7 +179,7 @@ async def test_an_edit_that_dies_before_its_move_leaves_a_note_and_no_change(ben
     bench.backends.faults.fail_before("jobs.replace")
     with pytest.raises(BackendUnavailable):
         await bench.service.apply([a_job(schedule=Every("1h"))])
-    assert len(bench.backends.plans.notes) == 1  # type: ignore[attr-defined]
+    assert len(bench.backends.documents.plans) == 1
     assert (await bench.record()).next_fire == bench.start
 
 

@@ -12,7 +12,8 @@ from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Retry
 from cronflow.domain.run import Kind, Outcome, Run, RunState, Settled, original_id, replay_id
 from cronflow.ports import RunQuery
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from tests.contracts.builders import T0, a_job, a_run
 
@@ -82,7 +83,7 @@ async def test_given_arguments_replace_the_originals(bench: Bench) -> None:
 
 async def test_replays_of_replays_count_on(bench: Bench) -> None:
     first = await bench.service.replay(DEAD.id)
-    runs = bench.backends.runs.runs  # type: ignore[attr-defined]
+    runs = bench.backends.documents.runs
     runs[first] = replace(runs[first], state=RunState.FAILED, check_at=None, outcome=Outcome.ERROR)
     second = await bench.service.replay(first)
     assert second == f"{DEAD.id}~r2"
@@ -105,7 +106,7 @@ async def test_two_people_who_replay_a_dead_letter_at_once_replay_it_once(bench:
 
 
 async def test_a_replay_that_died_before_the_mark_is_completed_and_not_repeated(bench: Bench) -> None:
-    bench.backends.faults.fail_before("letters.settle")
+    bench.backends.faults.fail_before("dead_letters.settle")
     with pytest.raises(BackendUnavailable):
         await bench.service.replay(DEAD.id)
     assert await bench.service.dead_letters() == 1

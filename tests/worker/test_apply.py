@@ -12,7 +12,8 @@ from cronflow.domain.run import RunState
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.node.timings import Timings
 from cronflow.ports import JobLock
-from cronflow.testing.memory import FakeClock, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import memory_backends
 from cronflow.worker.group_commit import apply_each
 from cronflow.worker.leases import Lease, Leases
 from tests.contracts.builders import a_run
@@ -45,7 +46,7 @@ async def test_at_most_once_starts_once_although_its_node_takes_it_under_two_fen
         (run,) = cluster.runs
         assert run.state is RunState.DISPATCHED
         # The time to acknowledge it is over before the item's own is; clocks that disagree lead to that.
-        runs = cluster.backends.runs.runs  # type: ignore[attr-defined]
+        runs = cluster.backends.documents.runs
         runs[run_id] = replace(run, check_at=cluster.clock.now())
         await cluster.elapse(1.5)
         (lists,) = cluster.backends.memory.lists.values()

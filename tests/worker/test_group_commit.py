@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.role_loop import NodeRole, Outages, Wake, repeat
-from cronflow.testing.memory import FakeClock
+from cronflow.testing.clock import FakeClock
 from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit
 
 GONE = BackendUnavailable("MongoDB", "somewhere:1", "it is gone")

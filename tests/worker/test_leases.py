@@ -13,7 +13,8 @@ from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
 from cronflow.node.role_loop import NodeRole, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import JobLock
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.worker.leases import Lease, Leases
 from tests.contracts.builders import a_run
 

@@ -42,8 +42,8 @@ async def test_while_nobody_looks_on_a_node_asks_once_a_second_and_sends_nothing
         await a_chatty_run(cluster, 100)
         await cluster.elapse(12)
         calls = cluster.backends.faults.calls
-        assert 8 <= calls["tails.wanted"] <= 12
-        assert calls["tails.publish"] == 0
+        assert 8 <= calls["live_tail.has_viewer"] <= 12
+        assert calls["live_tail.publish"] == 0
 
 
 async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> None:
@@ -62,7 +62,7 @@ async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> No
                     assert chunk["gap"] == 0
                     found += [line["n"] for line in chunk["lines"]]
         assert found == list(range(80))
-        assert cluster.backends.faults.calls["tails.publish"] > 0
+        assert cluster.backends.faults.calls["live_tail.publish"] > 0
         live.cancel()
         await asyncio.wait({live})
 
@@ -107,8 +107,8 @@ async def test_a_redis_that_is_away_holds_up_no_run() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job("tick", schedule=Every("10s"))])
         run = await a_chatty_run(cluster, 10)
-        await cluster.backends.live_tail.want(60)
+        await cluster.backends.live_tail.add_viewer(60)
         await cluster.elapse(0.5)
-        cluster.backends.faults.fail_before("tails.wanted", 1000)
+        cluster.backends.faults.fail_before("live_tail.has_viewer", 1000)
         await cluster.elapse(5)
         assert [line.n for line in await cluster.backends.logs.read(run)] == list(range(10))

@@ -12,7 +12,8 @@ from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.node.role_loop import Outages
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, LogLine
-from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
+from cronflow.testing.clock import FakeClock
+from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases.service import Service
 from cronflow.worker.log_writer import LogWriter
 from tests.contracts.builders import T0, a_job

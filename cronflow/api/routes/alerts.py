@@ -1,4 +1,4 @@
-"""Alerts: who is told when something goes wrong."""
+"""Alerts: notifications when something goes wrong."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class AlertPage(Schema):
     items: list[AlertSchema]
     """The alerts."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class NotificationPage(Schema):
-    """What an alert had to tell, the newest first."""
+    """Notifications of an alert, newest first."""
 
     items: list[NotificationSchema]
-    """The notices."""
+    """The notifications."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 AlertName = Annotated[str, Path(description="The alert.")]
@@ -58,7 +58,7 @@ AlertName = Annotated[str, Path(description="The alert.")]
 
 @router.get("/alerts")
 async def list_alerts(service: Uses, _: Viewer, cursor: Cursor = None, limit: Limit = 50) -> AlertPage:
-    """Alerts, by name. Secrets are shown as references alone."""
+    """Alerts, by name. Secrets are shown only as references."""
     found = await service.alerts.find(after=name_key(cursor), limit=limit + 1)
     shown, after = first_of(found, limit, lambda record: record.name)
     return {"items": [alert_schema(record) for record in shown], "next_cursor": after}
@@ -66,7 +66,7 @@ async def list_alerts(service: Uses, _: Viewer, cursor: Cursor = None, limit: Li
 
 @router.post("/alerts", status_code=201, responses=may(409), openapi_extra=takes("AlertInput", EXAMPLE))
 async def create_alert(service: Uses, by: Admin, body: Body, response: Response) -> AlertSchema:
-    """Define a new alert; it tells of what happens from now on. 409 when the name exists."""
+    """Create an alert; it applies to events from now on. 409 when the name exists."""
     alert = parse_alert(body)
     record = await service.alerts.create(alert, by=by.name)
     response.headers["Location"] = f"{PREFIX}/alerts/{alert.name}"
@@ -81,12 +81,12 @@ async def show_alert(service: Uses, _: Viewer, name: AlertName) -> AlertSchema:
 
 @router.put("/alerts/{name}", responses=may(201, 409), openapi_extra=takes("AlertReplacement", REPLACEMENT))
 async def put_alert(service: Uses, by: Admin, name: AlertName, body: Body, response: Response) -> AlertSchema:
-    """Create or replace an alert. What it did not tell of before it tells of from now on. The body may leave the name
-    out. 409 when somebody else changes it at the same time.
+    """Create or replace an alert; additions apply to events from now on. The body may omit the name. 409 when it
+    is changed concurrently.
     """
     alert = parse_alert({"name": name, **body} if isinstance(body, Mapping) else body)
     if alert.name != name:
-        raise InvalidInput(Problem("name", f"is {alert.name!r}, but the address says {name!r}", "leave it out"))
+        raise InvalidInput(Problem("name", f"is {alert.name!r}, but the path has {name!r}", "leave it out"))
     record, result = await service.alerts.define(alert, by=by.name)
     response.status_code = 201 if result == "created" else 200
     return alert_schema(record)
@@ -94,7 +94,7 @@ async def put_alert(service: Uses, by: Admin, name: AlertName, body: Body, respo
 
 @router.delete("/alerts/{name}", status_code=204, response_class=Response, responses=may(404))
 async def delete_alert(service: Uses, by: Admin, name: AlertName) -> None:
-    """Delete an alert with its notices; those that wait are not sent."""
+    """Delete an alert with its notifications; pending ones are not sent."""
     await service.alerts.delete(name, by=by.name)
 
 
@@ -102,7 +102,7 @@ async def delete_alert(service: Uses, by: Admin, name: AlertName) -> None:
 async def list_notices(
     service: Uses, _: Viewer, name: AlertName, cursor: Cursor = None, limit: Limit = 50
 ) -> NotificationPage:
-    """What an alert had to tell, the newest first, and what became of it."""
+    """Notifications of an alert with their delivery status, newest first."""
     found = await service.alerts.notifications(name, before=time_key(cursor), limit=limit + 1)
     shown = found[:limit]
     after = cursor_of(shown[-1].created_at, shown[-1].id) if len(found) > limit else None
@@ -111,5 +111,5 @@ async def list_notices(
 
 @router.post("/alerts/{name}/test", responses=may(404))
 async def test_alert(service: Uses, by: Admin, name: AlertName) -> AnswerSchema:
-    """Send a notice of the kind `test` now, and tell what the receiver said. It is not tried again."""
+    """Send a notification of the kind `test` now and return the response of the webhook. It is not retried."""
     return answer_schema(*await service.alerts.test(name, by=by.name))

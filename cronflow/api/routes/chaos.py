@@ -1,7 +1,6 @@
-"""Chaos: breaking a part of the cluster on purpose, to watch it recover.
+"""Chaos: break a part of the cluster on purpose, to watch it recover.
 
-Only `cronflow dev` offers it: it alone starts its API with something that can reach the processes of the nodes.
-Everywhere else these routes do not exist.
+Only `cronflow dev` has these routes: only there can the API reach the processes of the nodes.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ router = new_router("chaos")
 
 
 class Chaos(Protocol):
-    """What can be broken. Every method that takes the name of a node raises NotFound where there is no process of it,
-    also while it is being started again.
+    """What can be broken. Every method that takes the name of a node raises NotFound when the node has no process,
+    for example while it restarts.
     """
 
     def nodes(self) -> dict[str, bool]:
         """The nodes that have a process, by name, and whether it is paused."""
 
     def kill(self, name: str) -> None:
-        """End the process of a node without a chance to say goodbye."""
+        """Kill the process of a node (SIGKILL)."""
 
     def pause(self, name: str) -> None:
-        """Have it do nothing at all."""
+        """Stop the process of a node (SIGSTOP)."""
 
     def resume(self, name: str) -> None:
-        """Have it go on where it was."""
+        """Continue the process of a node (SIGCONT)."""
 
     async def flush(self) -> int:
-        """Have Redis forget everything of this cluster. Returns how many keys that were; raises BackendUnavailable."""
+        """Delete all keys of this cluster from Redis. Returns their number; raises BackendUnavailable."""
 
 
 class ProcessSchema(Schema):
@@ -47,16 +46,16 @@ class ProcessSchema(Schema):
     name: str
     """The node."""
     paused: bool
-    """Whether it does nothing now."""
+    """Whether it is stopped."""
 
 
 class ProcessPage(Schema):
     """The processes of the nodes, by name."""
 
     items: list[ProcessSchema]
-    """All of them."""
+    """The processes."""
     next_cursor: None
-    """There is one page."""
+    """Always null: there is one page."""
 
 
 class KilledSchema(Schema):
@@ -69,10 +68,10 @@ class KilledSchema(Schema):
 
 
 class FlushedSchema(Schema):
-    """A Redis that has forgotten."""
+    """A flushed Redis."""
 
     keys: int
-    """How many keys it had."""
+    """The number of deleted keys."""
 
 
 def _chaos(request: Request) -> Chaos:
@@ -89,7 +88,7 @@ def _shape(chaos: Chaos, name: str) -> ProcessSchema:
 
 @router.get("/chaos/nodes")
 async def list_processes(chaos: Breaks, _: Admin) -> ProcessPage:
-    """The processes of the nodes, by name, also of those that the cluster has lost."""
+    """The processes of the nodes, by name, including nodes that the cluster has lost."""
     return {
         "items": [{"name": name, "paused": paused} for name, paused in sorted(chaos.nodes().items())],
         "next_cursor": None,
@@ -98,7 +97,7 @@ async def list_processes(chaos: Breaks, _: Admin) -> ProcessPage:
 
 @router.post("/chaos/leader/kill", responses=may(404))
 async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
-    """Kill the node that leads. 404 when nobody leads."""
+    """Kill the leader. 404 when the cluster has no leader."""
     status = await service.status()
     if status.leader is None:
         raise NotFound("leader", "of this cluster")
@@ -109,7 +108,7 @@ async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
 
 @router.post("/chaos/nodes/{name}/pause", responses=may(404))
 async def pause_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName) -> ProcessSchema:
-    """Have a node do nothing at all, not even report: to the others it is as good as dead, and it does not know."""
+    """Stop the process of a node: it sends no heartbeat, and the cluster treats it as lost."""
     chaos.pause(name)
     await service.record(Changed("chaos.pause", f"node:{name}"), by=by.name)
     return _shape(chaos, name)
@@ -117,7 +116,7 @@ async def pause_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName)
 
 @router.post("/chaos/nodes/{name}/resume", responses=may(404))
 async def resume_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName) -> ProcessSchema:
-    """Have a paused node go on where it was, with a lead and runs that others may have by now."""
+    """Continue a paused node, which may hold the lead or runs that others have taken over."""
     chaos.resume(name)
     await service.record(Changed("chaos.resume", f"node:{name}"), by=by.name)
     return _shape(chaos, name)
@@ -125,7 +124,7 @@ async def resume_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName
 
 @router.post("/chaos/redis/flush")
 async def flush_redis(service: Uses, chaos: Breaks, by: Admin) -> FlushedSchema:
-    """Have Redis forget everything of this cluster: the leader, the nodes, what was dispatched."""
+    """Delete all keys of this cluster from Redis: the leader, the nodes, the queues."""
     keys = await chaos.flush()
     await service.record(Changed("chaos.flush", "redis", None, {"keys": keys}), by=by.name)
     return {"keys": keys}

@@ -1,4 +1,4 @@
-"""The cluster: who leads and how full it is, what it did over time, handing the lead over, checking every record."""
+"""The cluster: its leader and load, its history in numbers, stepping down, and sweeping."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ router = new_router("cluster")
 
 @router.get("/cluster")
 async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterSchema:
-    """The leader and its lease, the nodes, what waits in their lists, and the last sweep."""
+    """The leader and its lease, the nodes, the lengths of their queues, and the last sweep."""
     return cluster_schema(deployed.namespace, await service.status(), deployed.heartbeat)
 
 
@@ -29,16 +29,16 @@ async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterS
 async def series(
     service: Uses, _: Viewer, span: Annotated[Span, Query(description="How far back to look.")] = Span.HOUR
 ) -> SeriesSchema:
-    """What ended over time, how late it was and how long it took, for charts: a point a minute over a quarter of an
-    hour or an hour, ten minutes over a day, an hour over a week. Nothing is decided by these counts: after a failure
-    some may be missing.
+    """Ended runs over time, with their lateness and duration, for charts: a point per minute for 15 minutes or an
+    hour, per ten minutes for a day, per hour for a week. After a failure some counts may be missing; no decision
+    depends on them.
     """
     return series_schema(span, await service.series(span))
 
 
 @router.get("/cluster/settings")
 async def show_settings(_: Viewer, deployed: Deployed) -> SettingsSchema:
-    """What of the settings of the cluster its clients go by."""
+    """The settings of the cluster that clients use."""
     return {
         "namespace": deployed.namespace,
         "heartbeat_ms": milliseconds(deployed.heartbeat),
@@ -52,15 +52,15 @@ async def show_settings(_: Viewer, deployed: Deployed) -> SettingsSchema:
 
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))
 async def stepdown(service: Uses, by: Operator) -> StepdownSchema:
-    """Ask the leader to give its lead to another node; what runs goes on. 404 when nobody leads."""
+    """Ask the leader to step down; running jobs continue. 404 when the cluster has no leader."""
     term = (await service.status()).term
     return {"asked": await service.stepdown(by=by.name), "term": term}
 
 
 @router.post("/cluster/sweep", status_code=202, responses=may(404))
 async def sweep(service: Uses, by: Operator) -> AskedSchema:
-    """Check every record against the invariants now. Its run tells how it went, `GET /cluster` what it found. 404 when
-    nobody has ever led this cluster.
+    """Check every record against the invariants now. The run has the progress, `GET /cluster` the findings. 404 when
+    the cluster has never had a leader.
     """
     try:
         return asked_schema(await service.run(await service.sweep(by=by.name)))

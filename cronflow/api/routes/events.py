@@ -1,4 +1,4 @@
-"""What happened in the cluster."""
+"""Events of the cluster."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ router = new_router("events")
 
 
 class EventPage(Schema):
-    """What happened, the newest first."""
+    """Events, newest first."""
 
     items: list[EventSchema]
     """The events."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 @router.get("/events")
@@ -31,12 +31,12 @@ async def list_events(
     _: Viewer,
     since: From = None,
     kind: Annotated[
-        list[str] | None, Query(max_length=100, description="Only these, such as `leader_elected`; repeatable.")
+        list[str] | None, Query(max_length=100, description="Only this kind, for example `leader_elected`; repeatable.")
     ] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> EventPage:
-    """What happened in the cluster, the newest first; kept as long as log lines."""
+    """Events of the cluster, newest first; kept as long as log lines."""
     found = await service.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
     shown, before = first_of(found, limit, lambda happened: happened.id)
     return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

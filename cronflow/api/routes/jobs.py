@@ -1,20 +1,35 @@
-"""Jobs: define, look at, change, run, pause and delete them; ask why."""
+"""Jobs: create, show, change, run, pause, delete and explain them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any
 
 from fastapi import Header, Query, Response
+from pydantic import Field
 
 from cronflow.api.access import Admin, Operator, Viewer
-from cronflow.api.bodies import At, Body, Deployed, Deployment, Expected, JobName, Uses, etag_of, fields_of, takes
+from cronflow.api.bodies import (
+    Arguments,
+    At,
+    Body,
+    Deployed,
+    Deployment,
+    Expected,
+    Input,
+    JobName,
+    Uses,
+    body,
+    etag_of,
+    reads,
+    takes,
+)
 from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import RunPage, run_page
-from cronflow.documents import job_document, parse_job
-from cronflow.documents.values import got, json_mapping
+from cronflow.documents import JobForm, job_document, parse_job
+from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.ports import RunQuery
@@ -56,54 +71,72 @@ class JobPage(Schema):
     """Jobs, by name."""
 
     items: list[JobSchema]
-    """They may be fewer than the limit although there are more."""
+    """May be fewer than the limit although there are more."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class VersionPage(Schema):
-    """The versions of a job, the oldest first."""
+    """The versions of a job, oldest first."""
 
     items: list[VersionSchema]
-    """All of them, at most a thousand."""
+    """The versions, at most a thousand."""
     next_cursor: None
-    """There is one page."""
+    """Always null: there is one page."""
 
 
 class PlanSchema(Schema):
     """What would change."""
 
     jobs: list[AppliedSchema]
-    """In the order in which they were given."""
+    """In the order of the request."""
 
 
 class AppliedPage(Schema):
-    """What became of the jobs."""
+    """The result for each job."""
 
     jobs: list[AppliedSchema]
-    """In the order in which they were given."""
+    """In the order of the request."""
 
 
-class RunInput(Schema):
+def _job_list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise InvalidInput(f"expected a list of jobs, got {got(value)}")
+    if len(value) > MOST_PLANNED:
+        raise InvalidInput(f"has {len(value):,} jobs; at most {MOST_PLANNED:,} are allowed at once")
+    return value
+
+
+class PlanInput(Input, json_schema_extra={"examples": [{"jobs": [EXAMPLE]}]}):
+    """Jobs to compare with the stored ones, or to replace them with."""
+
+    jobs: Annotated[list[object], reads(_job_list, Annotated[list[JobForm], Field(max_length=MOST_PLANNED)])]
+    """The jobs."""
+
+
+class RunInput(Input, json_schema_extra={"examples": [{"args": {"region": "us"}}]}):
     """How to run a job now."""
 
-    args: NotRequired[dict[str, object]]
-    """Arguments of a Python job, beside its own."""
+    args: Arguments = None
+    """Arguments of a Python job, added to its own."""
+
+
+Planned = Annotated[PlanInput, body(PlanInput)]
 
 
 @router.get("/jobs")
 async def list_jobs(
     service: Uses,
     _: Viewer,
-    q: Annotated[str, Query(max_length=200, description="In the name or the description, in any case.")] = "",
+    q: Annotated[str, Query(max_length=200, description="Text in the name or the description, ignoring case.")] = "",
     label: Annotated[
-        list[str] | None, Query(max_length=20, description="`key` or `key=value`; all of several.")
+        list[str] | None, Query(max_length=20, description="`key` or `key=value`; repeatable, all must match.")
     ] = None,
-    enabled: Annotated[bool | None, Query(description="Those that are enabled, or those that are not.")] = None,
+    enabled: Annotated[bool | None, Query(description="Only enabled or only disabled jobs.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> JobPage:
-    """Jobs, by name. The system's own are among them; their names begin with `_sys:`."""
+    """Jobs, by name. System jobs are included; their names begin with `_sys:`."""
     labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label or ())}
     wanted = JobFilter(text=q, labels=labels, enabled=enabled)
     found, after = await service.search(wanted, after=name_key(cursor), limit=limit)
@@ -115,7 +148,7 @@ async def list_jobs(
 
 @router.post("/jobs", status_code=201, responses=may(409), openapi_extra=takes("JobInput", EXAMPLE))
 async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, response: Response) -> JobSchema:
-    """Define a new job. 409 when the name exists."""
+    """Create a job. 409 when the name exists."""
     job = parse_job(body, "", retry=deployed.retry)
     record, _ = await service.define(job, by=by.name, expected=ABSENT)
     response.headers["ETag"] = etag_of(record.ver)
@@ -123,28 +156,27 @@ async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, r
     return job_schema(record)
 
 
-@router.post("/jobs/plan", openapi_extra=takes("PlanInput", {"jobs": [EXAMPLE]}))
-async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, body: Body) -> PlanSchema:
-    """What would change if these jobs were applied, with the next fire of each as it would then be. Nothing is
-    written; jobs that are not named stay as they are.
+@router.post("/jobs/plan")
+async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, asked: Planned) -> PlanSchema:
+    """What would change if these jobs were applied, with the resulting next fire of each. Nothing is written, and other
+    jobs are not affected.
     """
-    jobs = _jobs(body, deployed)
+    jobs = _jobs(asked, deployed)
     return {"jobs": [comparison_schema(comparison) for comparison in await service.compare(jobs)]}
 
 
-@router.post("/jobs/apply", responses=may(409), openapi_extra=takes("PlanInput", {"jobs": [EXAMPLE]}))
-async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, body: Body) -> AppliedPage:
-    """Create or replace several jobs; those that are not named stay as they are. Nothing is written unless all can be
-    accepted. 409 when somebody else keeps changing one of them meanwhile: those before it stand, and applying all of
-    them again is harmless.
+@router.post("/jobs/apply", responses=may(409))
+async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, asked: Planned) -> AppliedPage:
+    """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
+    when one of them keeps being changed concurrently: those before it are applied, and it is safe to apply all again.
     """
-    jobs = _jobs(body, deployed)
+    jobs = _jobs(asked, deployed)
     return {"jobs": [comparison_schema(comparison) for comparison in await service.applied(jobs, by=by.name)]}
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
 async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) -> JobSchema:
-    """A job: its document with every default, and what the cluster keeps of it."""
+    """A job: its document with every default, and its state in the cluster."""
     record = await service.job(name)
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
@@ -154,8 +186,8 @@ async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) 
 async def put_job(
     service: Uses, by: Admin, deployed: Deployed, name: JobName, expected: Expected, body: Body, response: Response
 ) -> JobSchema:
-    """Create or replace a job. With `If-Match` only if it is still at that version: else 409, and nothing is changed.
-    The body may leave the name out.
+    """Create or replace a job. With `If-Match` only if it still has that version, else 409. The body may omit the
+    name.
     """
     document = {"name": name, **body} if isinstance(body, Mapping) else body
     job = parse_job(document, "", retry=deployed.retry)
@@ -174,15 +206,15 @@ async def put_job(
 async def patch_job(
     service: Uses, by: Admin, name: JobName, expected: Expected, body: Body, response: Response
 ) -> JobSchema:
-    """Change a part of a job by a JSON merge patch (RFC 7396): what is given replaces what was, null removes it, and
-    what is removed has its default again. The schedule, the target and the retry are kept without their defaults, so
+    """Change some keys of a job by a JSON merge patch (RFC 7396): a value replaces the old one, null removes a key, and
+    a removed key has its default again. Schedule, target and retry are stored without their defaults, so
     `{"schedule": {"cron": null, "every": "5m"}}` turns one kind of schedule into another.
     """
     if not isinstance(body, Mapping):
         raise InvalidInput(f"expected a mapping, got {got(body)}")
 
     def patched(job: Job) -> Job:
-        # As a stored one is read: what it leaves out has the defaults of the format, not those of today's settings.
+        # Like a stored document: missing keys have the defaults of the format, not those of the settings.
         made = parse_job(_merged(job_document(job, compact=True), body), "")
         _check_same(made, name)
         return made
@@ -194,49 +226,47 @@ async def patch_job(
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
 async def delete_job(service: Uses, by: Admin, name: JobName, expected: Expected) -> DeletedSchema:
-    """Remove a job. Its runs and logs stay until their time is over."""
+    """Delete a job. Its runs and logs are kept for the retention period."""
     return deleted_schema(await service.delete(name, by=by.name, expected=expected))
 
 
 @router.post(
     "/jobs/{name}/run",
     status_code=202,
-    responses={200: {"model": AskedSchema, "description": "The run of this key exists already."}, **may(404)},
-    openapi_extra=takes("RunInput", {"args": {"region": "us"}}, required=False),
+    responses={200: {"model": AskedSchema, "description": "A run with this key already exists."}, **may(404)},
 )
 async def run_job(
     service: Uses,
     by: Operator,
     name: JobName,
-    body: Body,
+    asked: Annotated[RunInput, body(RunInput)],
     response: Response,
     idempotency_key: Annotated[
-        str | None, Header(max_length=200, description="One key, one run: 1 to 64 letters, digits and `._-`.")
+        str | None, Header(max_length=200, description="One run per key: 1 to 64 letters, digits and `._-`.")
     ] = None,
 ) -> AskedSchema:
-    """Run a job now, beside its schedule. Whoever repeats the request with the same `Idempotency-Key` gets the same
-    run, and it runs once; its arguments are those of the first request.
+    """Run a job now, in addition to its schedule. Repeating the request with the same `Idempotency-Key` returns the
+    same run, with the arguments of the first request.
     """
-    args = fields_of(body, {"args": json_mapping}).get("args")
     if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
         what = "expected 1 to 64 letters, digits and ._-, beginning with a letter or digit"
         raise InvalidInput(Problem("Idempotency-Key", what, "a UUID is fine"))
-    if args and not (await service.job(name)).job.takes_args:
-        raise InvalidInput(Problem("args", f"{name} is not a Python job, so they would have no effect", "remove them"))
-    run, new = await service.request(name, args, idempotency_key, by=by.name)
+    if asked.args and not (await service.job(name)).job.takes_args:
+        raise InvalidInput(Problem("args", f"{name} is not a Python job and takes no arguments", "remove them"))
+    run, new = await service.request(name, asked.args, idempotency_key, by=by.name)
     response.status_code = 202 if new else 200
     return asked_schema(run)
 
 
 @router.post("/jobs/{name}/pause", responses=may(404, 409))
 async def pause_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
-    """Plan no more fires of a job, until it is resumed. What runs goes on."""
+    """Plan no more fires of a job until it is resumed. Running jobs continue."""
     return job_schema(await service.pause(name, by=by.name))
 
 
 @router.post("/jobs/{name}/resume", responses=may(404, 409))
 async def resume_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
-    """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
+    """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
     return job_schema(await service.resume(name, by=by.name))
 
 
@@ -247,7 +277,7 @@ async def next_fires(
     name: JobName,
     n: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 10,
 ) -> FiresSchema:
-    """The next instants at which a job falls due."""
+    """The next fires of a job."""
     return fires_schema(await service.job(name), await service.next_fires(name, n))
 
 
@@ -258,18 +288,18 @@ async def why(
     name: JobName,
     at: At = None,
     exact: Annotated[
-        bool, Query(description="Whether that very instant is meant, or the last that fell due until then.")
+        bool, Query(description="Whether exactly this instant is meant, or the last fire until then.")
     ] = True,
 ) -> WhySchema:
-    """Why an instant of a job ran, did not run, or waits: what was decided, from the schedule to the outcome. Deleted
-    jobs are explained too, as long as they are remembered.
+    """Why a fire of a job ran, did not run, or waits: every decision from the schedule to the outcome. Deleted jobs are
+    explained too, as long as they are stored.
     """
     return why_schema(await service.why(name, at, exact=exact))
 
 
 @router.get("/jobs/{name}/runs", responses=may(404))
 async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
-    """The runs of a job, those that fell due last first; also of a deleted one, while its runs are kept."""
+    """The runs of a job, latest fire first; also of a deleted job, as long as its runs are kept."""
     page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit)
     if not page["items"]:
         await service.versions(name)
@@ -278,8 +308,8 @@ async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = 
 
 @router.get("/jobs/{name}/days", responses=may(404))
 async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysSchema:
-    """How the runs of a job stand, day by day in UTC, over 53 weeks: as far back as runs are kept, and the newest
-    50,000 of them; also of a deleted job.
+    """The states of a job's runs per day (UTC) over 53 weeks, as long as runs are kept and for the newest 50,000;
+    also of a deleted job.
     """
     days, more = await service.days(name)
     return days_schema(name, days, more=more)
@@ -287,21 +317,21 @@ async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysSchema:
 
 @router.get("/jobs/{name}/history", responses=may(404))
 async def history(service: Uses, _: Viewer, name: JobName) -> VersionPage:
-    """Every version of a job: when it began, who made it, and what it says; also of a deleted one."""
+    """Every version of a job: since when, by whom, and its document; also of a deleted job."""
     return {"items": [version_schema(version) for version in await service.versions(name)], "next_cursor": None}
 
 
 def _check_same(job: Job, name: str) -> None:
     if job.name != name:
-        what = f"is {job.name!r}, but the path says {name!r}"
+        what = f"is {job.name!r}, but the path has {name!r}"
         raise InvalidInput(Problem("name", what, "a job cannot be renamed; leave the name out"))
 
 
-def _jobs(body: object, deployed: Deployment) -> list[Job]:
+def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
     """Raises InvalidInput with what is wrong with any of them."""
     jobs: list[Job] = []
     problems: list[Problem] = []
-    for n, document in enumerate(fields_of(body, {"jobs": _list}, ["jobs"])["jobs"]):
+    for n, document in enumerate(asked.jobs):
         try:
             jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
         except InvalidInput as error:
@@ -309,14 +339,6 @@ def _jobs(body: object, deployed: Deployment) -> list[Job]:
     if problems:
         raise InvalidInput(problems)
     return jobs
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise InvalidInput(f"expected a list of jobs, got {got(value)}")
-    if len(value) > MOST_PLANNED:
-        raise InvalidInput(f"has {len(value):,} jobs; at most {MOST_PLANNED:,} are taken at once")
-    return value
 
 
 def _merged(target: object, patch: object) -> object:

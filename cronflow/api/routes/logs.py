@@ -1,4 +1,4 @@
-"""What runs wrote."""
+"""Log lines of runs."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ router = new_router("logs")
 
 
 class LogPage(Schema):
-    """Lines that a run wrote, in order."""
+    """Lines of a run, in order."""
 
     items: list[LogSchema]
-    """They may be fewer than the limit although there are more."""
+    """May be fewer than the limit although there are more."""
     next_cursor: str | None
-    """For `after`; null: the run has ended, and these were its last lines."""
+    """For `after`; null: the run has ended and has no more lines."""
 
 
 class FoundPage(Schema):
     """Lines of many runs, the newest first."""
 
     items: list[LogSchema]
-    """They may be fewer than the limit, or none, although there are more."""
+    """May be fewer than the limit, or none, although there are more."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
-Text = Annotated[str, Query(max_length=200, description="Only lines with this text, in any case.")]
+Text = Annotated[str, Query(max_length=200, description="Only lines that contain this text, ignoring case.")]
 
 
 @router.get("/logs")
@@ -47,16 +47,16 @@ async def search_logs(
     level: Annotated[
         str | None,
         Query(
-            max_length=20, description="Of this level or a graver one: debug, info, success, warn, error; or progress."
+            max_length=20, description="Of this level or a higher one: debug, info, success, warn, error; or progress."
         ),
     ] = None,
-    node: Annotated[str | None, Query(max_length=300, description="Only what was written on this node.")] = None,
-    job: Annotated[str | None, Query(max_length=300, description="Only of runs of this job.")] = None,
+    node: Annotated[str | None, Query(max_length=300, description="Only lines written on this node.")] = None,
+    job: Annotated[str | None, Query(max_length=300, description="Only lines of this job.")] = None,
     since: From = None,
     cursor: Cursor = None,
     limit: Limit = 200,
 ) -> FoundPage:
-    """What runs wrote, of all jobs. A page looks at a bounded number of lines, so it may be short before the last."""
+    """Log lines of all jobs. A page reads a bounded number of lines, so it may be short although more follow."""
     found = await service.find_lines(
         LineQuery(
             text=q,
@@ -84,13 +84,13 @@ async def run_logs(
         str | None,
         Query(
             max_length=1000,
-            description="`next_cursor` of the answer before, or `<fence>:<n>` of a line; without it, the first line.",
+            description="`next_cursor` of the previous response, or `<fence>:<n>` of a line; default: the start.",
         ),
     ] = None,
     limit: Limit = 200,
 ) -> LogPage:
-    """What a run wrote, of all its attempts. While it is open `next_cursor` is never null: ask again after it."""
-    # The state first: what the run wrote before it ended is then among the lines.
+    """Log lines of all attempts of a run. While the run is open `next_cursor` is never null: poll with it."""
+    # The state first: all lines that the run wrote before it ended are then included.
     is_open = (await service.run(id)).is_open
     lines, (fence, n), more = await service.search_logs(id, q, after=line_key(after), limit=limit)
     return {

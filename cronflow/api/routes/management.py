@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from datetime import datetime
+from typing import Annotated
 
 from fastapi import Path, Query, Response
+from pydantic import Field
 
 from cronflow.api.access import Admin
-from cronflow.api.bodies import Body, Uses, at_most, fields_of, takes
+from cronflow.api.bodies import Input, Uses, body, reads, secret_text
 from cronflow.api.pagination import Cursor, Limit, first_of, name_key
 from cronflow.api.responses import may, new_router
-from cronflow.documents.values import choice, flag, instant, list_of, optional, text
+from cronflow.documents.values import choice, flag, instant, optional
 from cronflow.domain.access import LONGEST_PASSWORD, Role
-from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.secret import LONGEST as LONGEST_SECRET
 from cronflow.ports import AuditQuery
 from cronflow.schemas.access import (
@@ -34,50 +35,54 @@ keys = new_router("api-keys")
 secrets = new_router("secrets")
 audit = new_router("audit")
 
-MOST_PATTERNS = 100
+_role = reads(choice(Role), Role)
+_password = secret_text(LONGEST_PASSWORD)
+USER = {"name": "grace", "role": "operator", "password": "a long password"}
+KEY = {"name": "deploy", "role": "operator", "jobs": ["billing-*"]}
+SECRET = {"name": "shop-token", "value": "what the shop gave us"}
 
 
-class UserInput(Schema):
+class UserInput(Input, json_schema_extra={"examples": [USER]}):
     """A new user."""
 
     name: str
     """The name."""
-    password: str
-    """The password, 8 characters or more."""
-    role: NotRequired[Role]
-    """What the user may do; viewer unless it is given."""
-
-
-class UserPatch(Schema):
-    """What of a user is to change."""
-
-    role: NotRequired[Role]
+    password: Annotated[str, _password]
+    """The password, at least 8 characters."""
+    role: Annotated[Role, _role] = Role.VIEWER
     """What the user may do."""
-    enabled: NotRequired[bool]
+
+
+class UserPatch(Input, json_schema_extra={"examples": [{"enabled": False}]}):
+    """The fields of a user to change."""
+
+    role: Annotated[Role | None, _role] = None
+    """What the user may do."""
+    enabled: Annotated[bool | None, reads(flag, bool)] = None
     """Whether the user may log in."""
-    password: NotRequired[str]
+    password: Annotated[str | None, _password] = None
     """The password."""
 
 
-class KeyInput(Schema):
+class KeyInput(Input, json_schema_extra={"examples": [KEY]}):
     """A new API key."""
 
     name: str
     """The name."""
-    role: NotRequired[Role]
-    """What it may do; viewer unless it is given."""
-    jobs: NotRequired[list[str]]
-    """Patterns of the names of the jobs that it is for, such as `billing-*`; everything unless they are given."""
-    expires_at: NotRequired[str | None]
-    """Until when it is good; for ever unless it is given."""
+    role: Annotated[Role, _role] = Role.VIEWER
+    """What the key may do."""
+    jobs: Annotated[list[str], Field(max_length=100)] = Field(default_factory=list)
+    """Patterns of job names that the key is limited to, such as `billing-*`; empty: no limit."""
+    expires_at: Annotated[datetime | None, reads(optional(instant), str | None)] = None
+    """When the key expires; null: never."""
 
 
-class SecretInput(Schema):
+class SecretInput(Input, json_schema_extra={"examples": [SECRET]}):
     """A secret."""
 
     name: str
     """The name."""
-    value: str
+    value: Annotated[str, secret_text(LONGEST_SECRET)]
     """The value."""
 
 
@@ -85,9 +90,9 @@ class UserPage(Schema):
     """Users, by name."""
 
     items: list[UserSchema]
-    """The users; the admin of the settings is none of them."""
+    """The users; the admin of the settings is not included."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class KeyPage(Schema):
@@ -96,7 +101,7 @@ class KeyPage(Schema):
     items: list[KeySchema]
     """The keys."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class SecretPage(Schema):
@@ -105,58 +110,46 @@ class SecretPage(Schema):
     items: list[SecretSchema]
     """The names."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class AuditPage(Schema):
-    """Entries of the audit log, the newest first."""
+    """Entries of the audit log, newest first."""
 
     items: list[AuditSchema]
     """The entries."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 Name = Annotated[str, Path(description="Its name.")]
-_password = at_most(LONGEST_PASSWORD)
-_role = choice(Role)
-_USER_PATCH = {"role": _role, "enabled": flag, "password": _password}
-_USER = {"name": text, "role": _role, "password": _password}
-_KEY = {"name": text, "role": _role, "jobs": list_of(text, "patterns"), "expires_at": optional(instant)}
-_SECRET = {"name": text, "value": at_most(LONGEST_SECRET)}
 
 
 @users.get("/users")
 async def list_users(service: Uses, _: Admin, cursor: Cursor = None, limit: Limit = 50) -> UserPage:
-    """Users, by name. The admin of the settings is none of them."""
+    """Users, by name. The admin of the settings is not included."""
     found = await service.users.find(after=name_key(cursor), limit=limit + 1)
     shown, after = first_of(found, limit, lambda user: user.name)
     return {"items": [user_schema(user) for user in shown], "next_cursor": after}
 
 
-@users.post(
-    "/users",
-    status_code=201,
-    responses=may(409),
-    openapi_extra=takes("UserInput", {"name": "grace", "role": "operator", "password": "a long password"}),
-)
-async def create_user(service: Uses, by: Admin, body: Body) -> UserSchema:
+@users.post("/users", status_code=201, responses=may(409))
+async def create_user(service: Uses, by: Admin, asked: Annotated[UserInput, body(UserInput)]) -> UserSchema:
     """Create a user. 409 when the name exists."""
-    asked = fields_of(body, _USER, ["name", "password"])
+    return user_schema(await service.users.create(asked.name, asked.role, asked.password, by=by.name))
+
+
+@users.patch("/users/{name}", responses=may(404, 409))
+async def change_user(service: Uses, by: Admin, name: Name, asked: Annotated[UserPatch, body(UserPatch)]) -> UserSchema:
+    """Change a user's role or password, or disable or enable the user. The user's sessions end."""
     return user_schema(
-        await service.users.create(asked["name"], asked.get("role", Role.VIEWER), asked["password"], by=by.name)
+        await service.users.change(name, role=asked.role, enabled=asked.enabled, password=asked.password, by=by.name)
     )
-
-
-@users.patch("/users/{name}", responses=may(404, 409), openapi_extra=takes("UserPatch", {"enabled": False}))
-async def change_user(service: Uses, by: Admin, name: Name, body: Body) -> UserSchema:
-    """Change a user's role or password, or disable or enable the user; the user's sessions end."""
-    return user_schema(await service.users.change(name, **fields_of(body, _USER_PATCH), by=by.name))
 
 
 @users.delete("/users/{name}", status_code=204, response_class=Response, responses=may(404))
 async def delete_user(service: Uses, by: Admin, name: Name) -> None:
-    """Delete a user; the user's sessions end."""
+    """Delete a user. The user's sessions end."""
     await service.users.delete(name, by=by.name)
 
 
@@ -168,20 +161,11 @@ async def list_keys(service: Uses, _: Admin, cursor: Cursor = None, limit: Limit
     return {"items": [key_schema(key) for key in shown], "next_cursor": after}
 
 
-@keys.post(
-    "/api-keys",
-    status_code=201,
-    responses=may(409),
-    openapi_extra=takes("KeyInput", {"name": "deploy", "role": "operator", "jobs": ["billing-*"]}),
-)
-async def create_key(service: Uses, by: Admin, body: Body) -> NewKeySchema:
-    """Create an API key. `key` is shown this once. 409 when the name exists."""
-    asked = fields_of(body, _KEY, ["name"])
-    jobs = asked.get("jobs", ())
-    if len(jobs) > MOST_PATTERNS:
-        raise InvalidInput(Problem("jobs", f"has {len(jobs)} patterns; at most {MOST_PATTERNS} are allowed"))
+@keys.post("/api-keys", status_code=201, responses=may(409))
+async def create_key(service: Uses, by: Admin, asked: Annotated[KeyInput, body(KeyInput)]) -> NewKeySchema:
+    """Create an API key. `key` is shown only this once. 409 when the name exists."""
     key, made = await service.keys.create(
-        asked["name"], asked.get("role", Role.VIEWER), jobs=jobs, expires_at=asked.get("expires_at"), by=by.name
+        asked.name, asked.role, jobs=tuple(asked.jobs), expires_at=asked.expires_at, by=by.name
     )
     return {**key_schema(key), "key": made}
 
@@ -203,15 +187,15 @@ async def list_secrets(service: Uses, _: Admin, cursor: Cursor = None, limit: Li
 @secrets.post(
     "/secrets",
     status_code=201,
-    responses={200: {"model": SecretSetSchema, "description": "It was replaced."}},
-    openapi_extra=takes("SecretInput", {"name": "shop-token", "value": "what the shop gave us"}),
+    responses={200: {"model": SecretSetSchema, "description": "Replaced."}},
 )
-async def set_secret(service: Uses, by: Admin, body: Body, response: Response) -> SecretSetSchema:
-    """Set a secret, new or not."""
-    asked = fields_of(body, _SECRET, ["name", "value"])
-    new = await service.secrets.set(asked["name"], asked["value"], by=by.name)
+async def set_secret(
+    service: Uses, by: Admin, asked: Annotated[SecretInput, body(SecretInput)], response: Response
+) -> SecretSetSchema:
+    """Create or replace a secret."""
+    new = await service.secrets.set(asked.name, asked.value, by=by.name)
     response.status_code = 201 if new else 200
-    return {"name": asked["name"], "new": new}
+    return {"name": asked.name, "new": new}
 
 
 @secrets.delete("/secrets/{name}", status_code=204, response_class=Response, responses=may(404))
@@ -224,13 +208,13 @@ async def delete_secret(service: Uses, by: Admin, name: Name) -> None:
 async def list_changes(
     service: Uses,
     _: Admin,
-    by: Annotated[str | None, Query(max_length=300, description="By this one alone.")] = None,
-    action: Annotated[str | None, Query(max_length=100, description="Only these, such as `job.change`.")] = None,
-    target: Annotated[str | None, Query(max_length=300, description="Only of this, such as `job:report`.")] = None,
+    by: Annotated[str | None, Query(max_length=300, description="Only changes by this principal.")] = None,
+    action: Annotated[str | None, Query(max_length=100, description="Only this action, such as `job.change`.")] = None,
+    target: Annotated[str | None, Query(max_length=300, description="Only this target, such as `job:report`.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> AuditPage:
-    """Who changed what, the newest first."""
+    """Who changed what, newest first."""
     query = AuditQuery(by=by, action=action, target=target, before=name_key(cursor) or None, limit=limit + 1)
     found = await service.audit(query)
     shown, after = first_of(found, limit, lambda entry: entry.id)

@@ -1,4 +1,4 @@
-"""Nodes: who is up, and taking one out of the work."""
+"""The nodes that are up; drain one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NodePage(Schema):
     items: list[NodeSchema]
     """All of them."""
     next_cursor: None
-    """There is one page."""
+    """Always null: there is one page."""
 
 
 @router.get("/nodes")
@@ -39,18 +39,18 @@ async def list_nodes(service: Uses, _: Viewer, deployed: Deployed) -> NodePage:
 
 @router.get("/nodes/{name}", responses=may(404))
 async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName) -> NodeDetailSchema:
-    """A node that is up: its load, its labels, and what it runs."""
+    """A node that is up: its load, its labels, and its runs."""
     member, holds = await service.node(name)
     return node_detail_schema(member, holds, (await service.status()).leader, deployed.heartbeat)
 
 
 @router.post("/nodes/{name}/drain", responses=may(404))
 async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainSchema:
-    """Have a node end what it runs and take no more, also after a restart, until it is undrained."""
+    """Let a node finish its running jobs and accept no new ones, even after a restart, until it is undrained."""
     return drain_schema(name, await service.drain(name, by=by.name))
 
 
 @router.post("/nodes/{name}/undrain")
 async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainSchema:
-    """Let a node take work again, also one that is not up now."""
+    """Let a node accept work again, even one that is not up."""
     return undrain_schema(name, await service.undrain(name, by=by.name))

@@ -1,20 +1,33 @@
-"""Runs: list and look at them, cancel, replay and acknowledge them, one or many."""
+"""Runs: list, show, cancel, replay and acknowledge them, one or many."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Self
 
 from fastapi import Query
+from pydantic import Field, model_validator
 
 from cronflow.api.access import Operator, Viewer
-from cronflow.api.bodies import Body, RunId, Since, Until, Uses, fields_of, takes
+from cronflow.api.bodies import (
+    Arguments,
+    Input,
+    Instant,
+    Note,
+    RunId,
+    Since,
+    Text,
+    Until,
+    Uses,
+    body,
+    reads,
+    refused,
+)
 from cronflow.api.pagination import MOST, Cursor, Limit, cursor_of, time_key
 from cronflow.api.responses import may, new_router
-from cronflow.documents.mappings import read_fields
-from cronflow.documents.values import choice, flag, got, instant, json_mapping, list_of, text, whole
+from cronflow.documents.values import choice, got, list_of
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, Run, RunState
 from cronflow.ports import RunQuery
@@ -33,125 +46,158 @@ from cronflow.usecases.service import Service
 
 router = new_router("runs")
 
-LONGEST_NOTE = 1000
-BULK = 100
 MOST_RECENT = 50
 
-OfJob = Annotated[str | None, Query(max_length=200, description="Of this job alone.")]
+OfJob = Annotated[str | None, Query(max_length=200, description="Only runs of this job.")]
 
 
 class RunPage(Schema):
-    """Runs, those that fell due last first."""
+    """Runs, latest fire first."""
 
     items: list[RunSchema]
     """The runs."""
     next_cursor: str | None
-    """For the next page; null: this is the last one."""
+    """For the next page; null: this is the last page."""
 
 
 class RecentPage(Schema):
-    """How jobs do, by name."""
+    """The recent runs of jobs, by name."""
 
     items: list[RecentSchema]
-    """Those of the jobs that exist."""
+    """Jobs that do not exist are left out."""
     next_cursor: None
-    """There is one page."""
+    """Always null: there is one page."""
 
 
-class CancelInput(Schema):
+def _states(value: object) -> Sequence[RunState]:
+    if isinstance(value, str):
+        return (_state(value),)
+    if not isinstance(value, list):
+        raise InvalidInput(f"expected a state or a list of states, got {got(value)}")
+    return _many_states(value)
+
+
+_state = choice(RunState)
+_many_states = list_of(_state, "states")
+
+
+class CancelInput(Input, json_schema_extra={"examples": [{"reason": "wrong data"}]}):
     """Why to cancel."""
 
-    reason: NotRequired[str]
-    """It is kept with the run."""
+    reason: Note = ""
+    """Stored with the run."""
 
 
-class RetryInput(Schema):
+class RetryInput(Input, json_schema_extra={"examples": [{"note": "target is back"}]}):
     """How to run it again."""
 
-    args: NotRequired[dict[str, object]]
-    """Arguments instead of the original's, of a Python job."""
-    only_dead: NotRequired[bool]
-    """Only if it is a dead letter that nobody has settled."""
-    note: NotRequired[str]
-    """It is kept with the original."""
+    args: Arguments = None
+    """Arguments that replace the original ones, of a Python job."""
+    only_dead: bool = False
+    """Only if it is a dead letter that is neither replayed nor acknowledged."""
+    note: Note = ""
+    """Stored with the original run."""
 
 
-class AckInput(Schema):
-    """What is known of it."""
+class AckInput(Input, json_schema_extra={"examples": [{"note": "made good by hand"}]}):
+    """A remark."""
 
-    note: NotRequired[str]
-    """It is kept with the run."""
+    note: Note = ""
+    """Stored with the run."""
 
 
-class FilterInput(Schema):
-    """Which runs. At least one field has to be given."""
+class FilterInput(Input):
+    """Which runs. At least one field is required."""
 
-    job: NotRequired[str]
+    job: Text = None
     """Of this job."""
-    state: NotRequired[list[RunState]]
+    state: Annotated[Sequence[RunState], reads(_states, list[RunState])] = ()
     """In one of these states."""
-    node: NotRequired[str]
-    """On a node of this name, or this start of one."""
-    since: NotRequired[str]
+    node: Text = None
+    """On a node of this name, or on this start of one."""
+    since: Instant = None
     """Due from this instant on."""
-    until: NotRequired[str]
+    until: Instant = None
     """Due before this instant."""
 
+    @model_validator(mode="after")
+    def _selects(self) -> Self:
+        if not self.model_fields_set:
+            fields = ", ".join(type(self).model_fields)
+            raise refused(Problem("", "is empty and would match every run", f"give at least one of {fields}"))
+        return self
 
-class BulkInput(Schema):
-    """Which runs, and how many at most; with `next_cursor` of the answer the next ones follow."""
+
+class BulkInput(Input):
+    """Which runs, and how many at most; `next_cursor` of the response leads to the next ones."""
 
     filter: FilterInput
     """Which runs."""
-    cursor: NotRequired[str]
-    """`next_cursor` of the answer before."""
-    limit: NotRequired[int]
-    """At most so many, 1 to 500; 100 unless it is given."""
+    cursor: Text = None
+    """`next_cursor` of the previous response."""
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 100
+    """How many at most."""
+
+    def query(self) -> RunQuery:
+        chosen = self.filter
+        return RunQuery(
+            job=chosen.job,
+            states=chosen.state,
+            node=chosen.node,
+            since=chosen.since,
+            until=chosen.until,
+            before=time_key(self.cursor),
+        )
 
 
-class BulkCancelInput(BulkInput):
-    """Which runs to cancel. Only open ones are looked at."""
-
-    reason: NotRequired[str]
-    """It is kept with the runs."""
+BULK_CANCEL = {"filter": {"job": "nightly-report"}, "reason": "wrong data"}
+BULK_RETRY = {"filter": {"since": "2026-11-21T00:00:00Z"}, "note": "target is back"}
+BULK_ACK = {"filter": {"state": ["lost"]}, "note": "made good by hand"}
 
 
-class BulkRetryInput(BulkInput):
+class BulkCancelInput(BulkInput, json_schema_extra={"examples": [BULK_CANCEL]}):
+    """Which runs to cancel. Only open runs match."""
+
+    reason: Note = ""
+    """Stored with the runs."""
+
+
+class BulkRetryInput(BulkInput, json_schema_extra={"examples": [BULK_RETRY]}):
     """Which dead letters to replay."""
 
-    args: NotRequired[dict[str, object]]
-    """Arguments instead of the originals', of Python jobs."""
-    note: NotRequired[str]
-    """It is kept with the originals."""
+    args: Arguments = None
+    """Arguments that replace the original ones, of Python jobs."""
+    note: Note = ""
+    """Stored with the original runs."""
 
 
-class BulkAckInput(BulkInput):
+class BulkAckInput(BulkInput, json_schema_extra={"examples": [BULK_ACK]}):
     """Which dead letters to acknowledge."""
 
-    note: NotRequired[str]
-    """It is kept with the runs."""
+    note: Note = ""
+    """Stored with the runs."""
 
 
 class CancelledSchema(Schema):
-    """A run that was cancelled, or asked to end."""
+    """A run that was cancelled, or is being cancelled."""
 
     id: str
     """The run."""
     state: RunState
-    """As it now is."""
+    """Its state now."""
 
 
 class CancelledPage(Schema):
-    """Runs that were cancelled, or asked to end."""
+    """Runs that were cancelled, or are being cancelled."""
 
     items: list[CancelledSchema]
     """The runs."""
     next_cursor: str | None
-    """There are more, which this call has not touched."""
+    """For the next call; null: no more runs match."""
 
 
 class SkippedSchema(Schema):
-    """A run that was left as it is."""
+    """A run that was not changed."""
 
     id: str
     """The run."""
@@ -165,9 +211,9 @@ class ReplayedPage(Schema):
     items: list[ReplaySchema]
     """Their replays."""
     skipped: list[SkippedSchema]
-    """Runs that somebody has settled meanwhile, or whose job is gone."""
+    """Runs that were replayed or acknowledged in the meantime, or whose job is deleted."""
     next_cursor: str | None
-    """There are more, which this call has not touched."""
+    """For the next call; null: no more runs match."""
 
 
 class AcknowledgedSchema(Schema):
@@ -183,7 +229,7 @@ class AcknowledgedPage(Schema):
     items: list[AcknowledgedSchema]
     """The runs."""
     next_cursor: str | None
-    """There are more, which this call has not touched."""
+    """For the next call; null: no more runs match."""
 
 
 @router.get("/runs")
@@ -191,17 +237,17 @@ async def list_runs(
     service: Uses,
     _: Viewer,
     job: OfJob = None,
-    state: Annotated[list[RunState] | None, Query(description="In one of these; repeat it for several.")] = None,
+    state: Annotated[list[RunState] | None, Query(description="Only runs in this state; repeatable.")] = None,
     node: Annotated[
-        str | None, Query(max_length=300, description="On a node of this name, or this start of one.")
+        str | None, Query(max_length=300, description="On a node of this name, or on this start of one.")
     ] = None,
     since: Since = None,
     until: Until = None,
-    dead: Annotated[bool, Query(description="Only dead letters that nobody has settled.")] = False,
+    dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> RunPage:
-    """Runs, those that fell due last first."""
+    """Runs, latest fire first."""
     query = RunQuery(
         job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
     )
@@ -212,10 +258,10 @@ async def list_runs(
 async def recent_runs(
     service: Uses,
     _: Viewer,
-    job: Annotated[list[str], Query(min_length=1, max_length=MOST_RECENT, description="These jobs; repeat it.")],
-    limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="At most so many runs of each.")] = 20,
+    job: Annotated[list[str], Query(min_length=1, max_length=MOST_RECENT, description="These jobs; repeatable.")],
+    limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="How many runs of each at most.")] = 20,
 ) -> RecentPage:
-    """How some jobs do: their next fires, and their last runs in short."""
+    """The next fires of some jobs, and a summary of their last runs."""
     found = await service.recent(job, limit)
     return {"items": [recent_schema(record, runs) for record, runs in found], "next_cursor": None}
 
@@ -228,60 +274,53 @@ async def report(
     job: OfJob = None,
     limit: Limit = 100,
 ) -> ReportSchema:
-    """What failed since then, by reason: how often, when, which jobs, and a run to look at."""
+    """Failures since an instant, by reason: how many, when, which jobs, and an example."""
     failures, more = await service.report(since, job)
     return report_schema(since, job, await service.dead_letters(job), failures, limit, more=more)
 
 
-@router.post(
-    "/runs/cancel",
-    responses=may(409),
-    openapi_extra=takes("BulkCancelInput", {"filter": {"job": "nightly-report"}, "reason": "wrong data"}),
-)
-async def cancel_runs(service: Uses, by: Operator, body: Body) -> CancelledPage:
-    """Cancel open runs: those that have not started at once, the others are asked to end. The newest come first."""
-    asked = fields_of(body, {**_BULK, "reason": _note}, ["filter"])
-    query: RunQuery = asked["filter"]
+@router.post("/runs/cancel", responses=may(409))
+async def cancel_runs(
+    service: Uses, by: Operator, asked: Annotated[BulkCancelInput, body(BulkCancelInput)]
+) -> CancelledPage:
+    """Cancel open runs, newest first. Runs that have not started end at once; workers stop the others."""
+    query = asked.query()
     ended = sorted(set(query.states) - OPEN)
     if ended:
-        raise InvalidInput(Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running, retrying"))
-    found, after = await _chosen(service, replace(query, states=query.states or sorted(OPEN)), asked)
-    runs = await service.cancel_all([run.id for run in found], asked.get("reason", ""), by=by.name)
+        raise InvalidInput(
+            Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running or retrying")
+        )
+    found, after = await _page(service, replace(query, states=query.states or sorted(OPEN)), asked.limit)
+    runs = await service.cancel_all([run.id for run in found], asked.reason, by=by.name)
     states = {run.id: run.state for run in runs}
     return {"items": [{"id": run.id, "state": states.get(run.id, run.state)} for run in found], "next_cursor": after}
 
 
-@router.post(
-    "/runs/retry",
-    openapi_extra=takes("BulkRetryInput", {"filter": {"since": "2026-11-21T00:00:00Z"}, "note": "target is back"}),
-)
-async def retry_runs(service: Uses, by: Operator, body: Body) -> ReplayedPage:
-    """Replay dead letters: new runs for the same instants, under the jobs as they are now. The newest come first."""
-    asked = fields_of(body, {**_BULK, "args": json_mapping, "note": _note}, ["filter"])
+@router.post("/runs/retry")
+async def retry_runs(
+    service: Uses, by: Operator, asked: Annotated[BulkRetryInput, body(BulkRetryInput)]
+) -> ReplayedPage:
+    """Replay dead letters, newest first: new runs for the same fires, with the present version of their jobs."""
     found, after = await _chosen_dead(service, asked)
     items: list[ReplaySchema] = []
     skipped: list[SkippedSchema] = []
     for run in found:
         try:
-            await _check_args(service, run.job, asked.get("args"))
-            replay = await service.replay(
-                run.id, asked.get("args"), by=by.name, note=asked.get("note", ""), only_dead=True
-            )
+            await _check_args(service, run.job, asked.args)
+            replay = await service.replay(run.id, asked.args, by=by.name, note=asked.note, only_dead=True)
             items.append({"id": replay, "replay_of": run.id})
         except (Conflict, NotFound, InvalidInput) as error:
             skipped.append({"id": run.id, "why": str(error)})
     return {"items": items, "skipped": skipped, "next_cursor": after}
 
 
-@router.post(
-    "/runs/ack",
-    openapi_extra=takes("BulkAckInput", {"filter": {"state": ["lost"]}, "note": "made good by hand"}),
-)
-async def acknowledge_runs(service: Uses, by: Operator, body: Body) -> AcknowledgedPage:
-    """Acknowledge dead letters: they are known, and nothing more is to be done. The newest come first."""
-    asked = fields_of(body, {**_BULK, "note": _note}, ["filter"])
+@router.post("/runs/ack")
+async def acknowledge_runs(
+    service: Uses, by: Operator, asked: Annotated[BulkAckInput, body(BulkAckInput)]
+) -> AcknowledgedPage:
+    """Acknowledge dead letters, newest first: they need no further action."""
     found, after = await _chosen_dead(service, asked)
-    done = await service.acknowledge([run.id for run in found], by=by.name, note=asked.get("note", ""))
+    done = await service.acknowledge([run.id for run in found], by=by.name, note=asked.note)
     return {"items": [{"id": run.id} for run in found if run.id in done], "next_cursor": after}
 
 
@@ -290,69 +329,58 @@ async def show_run(
     service: Uses,
     _: Viewer,
     id: RunId,  # noqa: A002  the public name
-    whole: Annotated[
-        bool, Query(description="With its result also where that is so large that it is kept apart.")
-    ] = False,
+    whole: Annotated[bool, Query(description="Include a large result that is stored separately.")] = False,
 ) -> RunDetailSchema:
-    """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
+    """A run: when and where it ran, its result or error, every attempt, and late outcomes."""
     run = await service.run(id)
     return run_detail_schema(await service.whole(run) if whole else run, await service.late(id))
 
 
-@router.post(
-    "/runs/{id}/cancel",
-    responses=may(404, 409),
-    openapi_extra=takes("CancelInput", {"reason": "wrong data"}, required=False),
-)
-async def cancel_run(service: Uses, by: Operator, id: RunId, body: Body) -> RunSchema:  # noqa: A002  the public name
-    """Cancel a run: at once if it has not started, else its worker stops it. Asking again is harmless; 409 when it has
-    ended.
+@router.post("/runs/{id}/cancel", responses=may(404, 409))
+async def cancel_run(
+    service: Uses,
+    by: Operator,
+    id: RunId,  # noqa: A002  the public name
+    asked: Annotated[CancelInput, body(CancelInput)],
+) -> RunSchema:
+    """Cancel a run: at once if it has not started, else its worker stops it. Repeating the request is safe; 409 when
+    the run has ended.
     """
-    asked = fields_of(body, {"reason": _note})
-    return run_schema(await service.cancel(id, asked.get("reason", ""), by=by.name))
+    return run_schema(await service.cancel(id, asked.reason, by=by.name))
 
 
-@router.post(
-    "/runs/{id}/retry",
-    status_code=202,
-    responses=may(404, 409),
-    openapi_extra=takes("RetryInput", {"note": "target is back"}, required=False),
-)
-async def retry_run(service: Uses, by: Operator, id: RunId, body: Body) -> ReplaySchema:  # noqa: A002  the public name
-    """Replay a run that has ended: a new run for the same instant, under the job as it is now. 409 while it is open."""
-    asked = fields_of(body, {"args": json_mapping, "only_dead": flag, "note": _note})
+@router.post("/runs/{id}/retry", status_code=202, responses=may(404, 409))
+async def retry_run(
+    service: Uses,
+    by: Operator,
+    id: RunId,  # noqa: A002  the public name
+    asked: Annotated[RetryInput, body(RetryInput)],
+) -> ReplaySchema:
+    """Replay an ended run: a new run for the same fire, with the present version of the job. 409 while it is open."""
     run = await service.run(id)
-    await _check_args(service, run.job, asked.get("args"))
-    replay = await service.replay(
-        id, asked.get("args"), by=by.name, note=asked.get("note", ""), only_dead=asked.get("only_dead", False)
-    )
+    await _check_args(service, run.job, asked.args)
+    replay = await service.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)
     return {"id": replay, "replay_of": id}
 
 
-@router.post(
-    "/runs/{id}/ack",
-    responses=may(404, 409),
-    openapi_extra=takes("AckInput", {"note": "made good by hand"}, required=False),
-)
+@router.post("/runs/{id}/ack", responses=may(404, 409))
 async def acknowledge_run(
     service: Uses,
     by: Operator,
     id: RunId,  # noqa: A002  the public name
-    body: Body,
+    asked: Annotated[AckInput, body(AckInput)],
 ) -> RunSchema:
-    """Acknowledge a dead letter. Asking again is harmless; 409 when the run is none and was none."""
-    asked = fields_of(body, {"note": _note})
+    """Acknowledge a dead letter. Repeating the request is safe; 409 when the run is not a dead letter."""
     run = await service.run(id)
     if run.resolution is None:
         if run.state not in DEAD:
-            raise Conflict(f"run {id} is {run.state.value}: only what failed or was lost can be acknowledged")
-        await service.acknowledge([id], by=by.name, note=asked.get("note", ""))
+            raise Conflict(f"run {id} is {run.state.value}: only failed or lost runs can be acknowledged")
+        await service.acknowledge([id], by=by.name, note=asked.note)
         run = await service.run(id)
     return run_schema(run)
 
 
 async def run_page(service: Service, query: RunQuery, limit: int) -> RunPage:
-    """A page of runs."""
     found, after = await _page(service, query, limit)
     return {"items": [run_schema(run) for run in found], "next_cursor": after}
 
@@ -363,57 +391,15 @@ async def _page(service: Service, query: RunQuery, limit: int) -> tuple[list[Run
     return shown, cursor_of(shown[-1].fire_at, shown[-1].id) if len(found) > limit else None
 
 
-async def _chosen(service: Service, query: RunQuery, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
-    return await _page(service, replace(query, before=time_key(asked.get("cursor"))), asked.get("limit", BULK))
-
-
-async def _chosen_dead(service: Service, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
-    query: RunQuery = asked["filter"]
+async def _chosen_dead(service: Service, asked: BulkInput) -> tuple[list[Run], str | None]:
+    query = asked.query()
     others = sorted(set(query.states) - DEAD)
     if others:
-        what = f"runs that are {others[0]} are no dead letters"
+        what = f"{others[0]} runs are not dead letters"
         raise InvalidInput(Problem("filter.state", what, "use failed or lost"))
-    return await _chosen(service, replace(query, dead=True), asked)
+    return await _page(service, replace(query, dead=True), asked.limit)
 
 
 async def _check_args(service: Service, job: str, args: dict[str, object] | None) -> None:
     if args and not (await service.job(job)).job.takes_args:
-        raise InvalidInput(Problem("args", f"{job} is not a Python job, so they would have no effect", "remove them"))
-
-
-def _note(value: object) -> str:
-    read = text(value)
-    if len(read) > LONGEST_NOTE:
-        raise InvalidInput(f"has {len(read):,} characters; at most {LONGEST_NOTE:,} are kept")
-    return read
-
-
-def _limit(value: object) -> int:
-    read = whole(value)
-    if not 1 <= read <= MOST:
-        raise InvalidInput(f"is {read}; it must be 1 to {MOST}")
-    return read
-
-
-def _filter(value: object) -> RunQuery:
-    found, problems = read_fields(value, _FILTER)
-    if problems:
-        raise InvalidInput(problems)
-    if not found:
-        raise InvalidInput(Problem("", "says nothing, so it would mean every run", f"give {', '.join(_FILTER)}"))
-    found["states"] = found.pop("state", ())
-    return RunQuery(**found)
-
-
-def _states(value: object) -> Sequence[RunState]:
-    if isinstance(value, str):
-        return (_state(value),)
-    if not isinstance(value, list):
-        raise InvalidInput(f"expected a state or a list of them, got {got(value)}")
-    return _many_states(value)
-
-
-_state = choice(RunState)
-_many_states = list_of(_state, "states")
-_FILTER = {"job": text, "state": _states, "node": text, "since": instant, "until": instant}
-_BULK = {"filter": _filter, "cursor": text, "limit": _limit}
+        raise InvalidInput(Problem("args", f"{job} is not a Python job and takes no arguments", "remove them"))

@@ -1,1 +1,1 @@
-"""MongoDB: history. Everything that must not be lost, written with majority and journal."""
+"""MongoDB: everything that must not be lost, written with majority and journal."""

@@ -1,89 +1,46 @@
-"""Users, sessions, API keys, secrets and the audit log. Each is a document under its name or id.
+"""Users, sessions, API keys, secrets and the audit log, each by name or id.
 
-The rule it protects: what stands here logs nobody in. Passwords, tokens and keys are hashes, secrets are sealed, and
-what an audit entry shows has passed a mask.
+Reading the database grants no access: passwords, tokens and keys are stored as hashes, secrets are sealed, and audit
+entries are masked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-from pymongo.errors import DuplicateKeyError
 
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import Document, MongoDatabase, NamedCollection
 from cronflow.domain.access import ApiKey, AuditEntry, Role, Secret, Session, User
 from cronflow.ports import AuditQuery
 
-Document = Mapping[str, Any]
-Record = TypeVar("Record")
 
-
-class _Collection:
-    """What the stores by name have in common."""
-
-    def __init__(self, database: MongoDatabase, name: str) -> None:
-        self._database, self._documents = database, database[name]
-
-    async def insert(self, document: Document) -> bool:
-        async with self._database.translated():
-            try:
-                await self._documents.insert_one(document)
-            except DuplicateKeyError:
-                return False
-        return True
-
-    async def one(self, name: str, read: Callable[[Document], Record]) -> Record | None:
-        async with self._database.translated():
-            document = await self._documents.find_one({"_id": name})
-        return None if document is None else read(document)
-
-    async def page(self, after: str, limit: int, read: Callable[[Document], Record]) -> list[Record]:
-        async with self._database.translated():
-            found = await self._documents.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
-        return [read(document) for document in found]
-
-    async def delete(self, name: str) -> bool:
-        async with self._database.translated():
-            result = await self._documents.delete_one({"_id": name})
-        return bool(result.deleted_count)
-
-
-class MongoUserStore(_Collection):
-    """The UserStore port."""
-
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "users")
+class MongoUserStore(NamedCollection):
+    collection = "users"
 
     async def create(self, user: User) -> bool:
-        """Insert by name."""
         return await self.insert(_user_document(user))
 
     async def get(self, name: str) -> User | None:
-        """By name."""
         return await self.one(name, _user)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
-        """By name."""
         return await self.page(after, limit, _user)
 
     async def replace(self, user: User, stamp: str) -> bool:
-        """Compare and set on the stamp."""
         async with self._database.translated():
             result = await self._documents.replace_one({"_id": user.name, "stamp": stamp}, _user_document(user))
         return bool(result.matched_count)
 
 
-class MongoSessionStore(_Collection):
-    """The SessionStore port. A TTL index takes away what has expired."""
+class MongoSessionStore(NamedCollection):
+    """A TTL index deletes expired sessions."""
 
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "sessions")
+    collection = "sessions"
 
     async def create(self, session: Session) -> None:
-        """Insert by id."""
         await self.insert(
             {
                 "_id": session.id,
@@ -95,11 +52,9 @@ class MongoSessionStore(_Collection):
         )
 
     async def get(self, session: str) -> Session | None:
-        """By id."""
         return await self.one(session, _session)
 
     async def rotate(self, session: str, old: str, new: str) -> bool:
-        """Compare and set on the hash."""
         async with self._database.translated():
             result = await self._documents.update_one(
                 {"_id": session, "token_hash": old}, {"$set": {"token_hash": new}}
@@ -107,18 +62,13 @@ class MongoSessionStore(_Collection):
         return bool(result.matched_count)
 
     async def end(self, session: str) -> None:
-        """Delete by id."""
         await self.delete(session)
 
 
-class MongoKeyStore(_Collection):
-    """The KeyStore port."""
-
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "api_keys")
+class MongoKeyStore(NamedCollection):
+    collection = "api_keys"
 
     async def create(self, key: ApiKey) -> bool:
-        """Insert by name."""
         return await self.insert(
             {
                 "_id": key.name,
@@ -133,55 +83,44 @@ class MongoKeyStore(_Collection):
         )
 
     async def get(self, name: str) -> ApiKey | None:
-        """By name."""
         return await self.one(name, _key)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[ApiKey]:
-        """By name."""
         return await self.page(after, limit, _key)
 
     async def touch(self, name: str, at: datetime) -> None:
-        """Set one field."""
         async with self._database.translated():
             await self._documents.update_one({"_id": name}, {"$set": {"last_used_at": at}})
 
 
-class MongoSecretStore(_Collection):
-    """The SecretStore port."""
-
-    def __init__(self, database: MongoDatabase) -> None:
-        super().__init__(database, "secrets")
+class MongoSecretStore(NamedCollection):
+    collection = "secrets"
 
     async def put(self, secret: Secret) -> bool:
-        """Upsert by name."""
         document = {"sealed": secret.sealed, "updated_at": secret.updated_at, "updated_by": secret.updated_by}
         async with self._database.translated():
             result = await self._documents.replace_one({"_id": secret.name}, document, upsert=True)
         return result.upserted_id is not None
 
     async def get(self, names: Collection[str]) -> list[Secret]:
-        """By their names."""
         async with self._database.translated():
             found = await self._documents.find({"_id": {"$in": list(names)}}).to_list(None)
         return [_secret(document) for document in found]
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[Secret]:
-        """By name."""
         return await self.page(after, limit, _secret)
 
 
 class MongoAuditStore:
-    """The AuditStore port. What was changed is kept as JSON: its keys may hold what MongoDB's may not."""
+    """Changes are stored as JSON text, because their keys may contain characters that MongoDB's may not."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database, self._audit = database, database["audit"]
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Insert by id."""
         await self._database.insert_new("audit", [_entry_document(entry) for entry in entries])
 
     async def find(self, query: AuditQuery) -> list[AuditEntry]:
-        """By `_id`, which begins with the time."""
         asked = {"by": query.by, "action": query.action, "target": query.target}
         filters: dict[str, object] = {field: value for field, value in asked.items() if value is not None}
         if query.before is not None:
@@ -191,7 +130,6 @@ class MongoAuditStore:
         return [_entry(document) for document in found]
 
     async def keep(self, retention: timedelta) -> None:
-        """A TTL index on the age."""
         await self._database.expire("audit", "at", retention)
 
 

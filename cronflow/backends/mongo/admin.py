@@ -1,38 +1,39 @@
-"""The store's own upkeep: its clock, its indexes, the TTL of log lines, and the report of the last sweep."""
+"""Bulk reads and deletions for the sweep and the clean-up, in pages of bounded size; indexes, retention and the sweep's
+report.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from pymongo.errors import OperationFailure
 
+from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES
-from cronflow.domain.sweep import Finding, Flaw, SweepReport
+from cronflow.domain.run import ENDED, OPEN, RunState
+from cronflow.domain.sweep import Finding, Flaw, JobRow, RunRow, SweepReport
 from cronflow.ports import ReplicaSet
 
 UNAUTHORIZED = 13
-"""The code that MongoDB gives to what a user may not do."""
+"""MongoDB's error code for a missing permission."""
 
 
 class MongoStoreAdmin:
-    """The Upkeep port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._control = database["control"]
 
     async def time(self) -> datetime:
-        """The primary's clock, which `$$NOW` reads."""
         async with self._database.translated():
             hello = await self._control.database.command("hello", codec_options=self._control.codec_options)
         at: datetime = hello["localTime"]
         return at
 
     async def replica_set(self) -> ReplicaSet:
-        """From hello and buildInfo, which everybody may send, and replSetGetStatus, which takes `clusterMonitor`."""
+        """hello and buildInfo need no role; replSetGetStatus needs `clusterMonitor`."""
         admin = self._control.database.client.admin
         async with self._database.translated():
             hello, build = await admin.command("hello"), await admin.command("buildInfo")
@@ -42,13 +43,12 @@ class MongoStoreAdmin:
                 if error.code != UNAUTHORIZED:
                     raise
                 status = None
-        # Those that may become primary, and those that may not; arbiters keep nothing.
+        # Members that can become primary, and those that cannot. Arbiters have no data.
         members = len(hello.get("hosts", ())) + len(hello.get("passives", ()))
         away = None if status is None else tuple(one["name"] for one in status["members"] if one["health"] != 1)
         return ReplicaSet(build["version"], hello["setName"], members, away)
 
     async def missing_indexes(self) -> list[str]:
-        """By name."""
         missing = []
         async with self._database.translated():
             for collection, indexes in INDEXES.items():
@@ -58,18 +58,15 @@ class MongoStoreAdmin:
         return missing
 
     async def make_indexes(self) -> None:
-        """Those that exist stay."""
         async with self._database.translated():
             for collection, indexes in INDEXES.items():
                 await self._database[collection].create_indexes(indexes)
 
     async def keep_lines(self, retention: timedelta) -> None:
-        """A TTL index on the age of each."""
         for collection in ("logs", "events"):
             await self._database.expire(collection, "at", retention)
 
     async def write_report(self, report: SweepReport) -> None:
-        """One document."""
         document = {
             "at": report.at,
             "run": report.run,
@@ -85,7 +82,6 @@ class MongoStoreAdmin:
             await self._control.replace_one({"_id": "sweep"}, document, upsert=True)
 
     async def report(self) -> SweepReport | None:
-        """Read it."""
         async with self._database.translated():
             document: Mapping[str, Any] | None = await self._control.find_one({"_id": "sweep"})
         if document is None:
@@ -98,3 +94,105 @@ class MongoStoreAdmin:
             found=document["found"],
             findings=[Finding(**{**one, "kind": Flaw(one["kind"])}) for one in document["findings"]],
         )
+
+
+ROW = {"job": 1, "state": 1, "fire_at": 1, "open": 1, "check_at": 1, "ended_at": 1}
+SCHEDULED = r"^[^@]+@\d{8}T\d{6}Z$"
+OPEN_STATES = [state.value for state in OPEN]
+ENDED_STATES = [state.value for state in ENDED]
+
+
+class MongoArchive:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._jobs, self._runs = database["jobs"], database["runs"]
+        self._late, self._results = database["late"], database["results"]
+
+    async def runs(self, *, after: str = "", limit: int = 1000) -> list[RunRow]:
+        async with self._database.translated():
+            found = await self._runs.find({"_id": {"$gt": after}}, ROW).sort("_id", 1).limit(limit).to_list(None)
+        return [_row(document) for document in found]
+
+    async def rows(self, ids: Collection[str]) -> list[RunRow]:
+        async with self._database.translated():
+            found = await self._runs.find({"_id": {"$in": list(ids)}}, ROW).to_list(None)
+        return [_row(document) for document in found]
+
+    async def jobs(self, *, after: str = "", limit: int = 500, deleted_before: datetime | None = None) -> list[JobRow]:
+        match: dict[str, Any] = {"_id": {"$gt": after}}
+        if deleted_before is not None:
+            match["deleted_at"] = {"$type": "date", "$lt": deleted_before}
+        async with self._database.translated():
+            found = await self._jobs.find(match).sort("_id", 1).limit(limit).to_list(None)
+        return [JobRow(codec.record(document), bool(document.get("active"))) for document in found]
+
+    async def expired(
+        self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
+    ) -> list[RunRow]:
+        match: dict[str, Any] = {"ended_at": {"$lt": before}}
+        if after is not None:
+            ended_at, run = after
+            match = {
+                "ended_at": {"$gte": ended_at, "$lt": before},
+                "$or": [{"ended_at": {"$gt": ended_at}}, {"_id": {"$gt": run}}],
+            }
+        async with self._database.translated():
+            cursor = self._runs.find(match, ROW).sort([("ended_at", 1), ("_id", 1)]).limit(limit)
+            found = await cursor.to_list(None)
+        return [_row(document) for document in found]
+
+    async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
+        """Reads each job's history backwards. No run is created before its fire, so one or two rows decide."""
+        anchors: dict[str, datetime] = {}
+        async with self._database.translated():
+            for job in jobs:
+                match = {
+                    "job": job,
+                    "fire_at": {"$lt": before},
+                    "_id": {"$regex": SCHEDULED},
+                    "created_at": {"$lt": before},
+                }
+                found = await self._runs.find_one(match, {"fire_at": 1}, sort=[("fire_at", -1), ("_id", -1)])
+                if found is not None:
+                    anchors[job] = found["fire_at"]
+        return anchors
+
+    async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
+        """Deletes late and large results first. After an interruption, the runs still exist and are found again."""
+        match = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}, "ended_at": {"$lt": ended_before}}
+        async with self._database.translated():
+            going = [row["_id"] for row in await self._runs.find(match, {"_id": 1}).to_list(None)]
+            if not going:
+                return 0
+            await self._late.delete_many({"run": {"$in": going}})
+            await self._results.delete_many({"run": {"$in": going}})
+            result = await self._runs.delete_many({**match, "_id": {"$in": going}})
+        return int(result.deleted_count)
+
+    async def delete_job(self, name: str, rev: int) -> bool:
+        async with self._database.translated():
+            if await self._runs.find_one({"job": name}, {"_id": 1}) is not None:
+                return False
+            result = await self._jobs.delete_one({"_id": name, "rev": rev, "deleted_at": {"$type": "date"}})
+        return bool(result.deleted_count)
+
+    async def repair_marks(self, ids: Collection[str]) -> None:
+        """Two updates, each conditional on the state, so that neither races with the end of a run."""
+        ended = {"_id": {"$in": list(ids)}, "state": {"$in": ENDED_STATES}}
+        still_open = {**ended, "state": {"$in": OPEN_STATES}}
+        marks = {"open": True, "check_at": {"$ifNull": ["$check_at", "$$NOW"]}}
+        async with self._database.translated():
+            await self._runs.update_many(ended, {"$unset": {"open": "", "check_at": ""}})
+            await self._runs.update_many(still_open, [{"$set": marks}])
+
+
+def _row(document: Mapping[str, Any]) -> RunRow:
+    return RunRow(
+        id=document["_id"],
+        job=document["job"],
+        state=RunState(document["state"]),
+        fire_at=document["fire_at"],
+        marked_open=document.get("open") is True,
+        check_at=document.get("check_at"),
+        ended_at=document.get("ended_at"),
+    )

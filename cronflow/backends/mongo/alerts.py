@@ -1,7 +1,7 @@
-"""Alerts, notices, and what alerts look for.
+"""Alert rules, notifications, and the conditions that rules evaluate.
 
-The rules it protects: a notice is inserted once, under the id that is made of what it tells; whoever tries it has
-claimed it, and what an attempt came to is written only under the claim that it was made with.
+A notification is inserted once, because its id is derived from its content. A sender claims it, and writes the result
+of an attempt only under that claim.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import MongoDatabase, NamedCollection
 from cronflow.domain.alerts import KEPT, AlertRecord, Failing, Notification
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
@@ -23,51 +23,43 @@ NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 IS_DUE = {"$lte": ["$due_at", "$$NOW"]}
 
 
-class MongoAlertStore:
-    """The AlertStore port. `failing` has a document for each alert and job, `<alert>/<job>`."""
+class MongoAlertStore(NamedCollection):
+    """`failing` has a document per alert and job, `<alert>/<job>`."""
+
+    collection = "alerts"
 
     def __init__(self, database: MongoDatabase) -> None:
-        self._database = database
-        self._alerts, self._failing, self._notices = database["alerts"], database["failing"], database["notices"]
+        super().__init__(database)
+        self._failing, self._notices = database["failing"], database["notices"]
 
     async def create(self, record: AlertRecord) -> bool:
-        """Insert by name."""
-        return bool(await self._database.insert_new("alerts", [codec.alert_record_document(record)]))
+        return await self.insert(codec.alert_record_document(record))
 
     async def get(self, name: str) -> AlertRecord | None:
-        """By name."""
-        async with self._database.translated():
-            document = await self._alerts.find_one({"_id": name})
-        return None if document is None else codec.alert_record(document)
+        return await self.one(name, codec.alert_record)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[AlertRecord]:
-        """By `_id`."""
-        async with self._database.translated():
-            found = await self._alerts.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
-        return [codec.alert_record(document) for document in found]
+        return await self.page(after, limit, codec.alert_record)
 
     async def replace(self, record: AlertRecord, rev: int) -> bool:
-        """Compare and set on `rev`."""
         document = codec.alert_record_document(record) | {"rev": rev + 1}
         async with self._database.translated():
-            result = await self._alerts.replace_one({"_id": record.name, "rev": rev}, document)
+            result = await self._documents.replace_one({"_id": record.name, "rev": rev}, document)
         return bool(result.matched_count)
 
     async def delete(self, name: str) -> bool:
-        """The alert first: what is interrupted in between leaves notices that nobody sends."""
+        """Deletes the rule first. After an interruption, its remaining notifications are never sent."""
         async with self._database.translated():
-            result = await self._alerts.delete_one({"_id": name})
+            result = await self._documents.delete_one({"_id": name})
             await self._notices.delete_many({"alert": name})
             await self._failing.delete_many({"alert": name})
         return bool(result.deleted_count)
 
     async def judge(self, name: str, until: datetime) -> None:
-        """$max."""
         async with self._database.translated():
-            await self._alerts.update_one({"_id": name}, {"$max": {"judged": until}})
+            await self._documents.update_one({"_id": name}, {"$max": {"judged": until}})
 
     async def fail(self, failing: Sequence[Failing]) -> None:
-        """An upsert each, which collides where a later one is there."""
         async with self._database.translated():
             for one in failing:
                 document = {
@@ -84,35 +76,32 @@ class MongoAlertStore:
                     continue
 
     async def failing(self, *, after: Failing | None = None, limit: int = 100) -> list[Failing]:
-        """By `_id`."""
         query = {} if after is None else {"_id": {"$gt": after.place}}
         async with self._database.translated():
             found = await self._failing.find(query).sort("_id", 1).limit(limit).to_list(None)
         return [Failing(one["alert"], one["job"], one["run"], one["fire_at"], one["ended_at"]) for one in found]
 
     async def recovered(self, failing: Failing) -> None:
-        """Compare the run."""
         async with self._database.translated():
             await self._failing.delete_one({"_id": failing.place, "run": failing.run})
 
 
 class MongoOutbox:
-    """The Outbox port. A TTL index takes away what ended long ago."""
+    """A TTL index deletes notifications that ended long ago."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._notices = database["notices"]
 
     async def put(self, notifications: Sequence[Notification]) -> set[str]:
-        """Insert by id; one that is there already stays."""
         return await self._database.insert_new(
             "notices", [codec.notification_document(notification) for notification in notifications]
         )
 
     async def claim(
-        self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()
+        self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
-        """One after another, each a compare-and-set on the time at which it is due."""
+        """One findOneAndUpdate per notification."""
         again = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
         attempts = {"$add": ["$attempts", 1]}
         update = [{"$set": {"claim": {"$literal": claim}, "due_at": again, "attempts": attempts}}]
@@ -123,8 +112,8 @@ class MongoOutbox:
                     {
                         "waiting": True,
                         "$expr": IS_DUE,
-                        "alert": {"$nin": list(besides)},
-                        # However short the lease, each is claimed once by one call.
+                        "alert": {"$nin": list(excluding)},
+                        # One call claims a notification once, however short the lease.
                         "claim": {"$ne": claim},
                     },
                     update,
@@ -136,8 +125,7 @@ class MongoOutbox:
                 claimed.append(codec.notification(document))
         return claimed
 
-    async def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
-        """Compare the claim."""
+    async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
         fields: dict[str, Any] = {
             "state": notification.state.value,
             "status": notification.status,
@@ -157,14 +145,12 @@ class MongoOutbox:
         return bool(result.matched_count)
 
     async def forget(self, notification: Notification) -> None:
-        """Delete by id."""
         async with self._database.translated():
             await self._notices.delete_one({"_id": notification.id})
 
     async def of(
         self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
     ) -> list[Notification]:
-        """Through the index on (alert, created_at, _id)."""
         match: dict[str, Any] = {"alert": alert}
         if before is not None:
             created_at, notification = before
@@ -177,25 +163,20 @@ class MongoOutbox:
 
 
 class MongoAlertConditions:
-    """The Signs port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._runs, self._jobs = database["runs"], database["jobs"]
 
     async def unreported(self, limit: int) -> list[Run]:
-        """Through their partial index."""
         async with self._database.translated():
             found = await self._runs.find({"untold": True}).sort("ended_at", 1).limit(limit).to_list(None)
         return [codec.run(document) for document in found]
 
     async def mark_reported(self, runs: Collection[str]) -> None:
-        """Unset."""
         async with self._database.translated():
             await self._runs.update_many({"_id": {"$in": list(runs)}}, {"$unset": {"untold": ""}})
 
     async def late(self, after: tuple[datetime, str], until: datetime, by: timedelta, limit: int = 1000) -> list[Run]:
-        """A range of (fire_at, _id), of which the server sends what started late or not at all."""
         fire_at, run = after
         bound = {"$add": ["$fire_at", round(by.total_seconds() * 1000)]}
         match = {
@@ -209,7 +190,6 @@ class MongoAlertConditions:
         return [codec.run(document) for document in found]
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
-        """Through the planner's index on `due_at`."""
         match = {"active": True, "due_at": {"$lte": due}, "next_fire": {"$lte": fire}}
         async with self._database.translated():
             found = await self._jobs.find(match).sort("due_at", 1).limit(limit).to_list(None)

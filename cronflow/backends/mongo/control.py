@@ -1,4 +1,4 @@
-"""The control document: one linearizable counter gives out the terms and reserves the ranges of fencing tokens."""
+"""The control document: a linearizable counter of terms and of ranges of fencing tokens."""
 
 from __future__ import annotations
 
@@ -15,27 +15,22 @@ NOW_US = {"$multiply": [{"$toLong": "$$NOW"}, 1000]}
 
 
 class MongoServerClock:
-    """The Timepiece port: the clock of the primary, in milliseconds."""
+    """The primary's clock, in milliseconds."""
 
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
 
     async def now(self) -> datetime:
-        """`localTime` of hello."""
         return await self._database.time()
 
 
 class MongoControl:
-    """The Control port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._control = database["control"]
 
     async def begin_term(self, holder: str) -> Term:
-        """One findOneAndUpdate with an aggregation pipeline, so that the old end of the range becomes the new
-        beginning.
-        """
+        """One findOneAndUpdate with a pipeline: the end of the previous range becomes the start of the new one."""
         update = [
             {
                 "$set": {
@@ -57,12 +52,11 @@ class MongoControl:
                     return_document=ReturnDocument.AFTER,
                 )
             except DuplicateKeyError as error:
-                # The filter did not match although the document exists: its protocol is newer.
+                # The filter does not match although the document exists, so its protocol is newer.
                 raise Deposed("a newer version of CronFlow has led this cluster; this one may not lead it") from error
         return Term(document["term"], document["lo"], document["fence_hi"])
 
     async def extend(self, term: int, holder: str) -> int | None:
-        """Compare the term and the holder, then reserve up to two minutes ahead of now."""
         ahead = {"$add": [NOW_US, FENCE_RANGE_US]}
         update = [{"$set": {"renewed_at": "$$NOW", "fence_hi": {"$max": ["$fence_hi", ahead]}}}]
         async with self._database.translated():
@@ -72,7 +66,6 @@ class MongoControl:
         return None if document is None else int(document["fence_hi"])
 
     async def leader(self) -> LeaderRecord | None:
-        """Read the document."""
         async with self._database.translated():
             document = await self._control.find_one({"_id": "leader"})
         if document is None:
@@ -85,5 +78,4 @@ class MongoControl:
         )
 
     async def ping(self) -> float:
-        """Round trip to the primary."""
         return await self._database.ping()

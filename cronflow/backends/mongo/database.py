@@ -1,10 +1,9 @@
 """One motor client, its safety settings, and the translation of its errors.
 
-The rule it protects: every handle writes with majority and journal and reads with majority, so that an acknowledged
-write survives any failover; and every call is bounded by `timeoutMS`, because without it both drivers wait for ever
-on a stopped server. Every call goes through the process's one circuit breaker: a MongoDB that is away is asked once
-in five seconds, and everybody else is told at once. Only calls that `pymongo.AsyncMongoClient` shares are used, so
-that leaving motor is a change of this file.
+Every handle writes with majority and journal and reads with majority, so acknowledged writes survive any failover.
+`timeoutMS` bounds every call; without it the driver would wait forever for a stopped server. Every call goes through
+the process's circuit breaker: while MongoDB is unavailable, one call in five seconds is sent, and others fail at once.
+Only the API that motor shares with `pymongo.AsyncMongoClient` is used, so replacing motor changes only this file.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from bson.codec_options import CodecOptions
 from motor.motor_asyncio import AsyncIOMotorClient
@@ -25,6 +24,7 @@ from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
+    DuplicateKeyError,
     InvalidURI,
     OperationFailure,
     PyMongoError,
@@ -41,6 +41,9 @@ from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
 from cronflow.ports import UNMETERED, Meter
 
+Document = Mapping[str, Any]
+Record = TypeVar("Record")
+
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
 OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
@@ -49,21 +52,20 @@ FAILURES_TO_OPEN = 5
 RESET_S = 5.0
 AGE = "age"
 
-# The driver logs every failed server check as an error of its own; the roles say once per change what that means.
+# The driver logs every failed server check as an error; the roles log once per change.
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
 
 
 def mongo_circuit() -> Circuit:
-    """The circuit of a process's MongoDB; a command that it refuses is no failure, only that it does not serve."""
+    """The circuit breaker of a process's MongoDB. Only an unavailable server is a failure, not a refused command."""
     return Circuit("MongoDB", failures=FAILURES_TO_OPEN, reset_s=RESET_S, counts=(BackendUnavailable,))
 
 
 class MongoDatabase:
     """The database of one namespace, as an async context manager.
 
-    Entering checks that a majority can be written and makes the indexes. Raises BackendUnavailable when the server
-    does not answer, is not a replica set, or is older than 5.0; InvalidInput is raised for a URL that cannot be read.
-    Two clients of one process share a `circuit`.
+    Entering creates the indexes, which needs a majority. It raises BackendUnavailable if the server does not answer, is
+    not a replica set, or is older than 5.0; InvalidInput for an invalid URL. Clients of one process share a `circuit`.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class MongoDatabase:
         self._client: Any = AsyncIOMotorClient(
             url,
             timeoutMS=TIMEOUT_MS,
-            # Closing sends endSessions, which knows no timeoutMS and would wait half a minute for a dead server.
+            # Closing sends endSessions, which ignores timeoutMS and would wait half a minute for a dead server.
             serverSelectionTimeoutMS=TIMEOUT_MS,
             retryWrites=True,
             retryReads=True,
@@ -128,8 +130,8 @@ class MongoDatabase:
 
     @asynccontextmanager
     async def translated(self) -> AsyncIterator[None]:
-        """Put calls inside: through the circuit breaker, and with errors that mean "away" as BackendUnavailable. A
-        command that the server finds wrong is our bug and goes through.
+        """Wrap calls in this: it applies the circuit breaker, and raises BackendUnavailable if MongoDB is unavailable.
+        Errors of invalid commands propagate, because those are our bugs.
         """
         try:
             with self.circuit.calling():
@@ -158,14 +160,13 @@ class MongoDatabase:
         return loop.time() - began
 
     async def time(self) -> datetime:
-        """The clock of the primary."""
         async with self.translated():
             hello = await self._client.admin.command("hello")
         shown: datetime = hello["localTime"]
         return shown if shown.tzinfo is not None else shown.replace(tzinfo=UTC)
 
     async def insert_new(self, collection: str, documents: Sequence[dict[str, Any]]) -> set[str]:
-        """Insert those whose `_id` is new; returns the ids inserted. A duplicate is no error."""
+        """Insert documents with a new `_id`. Returns the ids inserted; duplicates are not errors."""
         if not documents:
             return set()
         ids = {document["_id"] for document in documents}
@@ -181,7 +182,7 @@ class MongoDatabase:
         return ids
 
     async def expire(self, collection: str, field: str, after: timedelta) -> None:
-        """Delete documents when `field` is so long ago: a TTL index; where it has another age, collMod changes that."""
+        """Create a TTL index on `field`, or change its age."""
         seconds, documents = round(after.total_seconds()), self._database[collection]
         async with self.translated():
             present = (await documents.index_information()).get(AGE)
@@ -192,8 +193,40 @@ class MongoDatabase:
                 await self._database.command("collMod", collection, index=index)
 
 
+class NamedCollection:
+    """Base of the stores whose documents have names."""
+
+    collection: str
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database, self._documents = database, database[self.collection]
+
+    async def insert(self, document: Document) -> bool:
+        async with self._database.translated():
+            try:
+                await self._documents.insert_one(document)
+            except DuplicateKeyError:
+                return False
+        return True
+
+    async def one(self, name: str, read: Callable[[Document], Record]) -> Record | None:
+        async with self._database.translated():
+            document = await self._documents.find_one({"_id": name})
+        return None if document is None else read(document)
+
+    async def page(self, after: str, limit: int, read: Callable[[Document], Record]) -> list[Record]:
+        async with self._database.translated():
+            found = await self._documents.find({"_id": {"$gt": after}}).sort("_id", 1).limit(limit).to_list(None)
+        return [read(document) for document in found]
+
+    async def delete(self, name: str) -> bool:
+        async with self._database.translated():
+            result = await self._documents.delete_one({"_id": name})
+        return bool(result.deleted_count)
+
+
 def _reason_away(error: PyMongoError) -> str | None:
-    """Why MongoDB does not serve, in a few words; None when it does and the request was wrong."""
+    """The reason in a few words if MongoDB is unavailable; None if the request was wrong."""
     if isinstance(error, BulkWriteError):
         return _bulk_reason(error)
     if isinstance(error, ConnectionFailure | WTimeoutError | WriteConcernError | ConfigurationError):
@@ -209,5 +242,5 @@ def _bulk_reason(error: BulkWriteError) -> str:
 
 
 def _short(error: Exception) -> str:
-    # Selection errors carry the whole topology; the first clause is what a person needs.
+    # Selection errors contain the whole topology; the first clause is enough.
     return str(error).split(", Timeout:", 1)[0].split(" (configured timeouts", 1)[0] or type(error).__name__

@@ -1,6 +1,4 @@
-"""The indexes, one table. Each serves a query that some role sends all the time; the partial ones stay as small as what
-is open or active.
-"""
+"""All indexes. Each serves a frequent query. Partial ones contain only what is open or active, so they stay small."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from pymongo import ASCENDING, DESCENDING, IndexModel
 
 INDEXES = {
     "jobs": [
-        # The planner: what is due.
+        # The planner: due jobs.
         IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True}),
         # The clean-up: tombstones.
         IndexModel(
@@ -16,7 +14,7 @@ INDEXES = {
             name="tombstones",
             partialFilterExpression={"deleted_at": {"$type": "date"}},
         ),
-        # People: how many there are in which state, from the index alone.
+        # Totals: job counts by state, from the index alone.
         IndexModel(
             [("active", ASCENDING), ("paused", ASCENDING), ("deleted_at", ASCENDING), ("_id", ASCENDING)],
             name="standing",
@@ -24,57 +22,57 @@ INDEXES = {
     ],
     "plans": [IndexModel([("at", ASCENDING)], name="age")],
     "runs": [
-        # The reconciler: what nobody has looked after.
+        # The reconciler: overdue runs.
         IndexModel([("check_at", ASCENDING)], name="overdue", partialFilterExpression={"open": True}),
-        # The planner: is another run of the job open?
+        # The planner: open runs of a job.
         IndexModel([("job", ASCENDING)], name="open", partialFilterExpression={"open": True}),
-        # People: dead letters that nobody has settled.
+        # Lists: unresolved dead letters.
         IndexModel(
             [("fire_at", DESCENDING), ("_id", DESCENDING), ("job", ASCENDING)],
             name="dead",
             partialFilterExpression={"dead": True},
         ),
-        # People: the history of one job, and of all.
+        # Lists: the history of one job, and of all.
         IndexModel([("job", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)], name="history"),
         IndexModel([("fire_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
-        # People: what did not go well. A run that succeeds never enters it.
+        # Lists: runs that did not succeed.
         IndexModel(
             [("state", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING), ("job", ASCENDING)],
             name="unusual",
             partialFilterExpression={"ended_at": {"$exists": True}, "state": {"$lt": "succeeded"}},
         ),
-        # People: what a node ran. The end of a run does not touch it.
+        # Lists: the runs of a node. The end of a run does not change it.
         IndexModel(
             [("node", ASCENDING), ("fire_at", DESCENDING), ("_id", DESCENDING)],
             name="node",
             partialFilterExpression={"node": {"$exists": True}},
         ),
-        # Alerts: what died and was not asked about.
+        # Alerts: failed and lost runs not yet evaluated.
         IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
-        # The clean-up: what ended long ago.
+        # The clean-up: old runs.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],
             name="ended",
             partialFilterExpression={"ended_at": {"$exists": True}},
         ),
     ],
-    # MongoDB takes away what has expired.
+    # MongoDB deletes expired sessions.
     "sessions": [IndexModel([("expires_at", ASCENDING)], name="expired", expireAfterSeconds=0)],
-    # People: what happened, of some kinds.
+    # Lists: events by kind.
     "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
     "notices": [
-        # Whoever sends: what is due.
+        # The alert sender: due notifications.
         IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"waiting": True}),
-        # People: the newest of an alert.
+        # Lists: the notifications of an alert.
         IndexModel([("alert", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
-        # MongoDB takes away what ended long ago.
+        # MongoDB deletes old notifications.
         IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0),
     ],
-    # Each bucket says itself when it is to go.
+    # Each bucket has its own expiry.
     "rollups": [IndexModel([("expire_at", ASCENDING)], name="expiry", expireAfterSeconds=0)],
     "logs": [
         IndexModel([("run", ASCENDING), ("fence", ASCENDING), ("n", ASCENDING)], name="lines"),
-        # People: the newest of all, of one job, and those that warn.
+        # Searches: all lines, those of one job, and warnings and errors.
         IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="newest"),
         IndexModel([("job", ASCENDING), ("at", DESCENDING), ("_id", DESCENDING)], name="of_job"),
         IndexModel([("at", DESCENDING), ("_id", DESCENDING)], name="grave", partialFilterExpression={"grave": True}),

@@ -1,4 +1,4 @@
-"""Job documents and plan notes: where the schedule moves, by compare-and-set on `rev` and the term alone."""
+"""Jobs, their versions, and plan intents. A schedule moves only by compare-and-set on `rev` and the term."""
 
 from __future__ import annotations
 
@@ -6,43 +6,38 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pymongo import ReturnDocument, UpdateOne
-from pymongo.errors import DuplicateKeyError
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Move
 
 
 class MongoJobStore:
-    """The JobStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._jobs = database["jobs"]
 
     async def get(self, names: Collection[str]) -> list[JobRecord]:
-        """By `_id`."""
         async with self._database.translated():
             found = await self._jobs.find({"_id": {"$in": list(names)}}).to_list(None)
         return [codec.record(document) for document in found]
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
-        """By `_id`, ascending."""
         query = {"_id": {"$gt": after}, "deleted_at": None}
         async with self._database.translated():
             found = await self._jobs.find(query).sort("_id", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
-        """Through the partial index on `due_at`."""
         query = {"active": True, "due_at": {"$lte": until}}
         async with self._database.translated():
             found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
-        """One bulk write. `pending_run.fence` is unique to the writer, so reading it back tells whose move it was."""
+        """`pending_run.fence` is unique to the writer, so reading it back shows whose move was applied."""
         if not moves:
             return set()
         updates = [
@@ -72,7 +67,6 @@ class MongoJobStore:
         return {move.job for move in moves if fences.get(move.job) == move.pending_run.fence}
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
-        """One bulk write; a job that has been written meanwhile keeps its own `due_at`."""
         updates = [
             UpdateOne({"_id": name, "rev": rev}, {"$set": {"due_at": due_at, "waiting": codec.plain(waiting)}})
             for name, (rev, due_at, waiting) in jobs.items()
@@ -82,7 +76,6 @@ class MongoJobStore:
                 await self._jobs.bulk_write(updates, ordered=False)
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
-        """One findOneAndUpdate a job: the document as it is after the write is what the settler needs."""
         found = []
         async with self._database.translated():
             for name in names:
@@ -96,16 +89,9 @@ class MongoJobStore:
         return found
 
     async def create(self, record: JobRecord) -> bool:
-        """Insert; `_id` refuses the second."""
-        async with self._database.translated():
-            try:
-                await self._jobs.insert_one(codec.record_document(record))
-            except DuplicateKeyError:
-                return False
-        return True
+        return bool(await self._database.insert_new("jobs", [codec.record_document(record)]))
 
     async def replace(self, record: JobRecord, rev: int) -> bool:
-        """Compare `rev`, write the next one."""
         document = codec.record_document(record) | {"rev": rev + 1}
         async with self._database.translated():
             result = await self._jobs.replace_one({"_id": record.name, "rev": rev}, document)
@@ -113,14 +99,12 @@ class MongoJobStore:
 
 
 class MongoPlanStore:
-    """The PlanStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._plans = database["plans"]
 
     async def write(self, note: PlanIntent) -> None:
-        """Insert by update, so that `at` is the server's own time."""
+        """An upsert, so that `at` is the server's time."""
         async with self._database.translated():
             await self._plans.update_one(
                 {"_id": note.id},
@@ -129,13 +113,11 @@ class MongoPlanStore:
             )
 
     async def remove(self, ids: Collection[str]) -> None:
-        """Delete by `_id`."""
         if ids:
             async with self._database.translated():
                 await self._plans.delete_many({"_id": {"$in": list(ids)}})
 
     async def left_behind(self, term: int, older_than: timedelta) -> list[PlanIntent]:
-        """A lower term, or older than the age by `$$NOW`."""
         age_ms = round(older_than.total_seconds() * 1000)
         query = {
             "$or": [
@@ -146,3 +128,19 @@ class MongoPlanStore:
         async with self._database.translated():
             found = await self._plans.find(query).to_list(None)
         return [PlanIntent(id=row["_id"], term=row["term"], jobs=tuple(row["jobs"])) for row in found]
+
+
+class MongoVersionStore:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._versions = database["versions"]
+
+    async def keep(self, versions: Sequence[Version]) -> None:
+        await self._database.insert_new("versions", [codec.version_document(version) for version in versions])
+
+    async def of(self, job: str, limit: int = 1000) -> list[Version]:
+        """A range of `_id`: `$` is the character after `#`, and job names contain neither."""
+        query = {"_id": {"$gt": f"{job}#", "$lt": f"{job}$"}}
+        async with self._database.translated():
+            found = await self._versions.find(query).sort("_id", -1).limit(limit).to_list(None)
+        return [codec.version(document) for document in reversed(found)]

@@ -1,4 +1,4 @@
-"""Lines that runs wrote."""
+"""Log lines of runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,14 @@ NEWEST_FIRST = [("at", -1), ("_id", -1)]
 
 
 class MongoLogStore:
-    """The LogStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._logs = database["logs"]
 
     async def append(self, lines: Sequence[LogLine]) -> None:
-        """One insertMany; a line that is there already stays."""
         await self._database.insert_new("logs", [codec.line_document(line) for line in lines])
 
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
-        """Through the index on (run, fence, n)."""
         fence, n = after
         query = {"run": run, "$or": [{"fence": {"$gt": fence}}, {"fence": fence, "n": {"$gt": n}}]}
         async with self._database.translated():
@@ -35,13 +31,12 @@ class MongoLogStore:
         return [codec.line(document) for document in found]
 
     async def tail(self, run: str, limit: int) -> list[LogLine]:
-        """Through the same index, from its end."""
         async with self._database.translated():
             found = await self._logs.find({"run": run}).sort([("fence", -1), ("n", -1)]).limit(limit).to_list(None)
         return [codec.line(document) for document in reversed(found)]
 
     async def find(self, query: LineQuery) -> Found:
-        """Two reads: how far to look, from the index alone; then what is found up to there."""
+        """Two reads: the end of the scan, from the index alone; then the matches up to there."""
         index, match = _range(query)
         if index == "grave":
             match["grave"] = True
@@ -68,7 +63,7 @@ class MongoLogStore:
 
 
 def _range(query: LineQuery) -> tuple[str, dict[str, Any]]:
-    """The index that narrows it down most, and what it is asked for."""
+    """The most selective index, and the range to scan in it."""
     match: dict[str, Any] = {}
     if query.since is not None:
         match["at"] = {"$gte": query.since}

@@ -1,4 +1,8 @@
-"""Run documents: inserted once by `_id`, changed only along TRANSITIONS by compare-and-set, read by their indexes."""
+"""Runs, and what belongs to them: late outcomes, large results, and the resolution of dead letters.
+
+Runs are inserted once by `_id` and changed only along TRANSITIONS by compare-and-set. Resolving a dead letter writes
+`resolution` and removes the mark `dead`; no compare-and-set reads either.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,32 @@ from collections.abc import Collection, Sequence
 from datetime import date, datetime
 from typing import Any
 
+import orjson
 from pymongo import UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.cluster import NODE_SEPARATOR
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Run, RunState
+from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
-from cronflow.ports import LateResult, OpenRun, RunQuery
+from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
+
+CHARACTERS_AT_ONCE = 8 * 1024 * 1024
+
 
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
 class MongoRunStore:
-    """The RunStore port."""
-
     def __init__(self, database: MongoDatabase) -> None:
         self._database = database
         self._runs = database["runs"]
 
     async def insert(self, runs: Sequence[Run]) -> set[str]:
-        """One insertMany, unordered."""
         return await self._database.insert_new("runs", [codec.run_document(run) for run in runs])
 
     async def apply(self, changes: Sequence[Change]) -> set[str]:
-        """One bulk write; when it matched fewer than it had, one read of the proofs."""
+        """One bulk write. If it matched fewer documents than changes, one read determines which were applied."""
         if not changes:
             return set()
         async with self._database.translated():
@@ -44,26 +49,22 @@ class MongoRunStore:
         return {change.run for change in changes if _proves(by_id.get(change.run), change)}
 
     async def overdue(self, limit: int) -> list[Run]:
-        """Through the partial index on `check_at`, compared with the server's own time."""
         async with self._database.translated():
             query = {"open": True, "$expr": HAS_PASSED}
             found = await self._runs.find(query).sort("check_at", 1).limit(limit).to_list(None)
         return [codec.run(document) for document in found]
 
     async def get(self, ids: Collection[str]) -> list[Run]:
-        """By `_id`."""
         async with self._database.translated():
             found = await self._runs.find({"_id": {"$in": list(ids)}}).to_list(None)
         return [codec.run(document) for document in found]
 
     async def existing(self, ids: Collection[str]) -> set[str]:
-        """By `_id`, from the index alone."""
         async with self._database.translated():
             found = await self._runs.find({"_id": {"$in": list(ids)}}, {"_id": 1}).to_list(None)
         return {row["_id"] for row in found}
 
     async def open_of(self, jobs: Collection[str]) -> dict[str, list[OpenRun]]:
-        """Through the partial index on `job`."""
         query = {"job": {"$in": list(jobs)}, "open": True}
         async with self._database.translated():
             rows = await self._runs.find(query, {"job": 1, "state": 1, "created_at": 1}).to_list(None)
@@ -73,14 +74,12 @@ class MongoRunStore:
         return found
 
     async def find(self, query: RunQuery) -> list[Run]:
-        """By (fire_at, _id), descending."""
         async with self._database.translated():
             pages = [await cursor.to_list(None) for cursor in await self.cursors(query)]
         found = pages[0] if len(pages) == 1 else sorted(itertools.chain(*pages), key=_place, reverse=True)
         return [codec.run(document) for document in found[: query.limit]]
 
     async def days(self, job: str, since: datetime, most: int) -> dict[date, dict[RunState, int]]:
-        """Through the index of the job's history, counted in the server."""
         day = {"$dateToString": {"date": "$fire_at", "format": "%Y-%m-%d"}}
         pipeline = [
             {"$match": {"job": job, "fire_at": {"$gte": since}}},
@@ -96,14 +95,12 @@ class MongoRunStore:
         return found
 
     async def cursors(self, query: RunQuery) -> list[Any]:
-        """One, or two whose results belong together: runs that are open and runs that have ended lie in different
-        partial indexes.
-        """
+        """One cursor, or two to merge, because open and ended runs are in different partial indexes."""
         match = await self._matching(query)
         cursors = []
         for states in _by_index(query.states):
             cursor = self._runs.find({**match, **states}).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
-            # Where the planner could be misled by what it tried: both are as small as what is dead or open.
+            # Stop the query planner from choosing worse: these partial indexes are small.
             hint = "dead" if query.dead else "open" if "open" in states else None
             cursors.append(cursor if hint is None else cursor.hint(hint))
         return cursors
@@ -125,13 +122,13 @@ class MongoRunStore:
             due["$lt"] = query.until
         if query.before is not None:
             fire_at, run_id = query.before
-            # The bound is where the index is entered; what is left out behind it lies at one instant.
+            # The index is entered at this bound; `$or` excludes only rows of the same instant.
             due["$lte"] = fire_at
             match["$or"] = [{"fire_at": {"$lt": fire_at}}, {"_id": {"$lt": run_id}}]
         return {**match, "fire_at": due} if due else match
 
     async def _starts(self, node: str) -> list[str]:
-        """The ids of a node of this name: the index skips from one to the next."""
+        """The node ids of this name. distinct() skips through the index."""
         if NODE_SEPARATOR in node:
             return [node]
         behind = chr(ord(NODE_SEPARATOR) + 1)
@@ -139,7 +136,6 @@ class MongoRunStore:
         return list(await self._runs.distinct("node", {"node": ids}))
 
     async def keep_late(self, late: Sequence[LateResult]) -> None:
-        """Insert by the id of the finish, so repeating it stores nothing twice."""
         documents = [
             {
                 "_id": result.finish_id,
@@ -157,8 +153,67 @@ class MongoRunStore:
         await self._database.insert_new("late", documents)
 
 
+class MongoLateStore:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._late = database["late"]
+
+    async def of(self, run: str) -> list[LateResult]:
+        """Through the index on `run`."""
+        async with self._database.translated():
+            found = await self._late.find({"run": run}).sort([("at", 1), ("_id", 1)]).to_list(None)
+        return [codec.late(document) for document in found]
+
+
+class MongoResultStore:
+    """Results are stored as text: BSON has no integers over 64 bits and limits nesting."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._results = database["results"]
+
+    async def keep(self, results: Sequence[LargeResult]) -> None:
+        """A few MiB per call, because each call is limited to five seconds."""
+        documents: list[dict[str, Any]] = []
+        waiting = 0
+        for result in results:
+            documents.append({"_id": result.id, "run": result.run, "text": result.text})
+            waiting += len(result.text)
+            if waiting >= CHARACTERS_AT_ONCE:
+                await self._database.insert_new("results", documents)
+                documents, waiting = [], 0
+        await self._database.insert_new("results", documents)
+
+    async def get(self, ids: Collection[str]) -> dict[str, object]:
+        async with self._database.translated():
+            found = await self._results.find({"_id": {"$in": list(ids)}}, {"text": 1}).to_list(None)
+        return {document["_id"]: orjson.loads(document["text"]) for document in found}
+
+
+class MongoDeadLetters:
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._runs = database["runs"]
+
+    async def settle(self, runs: Collection[str], resolution: Resolution) -> set[str]:
+        match: dict[str, Any] = {"dead": True} if resolution.how is Settled.ACKNOWLEDGED else {"open": None}
+        update = {"$set": {"resolution": codec.plain(resolution)}, "$unset": {"dead": ""}}
+        written = set()
+        async with self._database.translated():
+            for run in runs:
+                result = await self._runs.update_one({"_id": run, **match}, update)
+                if result.matched_count:
+                    written.add(run)
+        return written
+
+    async def count(self, job: str | None = None) -> int:
+        match: dict[str, Any] = {"dead": True} | ({} if job is None else {"job": job})
+        async with self._database.translated():
+            return int(await self._runs.count_documents(match, hint="dead"))
+
+
 def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
-    """What to match for these states, for each index that has some of them."""
+    """The filter on these states for each index that contains some of them."""
     if not states or RunState.SUCCEEDED in states:
         return [{"state": {"$in": [state.value for state in states]}} if states else {}]
     open_states = [state.value for state in states if state in OPEN]

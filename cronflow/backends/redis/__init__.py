@@ -1,3 +1,1 @@
-"""Redis: motion. Election, heartbeats, the nodes' lists and locks, doorbells; nothing here is ever the only copy of
-anything.
-"""
+"""Redis: election, heartbeats, the nodes' lists, job locks and signals. It is never the only copy of anything."""

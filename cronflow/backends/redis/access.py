@@ -1,54 +1,36 @@
-"""How often somebody asks, and tickets that let somebody in once. The time is Redis's own."""
+"""Rate limits and tickets, by Redis's own clock."""
 
 from __future__ import annotations
 
 import orjson
 
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.access import Principal, Role
 
 
-class RedisRateLimiter:
-    """The RateLimiter port."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisRateLimiter(RedisAdapter):
     async def take(self, key: str, per_s: float, burst: int) -> float:
-        """See rate_take.lua."""
         wait_us: int = await self._redis.call("rate_take", [self._keys.rate(key)], round(1_000_000 / per_s), burst)
         return wait_us / 1_000_000
 
     async def attempt(self, key: str, free: int, wait_s: float, most_s: float) -> float:
-        """See rate_attempt.lua."""
         arguments = free, round(wait_s * 1000), round(most_s * 1000)
         wait_ms: int = await self._redis.call("rate_attempt", [self._keys.rate(key)], *arguments)
         return wait_ms / 1000
 
     async def take_back(self, key: str) -> None:
-        """See rate_take_back.lua."""
         await self._redis.call("rate_take_back", [self._keys.rate(key)])
 
     async def forgive(self, key: str) -> None:
-        """DEL."""
         await self._redis.command("DEL", self._keys.rate(key))
 
 
-class RedisTicketStore:
-    """The TicketStore port."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisTicketStore(RedisAdapter):
     async def put(self, ticket: str, principal: Principal, ttl_s: float) -> None:
-        """SET with a TTL."""
         text = orjson.dumps({"name": principal.name, "role": principal.role.value, "jobs": principal.jobs})
         await self._redis.command("SET", self._keys.ticket(ticket), text, "PX", round(ttl_s * 1000))
 
     async def take(self, ticket: str) -> Principal | None:
-        """GETDEL."""
         text = await self._redis.command("GETDEL", self._keys.ticket(ticket))
         if text is None:
             return None

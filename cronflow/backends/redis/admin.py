@@ -1,26 +1,20 @@
-"""Keys that should expire and do not, found by SCAN, and what is left of nodes that are gone."""
+"""Redis's configuration, keys without a TTL, and the remains of dead nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
 
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.cluster import NO_EVICTION
 from cronflow.ports import KeyWithoutTtl, RedisConfig
 
 PAGE = 1000
 
 
-class RedisCoordinationAdmin:
-    """The Housekeeping port."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisCoordinationAdmin(RedisAdapter):
     async def redis_config(self) -> RedisConfig:
-        """From INFO, which whoever hosts a Redis allows, where CONFIG GET often is not."""
+        """Reads INFO first, because hosted Redis services often forbid CONFIG GET."""
         memory = await self._redis.each("INFO", "memory") or [{}]
         policies = [one.get("maxmemory_policy") for one in memory]
         unfit = [policy for policy in policies if policy not in (None, NO_EVICTION)]
@@ -33,12 +27,12 @@ class RedisCoordinationAdmin:
             durable = all(
                 one.get("aof_enabled") or save.get("save") for one, save in zip(persistence, saves, strict=True)
             )
-        told = await self._redis.each("INFO", "server") or []
-        versions = frozenset(str(one.get("valkey_version") or one.get("redis_version")) for one in told)
+        servers = await self._redis.each("INFO", "server") or []
+        versions = frozenset(str(one.get("valkey_version") or one.get("redis_version")) for one in servers)
         return RedisConfig(unfit[0] if unfit else None if None in policies else NO_EVICTION, durable, versions)
 
     async def keys_without_ttl(self, cursor: int = 0) -> tuple[int, list[KeyWithoutTtl]]:
-        """SCAN, then PTTL of what should expire, then EXISTS of the heartbeats behind lists: three round trips."""
+        """Three round trips: SCAN, PTTL of the keys that should expire, EXISTS of the lists' nodes' heartbeats."""
         following, raw = await self._redis.command("SCAN", cursor, "MATCH", self._pattern, "COUNT", PAGE)
         keys = [key for key in (one.decode() for one in raw) if self._keys.expires(key)]
         ttls = await self._redis.pipeline([("PTTL", key) for key in keys])
@@ -52,16 +46,14 @@ class RedisCoordinationAdmin:
 
     @property
     def _pattern(self) -> str:
-        # Names hold nothing that a glob would take for more than itself, and Redis knows no braces.
+        # Namespaces contain no glob characters, and Redis does not treat braces as such.
         return self._keys.prefix + "*"
 
     async def set_ttl(self, keys: Collection[str], seconds: float) -> int:
-        """See let_expire.lua."""
         if not keys:
             return 0
-        return int(await self._redis.call("let_expire", sorted(keys), round(seconds * 1000)))
+        return int(await self._redis.call("set_ttl", sorted(keys), round(seconds * 1000)))
 
     async def forget_nodes(self, silent_for: timedelta) -> int:
-        """See forget_nodes.lua; lists and holdings expire by themselves."""
         silent_ms = round(silent_for.total_seconds() * 1000)
         return int(await self._redis.call("forget_nodes", [self._keys.nodes], silent_ms))

@@ -1,11 +1,10 @@
-"""From a URL to a client: one server, a master that Sentinel names, or a cluster.
+"""Opens a client for a URL: one server, a master found through Sentinel, or a cluster.
 
     redis://host:6379/0    rediss://…    unix:///path
     redis+sentinel://[:password@]host:26379,host:26379/master-name[/db]
     redis+cluster://[:password@]host:6379,host:6379
 
-The rule it protects: no client sends a command a second time by itself. A redirection of a cluster is no second
-time: the first server has refused it.
+No client retries a command by itself. A cluster redirection is not a retry: the first server did not execute it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Client = Redis | RedisCluster
 
 @dataclass(frozen=True, slots=True)
 class RedisServers:
-    """What a URL with several hosts says."""
+    """A parsed URL with several hosts."""
 
     hosts: tuple[tuple[str, int], ...]
     username: str | None
@@ -61,7 +60,7 @@ def parse(url: str) -> RedisServers:
     words = tuple(word for word in path.split("/") if word)
     if url.startswith(SENTINEL) and (not words or len(words) > 2 or (len(words) == 2 and not words[1].isdigit())):
         raise InvalidInput(
-            "redis+sentinel:// needs the name of the master behind the hosts: …/master-name or …/master-name/0"
+            "redis+sentinel:// needs the name of the master after the hosts: …/master-name or …/master-name/0"
         )
     if url.startswith(CLUSTER) and words:
         raise InvalidInput("redis+cluster:// takes no database: a cluster has only one")
@@ -70,7 +69,7 @@ def parse(url: str) -> RedisServers:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A client, the address to name in messages, and the sentinels that were asked for it."""
+    """A client, the address for messages, and its sentinels."""
 
     client: Client
     address: str
@@ -96,7 +95,7 @@ def open_client(url: str) -> Opened:
         master, *db = servers.path
         sentinel = Sentinel(  # type: ignore[no-untyped-call]
             servers.hosts,
-            # A sentinel has no data and often no password; what is asked of it may be asked again.
+            # A sentinel has no data and often no password.
             sentinel_kwargs={**options, "socket_timeout": 1.0, "socket_connect_timeout": 1.0},
             username=servers.username,
             password=servers.password,

@@ -1,8 +1,8 @@
-"""One connection pool for commands, one connection for doorbells, and scripts by name.
+"""One connection pool for commands, one connection for signals, and scripts by name.
 
-The rule it protects: a command that takes or gives a right is sent once. The client therefore has no silent retries;
-a timeout drops the connection (a reply that comes too late must not reach the next caller), and every driver error
-becomes BackendUnavailable here.
+A command is sent once, because it may acquire or release something. The client therefore never retries silently. A
+timeout drops the connection, so that a late reply cannot reach the next caller. Every driver error becomes
+BackendUnavailable here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PING_EVERY_S = 5.0
 
 
 class Script:
-    """A Lua file of the `lua` folder, with the hash that EVALSHA wants."""
+    """A file of the `lua` folder, with its hash for EVALSHA."""
 
     def __init__(self, name: str) -> None:
         self.text = resources.files("cronflow.backends.redis").joinpath("lua", f"{name}.lua").read_text("utf-8")
@@ -39,11 +39,10 @@ class Script:
 
 
 class RedisConnection:
-    """The connections of one process to one Redis, as an async context manager. A `client` of the caller's stays his.
+    """The connections of one process to one Redis, as an async context manager.
 
-    For the forms of `url` see `clients`. Entering checks that the server answers, and that it drops no key when its
-    memory is full; BackendUnavailable is raised if not. InvalidInput is raised for a URL that cannot be read. The
-    doorbell connection is asked for an answer when it was silent for `ping_every_s` seconds.
+    `clients` documents the forms of `url`; an invalid one raises InvalidInput. Entering raises BackendUnavailable if
+    the server does not answer. The signal connection is pinged after `ping_every_s` seconds of silence.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class RedisConnection:
         try:
             yield
         except ResponseError as error:
-            # Only what the server itself cannot do now; a wrong command is our bug and must be seen.
+            # Only errors of the server's state. A wrong command is our bug and propagates.
             if str(error).split(" ", 1)[0] in {
                 "LOADING",
                 "READONLY",
@@ -106,12 +105,12 @@ class RedisConnection:
             raise
         except (RedisError, OSError) as error:
             if isinstance(error, RedisConnectionError) and isinstance(self._client, Redis):
-                # The other pooled connections lead to the same lost server: let them not fail one by one.
+                # The other pooled connections lead to the same server; do not let them fail one by one.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             raise BackendUnavailable("Redis", self.address, str(error) or type(error).__name__) from error
 
     async def call(self, script: str, keys: Sequence[str], *arguments: object) -> Any:
-        """Run a script. One that Redis does not know has not run, so it is loaded and sent again."""
+        """Run a script. If Redis has not loaded it, it has not run, so it is sent again with its text."""
         found = self._scripts.get(script)
         if found is None:
             found = self._scripts[script] = Script(script)
@@ -127,7 +126,7 @@ class RedisConnection:
             return await self._client.execute_command(*words)  # type: ignore[arg-type, unused-ignore]
 
     async def each(self, *words: object) -> list[Any] | None:
-        """Send one command to every server that may have keys; None when this user may not send it."""
+        """Send a command to every server that has keys. None if this user may not send it."""
         options = {} if isinstance(self._client, Redis) else {"target_nodes": RedisCluster.PRIMARIES}
         async with self._asking():
             try:
@@ -158,10 +157,10 @@ class RedisConnection:
         return loop.time() - began
 
     async def messages(self, channels: Sequence[str]) -> AsyncIterator[str | None]:
-        """The channels on which something was said; first None, once the subscription stands.
+        """The channel of each message. The first item is None, as soon as the subscription is established.
 
-        Ends with BackendUnavailable when the connection is lost, or when a PING after `ping_every_s` of silence is not
-        answered within as long again: a half-open socket would otherwise be deaf for ever.
+        Raises BackendUnavailable when the connection is lost, or when a PING after `ping_every_s` of silence is not
+        answered within the same time. Otherwise a half-open socket would never receive anything again.
         """
         async with self._translated(), self._client.pubsub() as pubsub:
             await pubsub.subscribe(*channels)
@@ -171,10 +170,17 @@ class RedisConnection:
                 message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=self._ping_every_s)
                 if message is None:
                     if unanswered:
-                        raise BackendUnavailable("Redis", self.address, "the doorbell connection does not answer")
+                        raise BackendUnavailable("Redis", self.address, "the signal connection does not answer")
                     await pubsub.ping()
                     unanswered = True
                     continue
                 unanswered = False
                 if message["type"] == "message":
                     yield message["channel"].decode()
+
+
+class RedisAdapter:
+    """Base of the adapters: a connection and its keys."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self._redis, self._keys = connection, connection.keys

@@ -1,7 +1,4 @@
-"""Every Redis key, as functions of the namespace.
-
-All of them share one hash tag, so a Redis Cluster keeps them in one slot and a script may touch several.
-"""
+"""Every Redis key and channel of a namespace. They share one hash tag, so a script may use several in a cluster."""
 
 from __future__ import annotations
 
@@ -14,18 +11,17 @@ EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one namespace."""
+    """Each docstring gives the type and the content of a key."""
 
     namespace: str
 
     @property
     def prefix(self) -> str:
-        """What every key begins with."""
         return f"{{cf:{self.namespace}}}:"
 
     @property
     def leader(self) -> str:
-        """String with a TTL: who leads, `<node>#<incarnation>#<nonce>`."""
+        """String with a TTL: the leader, `<node>#<incarnation>#<nonce>`."""
         return self.prefix + "leader"
 
     @property
@@ -35,12 +31,12 @@ class RedisKeys:
 
     @property
     def redis_epoch(self) -> str:
-        """String: a random id of this memory of Redis; absent means that Redis has forgotten."""
+        """String: a random id of Redis's data. Absent means that Redis lost its data."""
         return self.prefix + "boot"
 
     @property
     def resign(self) -> str:
-        """String with a TTL: the term whose leader was asked to step down."""
+        """String with a TTL: the term whose leader is asked to step down."""
         return self.prefix + "resign"
 
     @property
@@ -57,24 +53,24 @@ class RedisKeys:
         return f"{self.prefix}name:{node_name(node)}"
 
     def queue(self, node: str) -> str:
-        """List: what was dispatched to a node and not yet taken."""
+        """List: assignments dispatched to a node and not yet taken."""
         return f"{self.prefix}q:{node}"
 
     def held(self, node: str) -> str:
-        """Hash, kept an hour: run -> fence of what a node has taken and not released."""
+        """Hash, kept for an hour: run -> fence of the runs that a node has taken and not released."""
         return f"{self.prefix}run:{node}"
 
     def expires(self, key: str) -> bool:
-        """Whether a key must have a time limit. What is not named here is left alone."""
+        """Whether a key must have a TTL."""
         return key in (self.leader, self.resign) or key.startswith(tuple(self.prefix + kind for kind in EXPIRING))
 
     def node_of_queue(self, key: str) -> str | None:
-        """The node whose list this key is; None for any other key."""
+        """The node whose list this key is. None for any other key."""
         prefix = self.queue("")
         return key.removeprefix(prefix) if key.startswith(prefix) else None
 
     def drain(self, name: str) -> str:
-        """String: `1` while the nodes of this name are to be drained; `0`, for an hour, once they no longer are."""
+        """String: `1` while nodes of this name are to drain; `0`, for an hour, after the request was cancelled."""
         return f"{self.prefix}drain:{node_name(name)}"
 
     def cancel(self, run: str) -> str:
@@ -82,16 +78,16 @@ class RedisKeys:
         return f"{self.prefix}cancel:{run}"
 
     def rate(self, key: str) -> str:
-        """String or hash with a TTL: how often somebody asked or failed."""
+        """String or hash with a TTL: the state of a rate limit."""
         return f"{self.prefix}rate:{key}"
 
     def ticket(self, ticket: str) -> str:
-        """String with a TTL: who may enter with the ticket."""
+        """String with a TTL: the principal of a ticket."""
         return f"{self.prefix}ticket:{ticket}"
 
     @property
     def builder(self) -> str:
-        """String with a TTL: who builds the ticks of the live stream."""
+        """String with a TTL: the process that builds the ticks of the live stream."""
         return self.prefix + "live:builder"
 
     @property
@@ -101,18 +97,18 @@ class RedisKeys:
 
     @property
     def tail(self) -> str:
-        """String with a TTL: somebody looks on while runs write lines."""
+        """String with a TTL: present while the live tail has a viewer."""
         return self.prefix + "live:tail"
 
     @property
     def lines(self) -> str:
-        """Capped stream with a TTL: lines of runs, while somebody looks on."""
+        """Capped stream with a TTL: the live tail."""
         return self.prefix + "live:lines"
 
     def signal(self, name: str) -> str:
-        """Channel of a doorbell."""
+        """Channel of a signal."""
         return f"{self.prefix}ch:{name}"
 
     def node_signal(self, node: str) -> str:
-        """Channel of a node's own doorbell."""
+        """Channel of a node's own signal."""
         return f"{self.prefix}ch:w:{node}"

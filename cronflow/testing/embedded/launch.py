@@ -1,11 +1,11 @@
-"""Becomes a server that the kernel kills when its parent dies.
+"""Executes a server that the kernel kills when its parent dies.
 
     python -I -S launch.py <pid of the parent> <program> [<argument>…]
 
-The rule: no server outlives its caller, not even one that was killed with SIGKILL and could clean up nothing. It is a
-program of its own, and not a `preexec_fn`, because between fork and exec of a process with threads (every MongoDB
-client has some) nothing may run that takes a lock, and Python 3.12 warns of it; it costs 13 ms. It imports nothing of
-CronFlow. Where there is no `prctl` (anything but Linux) the server is started without this protection.
+No server outlives its caller, even if SIGKILL leaves the caller no time to clean up. This is a separate program instead
+of a `preexec_fn`, because in a process with threads (every MongoDB client has some) nothing that takes a lock may run
+between fork and exec. It costs 13 ms and imports nothing of CronFlow. Systems without `prctl` (all but Linux) start the
+server without this protection.
 """
 
 import ctypes
@@ -17,22 +17,22 @@ PR_SET_PDEATHSIG = 1
 
 
 def tied_to_parent() -> list[str]:
-    """The words to put before a command, which begins with the path of a program, so that it dies with this process."""
+    """The prefix of a command that makes it die with this process. The command starts with the path of a program."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid())]
 
 
 def die_with_parent(parent: int) -> None:
-    """Makes the kernel kill this process, a child of `parent`, when the thread that forked it ends."""
+    """Make the kernel kill this process, a child of `parent`, when the thread that forked it ends."""
     if sys.platform == "linux":
-        # Not SIGTERM: a server that is paused (SIGSTOP) heeds nothing but SIGKILL.
+        # Not SIGTERM: a paused server (SIGSTOP) only reacts to SIGKILL.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died before the kernel was told; then nobody would ever send the signal.
+        # If the parent died before prctl, the kernel never sends the signal.
         if os.getppid() != parent:
-            sys.exit("the process that wanted this server is gone")
+            sys.exit("the parent process has exited")
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Replaces this process, a child of `parent`, by `command`; its first word is the path of the program."""
+    """Replace this process, a child of `parent`, by `command`, which starts with the path of a program."""
     die_with_parent(parent)
     os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 

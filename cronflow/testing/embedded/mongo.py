@@ -1,10 +1,10 @@
-"""A MongoDB for `cronflow dev` and the tests: a replica set of one, so that transactions and change streams work.
+"""A MongoDB for `cronflow dev` and tests: a replica set of one, so that transactions and change streams work.
 
-The rule: a write acknowledged with majority and journal is there after any kill and at the next start, also when that
-start is on another port. The replica set's configuration names its member by host and port, and a member that does not
-find itself in it serves nobody; so the port is kept where possible, and where it is not the configuration is rewritten
-by force, which is safe in a set of one. (mongod asks the old port first whether that is itself; if somebody is there
-who accepts and says nothing, that takes 30 s.) It does not tune MongoDB; the flags below only make it small.
+A write acknowledged with majority and journal survives any kill and is there at the next start, also on another port.
+The replica set's configuration names its member by host and port, and a member that is not in it does not serve. So the
+port is kept if possible; otherwise the configuration is rewritten by force, which is safe in a set of one. (mongod
+first checks whether the old port is its own. If another program accepts connections there and does not answer, this
+takes 30 s.)
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ANSWER_WITHIN_MS = 5_000
 
 NOT_YET_INITIALIZED = 94
 INVALID_REPLICA_SET_CONFIG = 93
-"""What `replSetGetStatus` answers before the set exists, and when this member is not in it (the port has changed)."""
+"""Errors of `replSetGetStatus`: the set does not exist yet; this member is not in it (its port changed)."""
 
 
 class MongoServer(Server):
-    """A MongoDB on 127.0.0.1, a primary from the moment `start` returns; see `Server`."""
+    """A MongoDB on 127.0.0.1, which is primary when `start` returns; see `Server`."""
 
     service: ClassVar[str] = "MongoDB"
     name: ClassVar[str] = "mongod"
@@ -45,9 +45,9 @@ class MongoServer(Server):
     def url(self) -> str:
         """`mongodb://127.0.0.1:PORT/?replicaSet=rs0`; RuntimeError before the first start.
 
-        Not `directConnection=true`: a client that knows the set waits for the primary after a restart, as it does in
-        production; a direct one sends its write to whatever answers and is refused. Discovery leads back to the same
-        address, because `start` has made sure that the configuration names it.
+        Not `directConnection=true`: a client of the set waits for the primary after a restart, as in production; a
+        direct client would send its write to a secondary and be refused. Discovery leads back to the same address,
+        because `start` puts it into the configuration.
         """
         return f"mongodb://{HOST}:{self.port}/?replicaSet={REPLICA_SET}"
 
@@ -67,12 +67,12 @@ class MongoServer(Server):
             *("--oplogSize", "64"),
             *("--wiredTigerCacheSizeGB", "0.25"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),
-            # A document is due for removal within a second instead of a minute, so that expiry can be seen.
+            # TTL indexes delete within a second instead of a minute, so that tests can observe it.
             *("--setParameter", "ttlMonitorSleepSecs=1"),
         ]
 
     def _ready(self, port: int, pid: int) -> bool:
-        # A client whose first look fails waits half a second for the next; so it is made only when somebody listens.
+        # A client whose first attempt fails waits half a second, so create it only when the port is open.
         if not _listens(port):
             return False
         from pymongo import MongoClient
@@ -83,7 +83,7 @@ class MongoServer(Server):
             port,
             directConnection=True,
             timeoutMS=ANSWER_WITHIN_MS,
-            # The first bounds every command but not `close`, which takes half a minute if the server has just died.
+            # timeoutMS does not bound `close`, which takes half a minute if the server has just died.
             serverSelectionTimeoutMS=ANSWER_WITHIN_MS,
             socketTimeoutMS=ANSWER_WITHIN_MS,
         )
@@ -97,11 +97,11 @@ class MongoServer(Server):
     def _is_primary(self, admin: Database[dict[str, Any]], address: str, pid: int) -> bool:
         from pymongo.errors import OperationFailure
 
-        # First of all: the steps below must not be done to a stranger.
+        # First of all: the steps below must not change a foreign server.
         if admin.command("serverStatus")["pid"] != pid:
             self._obstacle = f"another process answers on {address}"
             return False
-        self._obstacle = "it is not primary yet"
+        self._obstacle = "not primary yet"
         try:
             admin.command("replSetGetStatus")
         except OperationFailure as error:
@@ -121,10 +121,10 @@ class MongoServer(Server):
             return without_libraries(self.service, binary, libraries)
         return super()._died(binary, code, log)
 
-    def _telling(self, log: list[str]) -> str:
-        # mongod reports at length how it shuts down after an error; of what it writes, the error is worth reading.
+    def _excerpt(self, log: list[str]) -> str:
+        # After an error, mongod logs its shutdown at length; show only the error.
         errors = [line for line in log if re.search(r'"s":"[EF]"', line)]
-        return super()._telling(errors or log)
+        return super()._excerpt(errors or log)
 
 
 def _listens(port: int) -> bool:

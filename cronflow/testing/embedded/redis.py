@@ -1,8 +1,7 @@
-"""A Redis (or Valkey) for `cronflow dev` and the tests.
+"""A Redis (or Valkey) for `cronflow dev` and tests, configured as CronFlow needs it in production.
 
-The rule: it behaves as a production Redis should for CronFlow. It refuses writes when memory is full rather than evict
-a lock, and unless it is told otherwise it writes every command to its append-only file before it answers, so a kill of
-the process loses nothing. It speaks the few bytes of the protocol that readiness takes, and imports no client.
+It refuses writes when memory is full instead of evicting a lock. Unless `durable=False`, it writes every command to its
+append-only file before it answers, so a kill loses nothing. The readiness check imports no client.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ ANSWER_WITHIN_S = 1.0
 
 
 class RedisServer(Server):
-    """A Redis on 127.0.0.1; see `Server`. `durable=False` keeps nothing between starts, for tests that start many."""
+    """A Redis on 127.0.0.1; see `Server`. With `durable=False` it starts empty, for tests that start many."""
 
     service: ClassVar[str] = "Redis"
     name: ClassVar[str] = "redis"
@@ -47,7 +46,7 @@ class RedisServer(Server):
             "dir": str(folder),
             "daemonize": "no",
             "appendonly": "yes" if self.durable else "no",
-            # No snapshots: the append-only file has everything, and without it nothing is to be kept.
+            # No snapshots: the append-only file has everything.
             "save": "",
             "maxmemory-policy": "noeviction",
         }

@@ -1,13 +1,12 @@
-"""The life of one server as a child process: start, answer, stop, die, pause, and come back with port and data kept.
+"""A server as a child process: start, stop, kill, pause, and restart with the same port and data.
 
-Two rules. A started server has answered, and it is this one that answered: ports are free only until somebody takes
-them, so the answer is compared with the child's process id. And no server is left behind: every way out of `start` that
-is not success kills and reaps, `stop` ends within a bound, and the kernel ends the child when the caller dies (see
-`launch`). The children are in a session of their own: Ctrl-C in the terminal reaches the caller alone, which drains
-first and then stops them. What a child prints is in `<name>.log` in the data folder; the log of the start before is
-`<name>.log.1`.
+`start` returns when this server has answered. Another process may take a free port first, so the answer is compared
+with the child's process id. No server is left behind: a failing `start` kills and reaps the child, `stop` is bounded,
+and the kernel kills the child when the caller dies (see `launch`). The child has its own session, so Ctrl-C in the
+terminal reaches only the caller, which drains first and then stops it. The child's output is in `<name>.log` in the
+data folder, that of the previous start in `<name>.log.1`.
 
-An object belongs to one thread at a time, and it blocks: see the bounds below. It does not watch a server that runs.
+A server object is not thread-safe and its methods block. It does not monitor a running server.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ _parent = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parent-of-server
 
 
 class Server(ABC):
-    """A server on 127.0.0.1 whose files are in `data_dir`; a context manager that starts and stops it.
+    """A server on 127.0.0.1 with its files in `data_dir`. As a context manager it starts and stops.
 
-    `port`: that port or none; without it the port of the last start in this folder if it is free, else any free one.
-    `binary`: the executable; without it the first that is found. Two kinds of server may share a folder; two of a kind
-    cannot, and the second is refused.
+    `port` defaults to the port of the last start in this folder if it is free, otherwise any free one. `binary`
+    defaults to the first one found. Servers of different kinds may share a folder; a second one of the same kind is
+    refused.
     """
 
     service: ClassVar[str]
@@ -70,33 +69,33 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients find the server; RuntimeError before the first start."""
+        """The URL for clients. RuntimeError before the first start."""
 
     @property
     def port(self) -> int:
-        """The TCP port, also while the server is down; RuntimeError before the first start."""
+        """The TCP port, also while the server is down. RuntimeError before the first start."""
         if self._port is None:
             raise RuntimeError(f"{self.service} was never started")
         return self._port
 
     @property
     def pid(self) -> int:
-        """The process id; RuntimeError when the server was not started, or was stopped or killed."""
+        """The process id. RuntimeError if the server is not running."""
         return self._child().pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is there; a paused one is."""
+        """Whether the process exists; a paused one does."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
-        """Returns when the server answers.
+        """Return when the server answers.
 
-        CannotStart when there is no such server, it does not come up within 60 s, or the port that was asked for is
-        taken; RuntimeError when it is running already.
+        CannotStart if no executable is found, the server is not ready within 60 s, or the given port is taken;
+        RuntimeError if it is already running.
         """
         if self.running:
-            raise RuntimeError(f"{self.service} is running already")
+            raise RuntimeError(f"{self.service} is already running")
         for port in self._ports():
             if self._start_on(port):
                 self._port = port
@@ -106,12 +105,12 @@ class Server(ABC):
         raise CannotStart(self.service, f"{wanted} is taken")
 
     def stop(self) -> None:
-        """Asks the server to end (SIGTERM), kills it after 10 s, and reaps it. Harmless when it is down."""
+        """Send SIGTERM, kill the server after 10 s, and reap it. No effect if it is down."""
         if self._process is None:
             return
         try:
             self._process.terminate()
-            # A paused server would keep the signal for later.
+            # A paused server does not handle SIGTERM.
             self._process.send_signal(signal.SIGCONT)
             self._process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -120,28 +119,28 @@ class Server(ABC):
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut for this server alone, and reaps it. Harmless when it is down."""
+        """Send SIGKILL, like a power cut of this server, and reap it. No effect if it is down."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def restart(self) -> None:
-        """Stops the server if it runs and starts it on the same port with the same data. CannotStart as in `start`."""
+        """Stop the server if it runs, and start it on the same port with the same data. CannotStart as in `start`."""
         port = self.port
         self.stop()
         if not self._start_on(port):
             raise CannotStart(self.service, f"port {port} was taken while the server was down")
 
     def pause(self) -> None:
-        """SIGSTOP: the connections stay open and nothing answers. Returns when the process stands still. Linux only."""
+        """Send SIGSTOP: connections stay open, nothing answers. Return when the process has stopped. Linux only."""
         pid = self.pid
         os.kill(pid, signal.SIGSTOP)
-        # The signal takes effect a moment later. WEXITED, so that a server that died meanwhile ends the waiting too.
+        # The signal takes effect a moment later. WEXITED: also return if the server has died.
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """SIGCONT: a paused server goes on as if no time had passed."""
+        """Send SIGCONT to a paused server."""
         os.kill(self.pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
@@ -158,17 +157,17 @@ class Server(ABC):
 
     @abstractmethod
     def _arguments(self, port: int, folder: Path) -> list[str]:
-        """How the executable is told to serve `port` from `folder`, in the foreground, logging to standard output."""
+        """Arguments to serve `port` from `folder`, in the foreground, with the log on standard output."""
 
     @abstractmethod
     def _ready(self, port: int, pid: int) -> bool:
-        """Whether process `pid`, and no other, serves on `port`; if not, takes a step and says why in `_obstacle`."""
+        """Whether process `pid`, and no other, serves `port`. If not, take a step and set `_obstacle` to the reason."""
 
     def _died(self, binary: Path, code: int, log: list[str]) -> CannotStart:
-        return CannotStart(self.service, f"{binary} ended with code {code}", log=self._telling(log))
+        return CannotStart(self.service, f"{binary} ended with code {code}", log=self._excerpt(log))
 
-    def _telling(self, log: list[str]) -> str:
-        """The lines of `log` that a person should see when the server did not come up."""
+    def _excerpt(self, log: list[str]) -> str:
+        """The lines of `log` for the error message."""
         return "\n".join(line[:LOG_LINE_SHOWN_CHARS] for line in log[-LOG_LINES_SHOWN:])
 
     def _file(self, suffix: str) -> Path:
@@ -196,7 +195,7 @@ class Server(ABC):
             return None
 
     def _start_on(self, port: int) -> bool:
-        """True when the server answers on `port`, False when somebody else has that port."""
+        """True when the server answers on `port`, False if another process has the port."""
         binary = (self.binary or self._find()).path
         process = self._process = self._spawn(binary, port)
         deadline = time.monotonic() + START_WITHIN_S
@@ -206,7 +205,7 @@ class Server(ABC):
                     return True
                 if time.monotonic() > deadline:
                     reason = f"not ready after {START_WITHIN_S:g} s: {self._obstacle}"
-                    raise CannotStart(self.service, reason, log=self._telling(self._log()))
+                    raise CannotStart(self.service, reason, log=self._excerpt(self._log()))
                 time.sleep(POLL_S)
         except BaseException:
             self.kill()
@@ -232,7 +231,7 @@ class Server(ABC):
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    # mongod refuses a locale that is not installed, and the errors are read in English here.
+                    # mongod refuses a locale that is not installed, and error messages are parsed in English.
                     env={**os.environ, "LC_ALL": "C"},
                     start_new_session=True,
                     pass_fds=(lock,),
@@ -241,9 +240,9 @@ class Server(ABC):
             os.close(lock)
 
     def _lock(self) -> int:
-        """A lock on the folder that the child inherits: held for as long as the server lives, and never stale.
+        """A lock on the folder that the child inherits, so it is held as long as the server lives and never stale.
 
-        mongod would notice a second one by itself; two Redis would write into each other's files.
+        mongod detects a second server by itself; two Redis servers would write into the same files.
         """
         lock = os.open(self._file("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + FOLDER_FREE_WITHIN_S
@@ -252,7 +251,7 @@ class Server(ABC):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return lock
             except BlockingIOError:
-                # The server of a caller that was killed a moment ago may still be on its way out.
+                # The server of a caller that was just killed may still be exiting.
                 if time.monotonic() > deadline:
                     os.close(lock)
                     raise CannotStart(
@@ -267,15 +266,15 @@ class Server(ABC):
 
 
 def free_port() -> int:
-    """A TCP port that nothing on 127.0.0.1 uses at this moment; it is not reserved."""
-    # Not the shared generator: tests that seed it would make two processes try the same ports in the same order.
+    """A TCP port on 127.0.0.1 that is currently unused. It is not reserved."""
+    # Not the shared generator: if tests seed it, two processes try the same ports in the same order.
     return next(port for port in random.SystemRandom().sample(PORTS, 100) if is_free(port))
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could bind 127.0.0.1:`port` at this moment."""
+    """Whether a server could currently bind 127.0.0.1:`port`."""
     with socket.socket() as probe:
-        # As the servers do: without it a port counts as taken for a minute after its last connection.
+        # As the servers do. Without it a port is taken for a minute after its last connection.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

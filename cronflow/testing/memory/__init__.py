@@ -1,10 +1,102 @@
-"""All ports in memory: linearizable, on a clock that the owner chooses, with hooks that make any verb fail.
+"""An in-memory backend: every port, linearizable, on any clock, with hooks that make any verb fail.
 
-For tests and simulations, and for `cronflow dev --memory`. It keeps nothing: whoever needs durability takes MongoDB.
+For tests, simulations and `cronflow dev --memory`. Nothing is durable.
 """
 
-from cronflow.testing.clock import FakeClock
-from cronflow.testing.faults import Faults
-from cronflow.testing.memory.backends import MemoryBackends, memory_backends
+from __future__ import annotations
 
-__all__ = ["FakeClock", "Faults", "MemoryBackends", "memory_backends"]
+from dataclasses import dataclass
+
+from cronflow.ports import Backends, Clock
+from cronflow.testing.faults import Faults
+from cronflow.testing.memory.access import (
+    MemoryAuditStore,
+    MemoryKeyStore,
+    MemoryRateLimiter,
+    MemorySecretStore,
+    MemorySessionStore,
+    MemoryTicketStore,
+    MemoryUserStore,
+)
+from cronflow.testing.memory.admin import MemoryArchive, MemoryCoordinationAdmin, MemoryStoreAdmin
+from cronflow.testing.memory.alerts import MemoryAlertConditions, MemoryAlertStore, MemoryOutbox
+from cronflow.testing.memory.coordination import (
+    Memory,
+    MemoryBus,
+    MemoryElection,
+    MemoryMembership,
+    MemoryQueue,
+    MemoryServerClock,
+)
+from cronflow.testing.memory.documents import Documents
+from cronflow.testing.memory.events import (
+    MemoryEventStore,
+    MemoryFeed,
+    MemoryLiveTail,
+    MemoryRollupStore,
+    MemoryTotals,
+)
+from cronflow.testing.memory.stores import (
+    MemoryControl,
+    MemoryDeadLetters,
+    MemoryJobStore,
+    MemoryLateStore,
+    MemoryLogStore,
+    MemoryPlanStore,
+    MemoryResultStore,
+    MemoryRunStore,
+    MemoryVersionStore,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBackends(Backends):
+    """The ports, and what a test may read, forge or break: the state of MongoDB and of Redis, and the faults."""
+
+    documents: Documents
+    memory: Memory
+    faults: Faults
+
+
+def memory_backends(clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> MemoryBackends:
+    """New, empty backends, for any number of nodes. A job lock lasts `lock_s` unless renewed; an item may wait in a
+    node's list for `start_by_s`.
+    """
+    faults, documents, memory = Faults(), Documents(clock), Memory(clock, lock_s=lock_s, start_by_s=start_by_s)
+    return MemoryBackends(
+        jobs=MemoryJobStore(faults, documents),
+        plans=MemoryPlanStore(faults, documents),
+        runs=MemoryRunStore(faults, documents),
+        versions=MemoryVersionStore(faults, documents),
+        late=MemoryLateStore(faults, documents),
+        results=MemoryResultStore(faults, documents),
+        dead_letters=MemoryDeadLetters(faults, documents),
+        logs=MemoryLogStore(faults, documents),
+        control=MemoryControl(faults, documents),
+        archive=MemoryArchive(faults, documents),
+        store_admin=MemoryStoreAdmin(faults, documents),
+        events=MemoryEventStore(faults, documents),
+        rollups=MemoryRollupStore(faults, documents),
+        totals=MemoryTotals(faults, documents),
+        election=MemoryElection(faults, memory),
+        membership=MemoryMembership(faults, memory),
+        queue=MemoryQueue(faults, memory),
+        bus=MemoryBus(faults, memory),
+        server_clocks={service: MemoryServerClock(faults, clock, service) for service in ("MongoDB", "Redis")},
+        coordination_admin=MemoryCoordinationAdmin(faults, memory),
+        users=MemoryUserStore(faults, documents),
+        sessions=MemorySessionStore(faults, documents),
+        keys=MemoryKeyStore(faults, documents),
+        secrets=MemorySecretStore(faults, documents),
+        audit=MemoryAuditStore(faults, documents),
+        alerts=MemoryAlertStore(faults, documents),
+        outbox=MemoryOutbox(faults, documents),
+        alert_conditions=MemoryAlertConditions(faults, documents),
+        limiter=MemoryRateLimiter(faults, memory),
+        tickets=MemoryTicketStore(faults, memory),
+        feed=MemoryFeed(faults, memory),
+        live_tail=MemoryLiveTail(faults, memory),
+        documents=documents,
+        memory=memory,
+        faults=faults,
+    )

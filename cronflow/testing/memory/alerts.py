@@ -1,197 +1,125 @@
-"""Alerts, notices, and what alerts look for, in dictionaries. Like MongoDB's, a notice that ended long ago may be seen
-for a while; here, for ever.
-"""
+"""Alerts, notifications, and the conditions that alerts look for. Notifications that ended are never deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from cronflow.domain.alerts import AlertRecord, Failing, Notification, NotificationState
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
-from cronflow.ports import Clock
-from cronflow.testing.faults import Faults, verb
-from cronflow.testing.memory.access import MONGO
-from cronflow.testing.memory.stores import MemoryJobStore, MemoryRunStore
+from cronflow.testing.memory.documents import DocumentPort, Documents, NamedStore
 
 
-class MemoryOutbox:
-    """The Outbox port."""
-
-    def __init__(self, faults: Faults, clock: Clock) -> None:
-        self.faults, self._clock = faults, clock
-        self.notifications: dict[str, Notification] = {}
-        self.due: dict[str, datetime] = {}
-
-    @verb(MONGO, "outbox.put")
-    def put(self, notifications: Sequence[Notification]) -> set[str]:
-        """Insert the new ones."""
-        fresh = {
-            notification.id: notification for notification in notifications if notification.id not in self.notifications
-        }
-        self.notifications |= fresh
-        self.due |= {name: notification.created_at for name, notification in fresh.items()}
-        return set(fresh)
-
-    @verb(MONGO, "outbox.claim")
-    def claim(self, claim: str, lease: timedelta, limit: int, *, besides: Collection[str] = ()) -> list[Notification]:
-        """Filter, sort and cut."""
-        now = self._clock.now()
-        due = [name for name, at in sorted(self.due.items(), key=lambda item: item[1]) if at <= now]
-        found = [name for name in due if self.notifications[name].alert not in besides][:limit]
-        for name in found:
-            self.notifications[name] = replace(
-                self.notifications[name], claim=claim, attempts=self.notifications[name].attempts + 1
-            )
-            self.due[name] = now + lease
-        return [self.notifications[name] for name in found]
-
-    @verb(MONGO, "outbox.tried")
-    def tried(self, notification: Notification, again_in: timedelta | None) -> bool:
-        """Compare and set."""
-        present = self.notifications.get(notification.id)
-        if present is None or present.claim != notification.claim:
-            return False
-        self.notifications[notification.id] = replace(notification, claim=None)
-        if notification.state is not NotificationState.WAITING:
-            del self.due[notification.id]
-        elif again_in is not None:
-            self.due[notification.id] = self._clock.now() + again_in
-        return True
-
-    @verb(MONGO, "outbox.forget")
-    def forget(self, notification: Notification) -> None:
-        """Delete."""
-        self.drop([notification.id])
-
-    @verb(MONGO, "outbox.of")
-    def of(self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100) -> list[Notification]:
-        """Filter, sort and cut."""
-        found = [
-            notification
-            for notification in self.notifications.values()
-            if notification.alert == alert and (before is None or (notification.created_at, notification.id) < before)
-        ]
-        return sorted(found, key=lambda notification: (notification.created_at, notification.id), reverse=True)[:limit]
-
-    def drop(self, names: Collection[str]) -> None:
-        """Delete these."""
-        for name in names:
-            self.notifications.pop(name, None)
-            self.due.pop(name, None)
+def _drop(documents: Documents, notifications: Collection[str]) -> None:
+    documents.notifications.delete(notifications)
+    documents.due.delete(notifications)
 
 
-class MemoryAlertStore:
-    """The AlertStore port."""
+class MemoryOutbox(DocumentPort, port="outbox"):
+    async def put(self, notifications: Sequence[Notification]) -> set[str]:
+        fresh = [one for one in notifications if self.documents.notifications.insert(one.id, one)]
+        self.documents.due |= {one.id: one.created_at for one in fresh}
+        return {one.id for one in fresh}
 
-    def __init__(self, faults: Faults, outbox: MemoryOutbox) -> None:
-        self.faults, self._outbox = faults, outbox
-        self.alerts: dict[str, AlertRecord] = {}
-        self.fails: dict[str, Failing] = {}
-
-    @verb(MONGO, "alerts.create")
-    def create(self, record: AlertRecord) -> bool:
-        """Insert."""
-        return self.alerts.setdefault(record.name, record) is record
-
-    @verb(MONGO, "alerts.get")
-    def get(self, name: str) -> AlertRecord | None:
-        """Look up."""
-        return self.alerts.get(name)
-
-    @verb(MONGO, "alerts.find")
-    def find(self, *, after: str = "", limit: int = 500) -> list[AlertRecord]:
-        """Sort and cut."""
-        return [record for name, record in sorted(self.alerts.items()) if name > after][:limit]
-
-    @verb(MONGO, "alerts.replace")
-    def replace(self, record: AlertRecord, rev: int) -> bool:
-        """Compare and set."""
-        present = self.alerts.get(record.name)
-        if present is None or present.rev != rev:
-            return False
-        self.alerts[record.name] = replace(record, rev=rev + 1)
-        return True
-
-    @verb(MONGO, "alerts.delete")
-    def delete(self, name: str) -> bool:
-        """Delete."""
-        self._outbox.drop(
-            [notification.id for notification in self._outbox.notifications.values() if notification.alert == name]
+    async def claim(
+        self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
+    ) -> list[Notification]:
+        now, due, all_of_them = self.clock.now(), self.documents.due, self.documents.notifications
+        found = all_of_them.page(
+            lambda one: due[one.id],
+            lambda one: one.id in due and due[one.id] <= now and one.alert not in excluding,
+            limit=limit,
         )
-        self.fails = {key: one for key, one in self.fails.items() if one.alert != name}
-        return self.alerts.pop(name, None) is not None
+        for one in found:
+            all_of_them[one.id] = replace(one, claim=claim, attempts=one.attempts + 1)
+            due[one.id] = now + lease
+        return [all_of_them[one.id] for one in found]
 
-    @verb(MONGO, "alerts.judge")
-    def judge(self, name: str, until: datetime) -> None:
-        """The larger one."""
-        record = self.alerts.get(name)
-        if record is not None:
-            self.alerts[name] = replace(record, judged=max(record.judged, until))
+    async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
+        if not self.documents.notifications.replace_if(
+            notification.id,
+            lambda present: present.claim == notification.claim,
+            lambda _: replace(notification, claim=None),
+        ):
+            return False
+        if notification.state is not NotificationState.WAITING:
+            del self.documents.due[notification.id]
+        elif again_in is not None:
+            self.documents.due[notification.id] = self.clock.now() + again_in
+        return True
 
-    @verb(MONGO, "alerts.fail")
-    def fail(self, failing: Sequence[Failing]) -> None:
-        """Compare and set, one by one."""
+    async def forget(self, notification: Notification) -> None:
+        _drop(self.documents, [notification.id])
+
+    async def of(
+        self, alert: str, *, before: tuple[datetime, str] | None = None, limit: int = 100
+    ) -> list[Notification]:
+        place = attrgetter("created_at", "id")
+        return self.documents.notifications.page(
+            place, lambda one: one.alert == alert, after=before, limit=limit, newest=True
+        )
+
+
+class MemoryAlertStore(NamedStore[AlertRecord], port="alerts"):
+    async def replace(self, record: AlertRecord, rev: int) -> bool:
+        return self.records.replace_if(
+            record.name, lambda present: present.rev == rev, lambda _: replace(record, rev=rev + 1)
+        )
+
+    async def delete(self, name: str) -> bool:
+        _drop(self.documents, [one.id for one in self.documents.notifications.values() if one.alert == name])
+        self.documents.failing.delete_where(lambda one: one.alert == name)
+        return self.records.pop(name, None) is not None
+
+    async def judge(self, name: str, until: datetime) -> None:
+        self.records.replace_if(name, lambda _: True, lambda record: replace(record, judged=max(record.judged, until)))
+
+    async def fail(self, failing: Sequence[Failing]) -> None:
         for one in failing:
-            present = self.fails.get(one.place)
+            present = self.documents.failing.get(one.place)
             if present is None or present.ended_at < one.ended_at:
-                self.fails[one.place] = one
+                self.documents.failing[one.place] = one
 
-    @verb(MONGO, "alerts.failing")
-    def failing(self, *, after: Failing | None = None, limit: int = 100) -> list[Failing]:
-        """Sort and cut."""
-        begin = "" if after is None else after.place
-        return [one for name, one in sorted(self.fails.items()) if name > begin][:limit]
+    async def failing(self, *, after: Failing | None = None, limit: int = 100) -> list[Failing]:
+        return self.documents.failing.page(attrgetter("place"), after="" if after is None else after.place, limit=limit)
 
-    @verb(MONGO, "alerts.recovered")
-    def recovered(self, failing: Failing) -> None:
-        """Compare and delete."""
-        present = self.fails.get(failing.place)
+    async def recovered(self, failing: Failing) -> None:
+        present = self.documents.failing.get(failing.place)
         if present is not None and present.run == failing.run:
-            del self.fails[failing.place]
+            del self.documents.failing[failing.place]
 
 
-class MemoryAlertConditions:
-    """The Signs port."""
+class MemoryAlertConditions(DocumentPort, port="alert_conditions"):
+    async def unreported(self, limit: int) -> list[Run]:
+        return self.documents.runs.page(
+            lambda run: (run.ended_at or run.fire_at, run.id),
+            lambda run: run.id in self.documents.unreported,
+            limit=limit,
+        )
 
-    def __init__(self, faults: Faults, jobs: MemoryJobStore, runs: MemoryRunStore) -> None:
-        self.faults, self._jobs, self._runs = faults, jobs, runs
+    async def mark_reported(self, runs: Collection[str]) -> None:
+        self.documents.unreported -= set(runs)
 
-    @verb(MONGO, "signs.untold")
-    def unreported(self, limit: int) -> list[Run]:
-        """Look up, sort and cut."""
-        found = [self._runs.runs[run] for run in self._runs.unreported if run in self._runs.runs]
-        return sorted(found, key=lambda run: (run.ended_at or run.fire_at, run.id))[:limit]
+    async def late(self, after: tuple[datetime, str], until: datetime, by: timedelta, limit: int = 1000) -> list[Run]:
+        return self.documents.runs.page(
+            attrgetter("fire_at", "id"),
+            lambda run: run.fire_at <= until and (run.started_at is None or run.started_at > run.fire_at + by),
+            after=after,
+            limit=limit,
+        )
 
-    @verb(MONGO, "signs.told")
-    def mark_reported(self, runs: Collection[str]) -> None:
-        """Take away."""
-        self._runs.unreported -= set(runs)
-
-    @verb(MONGO, "signs.late")
-    def late(self, after: tuple[datetime, str], until: datetime, by: timedelta, limit: int = 1000) -> list[Run]:
-        """Filter, sort and cut."""
-        found = [
-            run
-            for run in self._runs.runs.values()
-            if after < (run.fire_at, run.id)
-            and run.fire_at <= until
-            and (run.started_at is None or run.started_at > run.fire_at + by)
-        ]
-        return sorted(found, key=lambda run: (run.fire_at, run.id))[:limit]
-
-    @verb(MONGO, "signs.behind")
-    def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
-        """Filter, sort and cut."""
-        found = [
-            (record.due_at, record.name, record)
-            for record in self._jobs.records.values()
-            if record.active
-            and record.due_at
-            and record.due_at <= due
-            and record.next_fire
-            and record.next_fire <= fire
-        ]
-        return [record for _, _, record in sorted(found, key=lambda row: row[:2])[:limit]]
+    async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
+        return self.documents.jobs.page(
+            attrgetter("due_at", "name"),
+            lambda record: (
+                record.active
+                and record.due_at
+                and record.due_at <= due
+                and record.next_fire
+                and record.next_fire <= fire
+            ),
+            limit=limit,
+        )

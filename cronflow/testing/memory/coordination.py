@@ -1,4 +1,4 @@
-"""What Redis keeps, in dictionaries with expiry times: the leader's key, heartbeats, lists and locks, doorbells."""
+"""The state of one Redis, and the ports on it: election, membership, the nodes' lists, job locks and signals."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from cronflow.backends.codec import slot
-from cronflow.domain.cluster import Member, NodeReport, Renewal, node_name
+from cronflow.domain.access import Principal
+from cronflow.domain.cluster import NO_EVICTION, Member, NodeReport, Renewal, node_name
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.ports import Assignment, Clock, Entry, JobLock, LineBatch, Signal, Taken
-from cronflow.testing.faults import Faults, verb
+from cronflow.ports import Assignment, Clock, Entry, JobLock, LineBatch, RedisConfig, Signal, Taken
+from cronflow.testing.faults import Faults, FaultyPort
 
-REDIS = "Redis"
 CANCEL_S = 3600.0
 
 
 class Memory:
-    """The memory of one Redis; `flush` empties it, as FLUSHALL would."""
+    """All keys of one Redis, for tests to read and to forge. Times are those of `clock.monotonic()`."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self, clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> None:
+        self.clock, self.lock_s, self.start_by_s = clock, lock_s, start_by_s
         self.signals: dict[str, list[Callable[[], None]]] = {}
         self.entries = 0
+        self.full_at: dict[str, float] = {}
+        self.attempts: dict[str, tuple[int, float, float]] = {}
+        self.tickets: dict[str, tuple[Principal, float]] = {}
+        self.config = RedisConfig(eviction=NO_EVICTION, durable=False)
         self.flush()
 
     def flush(self) -> None:
-        """Forget everything but who listens."""
+        """Lose what coordination depends on, as FLUSHALL would. Subscriptions stay."""
         self.leader: tuple[str, float] | None = None
         self.term = 0
         self.redis_epoch: str | None = None
@@ -43,83 +47,80 @@ class Memory:
         self.lines: list[LineBatch] = []
 
     def notify(self, channel: str) -> None:
-        """Call all that listen."""
+        """Call every listener of the channel."""
         for look in self.signals.get(channel, ()):
             look()
 
     def leader_now(self) -> str | None:
-        """The holder, unless the key has expired."""
+        """The holder of the leader key, unless the key has expired."""
         if self.leader is not None and self.leader[1] <= self.clock.monotonic():
             self.leader = None
         return None if self.leader is None else self.leader[0]
 
     def builder_now(self) -> str | None:
-        """Who builds the ticks, unless the right has expired."""
+        """The holder of the right to build ticks, unless it has expired."""
         if self.builder is not None and self.builder[1] <= self.clock.monotonic():
             self.builder = None
         return None if self.builder is None else self.builder[0]
 
     def stream_id(self) -> str:
-        """The next id of an entry of a stream."""
+        """The id of the next stream entry."""
         self.entries += 1
         return f"{self.clock.now().timestamp() * 1000:.0f}-{self.entries}"
 
     def alive(self, node: str) -> bool:
-        """Whether the node's heartbeat has not expired."""
+        """Whether the node has a heartbeat that has not expired."""
         entry = self.reports.get(node)
         return entry is not None and entry[1] > self.clock.monotonic()
 
     def is_cancelled(self, run: str) -> bool:
-        """Whether the run was cancelled within the hour."""
+        """Whether the run was cancelled within the last hour."""
         return self.cancels.get(run, 0.0) > self.clock.monotonic()
 
     def lock(self, key: tuple[str, str]) -> tuple[JobLock, str] | None:
-        """Who has a lock, unless it has expired."""
+        """The lock and the node that holds it, unless it has expired."""
         entry = self.locks.get(key)
         if entry is None or entry[2] <= self.clock.monotonic():
             return None
         return entry[0], entry[1]
 
 
+class RedisPort(FaultyPort):
+    """A port on the memory."""
+
+    service = "Redis"
+
+    def __init__(self, faults: Faults, memory: Memory) -> None:
+        self.faults, self.memory, self.clock = faults, memory, memory.clock
+
+
 class MemoryServerClock:
-    """The Timepiece port; `skew` puts it wrong."""
+    """A server's clock; `skew` sets it wrong."""
 
     def __init__(self, faults: Faults, clock: Clock, service: str) -> None:
         self.faults, self._clock, self._service = faults, clock, service
         self.skew = timedelta(0)
 
     async def now(self) -> datetime:
-        """The shared clock, and the skew."""
         await self.faults.before(self._service, f"{self._service}.time")
         return self._clock.now() + self.skew
 
 
-class MemoryElection:
-    """The Election port."""
-
-    def __init__(self, faults: Faults, memory: Memory) -> None:
-        self.faults, self._memory = faults, memory
-
-    @verb(REDIS, "election.acquire")
-    def acquire(self, holder: str, ttl_s: float) -> bool:
-        """SET NX PX."""
-        if self._memory.leader_now() is not None:
+class MemoryElection(RedisPort, port="election"):
+    async def acquire(self, holder: str, ttl_s: float) -> bool:
+        if self.memory.leader_now() is not None:
             return False
-        self._memory.leader = (holder, self._memory.clock.monotonic() + ttl_s)
+        self.memory.leader = (holder, self.clock.monotonic() + ttl_s)
         return True
 
-    @verb(REDIS, "election.install")
-    def install(self, holder: str, term: int, redis_epoch: str) -> bool:
-        """As install.lua."""
-        if self._memory.leader_now() != holder or self._memory.term > term:
+    async def install(self, holder: str, term: int, redis_epoch: str) -> bool:
+        if self.memory.leader_now() != holder or self.memory.term > term:
             return False
-        self._memory.term, self._memory.redis_epoch = term, redis_epoch
+        self.memory.term, self.memory.redis_epoch = term, redis_epoch
         return True
 
-    @verb(REDIS, "election.renew")
-    def renew(self, holder: str, ttl_s: float, term: int, redis_epoch: str) -> Renewal:
-        """As renew.lua."""
-        memory = self._memory
+    async def renew(self, holder: str, ttl_s: float, term: int, redis_epoch: str) -> Renewal:
+        memory = self.memory
         present = memory.leader_now()
         if memory.term > term or present not in (None, holder):
             return Renewal.LOST
@@ -130,54 +131,39 @@ class MemoryElection:
             return Renewal.ASKED
         return Renewal.OK if known else Renewal.AGAIN
 
-    @verb(REDIS, "election.resign")
-    def resign(self, holder: str) -> bool:
-        """As resign.lua."""
-        if self._memory.leader_now() != holder:
+    async def resign(self, holder: str) -> bool:
+        if self.memory.leader_now() != holder:
             return False
-        self._memory.leader = None
-        self._memory.notify(Signal.LEADER)
+        self.memory.leader = None
+        self.memory.notify(Signal.LEADER)
         return True
 
-    @verb(REDIS, "election.ask_to_resign")
-    def ask_to_resign(self, term: int) -> None:
-        """Remember, and ring."""
-        self._memory.resign = term
-        self._memory.notify(Signal.LEADER)
+    async def ask_to_resign(self, term: int) -> None:
+        self.memory.resign = term
+        self.memory.notify(Signal.LEADER)
 
-    @verb(REDIS, "election.holder")
-    def holder(self) -> tuple[str, float] | None:
-        """GET and PTTL."""
-        if self._memory.leader_now() is None or self._memory.leader is None:
+    async def holder(self) -> tuple[str, float] | None:
+        if self.memory.leader_now() is None or self.memory.leader is None:
             return None
-        name, until = self._memory.leader
-        return name, until - self._memory.clock.monotonic()
+        name, until = self.memory.leader
+        return name, until - self.clock.monotonic()
 
 
-class MemoryMembership:
-    """The Membership port."""
-
-    def __init__(self, faults: Faults, memory: Memory) -> None:
-        self.faults, self._memory = faults, memory
-
-    @verb(REDIS, "membership.report")
-    def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
-        """As report.lua."""
-        for node in self._memory.reports:
-            if node != report.id and node_name(node) == report.name and self._memory.alive(node):
+class MemoryMembership(RedisPort, port="membership"):
+    async def report(self, report: NodeReport, ttl_s: float, *, asked: bool = False) -> bool:
+        for node in self.memory.reports:
+            if node != report.id and node_name(node) == report.name and self.memory.alive(node):
                 raise Conflict(
                     f"a live node is already called {report.name!r} (it is {node}); choose another NODE_NAME"
                 )
-        now = self._memory.clock.monotonic()
-        self._memory.reports[report.id] = (report, now + ttl_s, now)
+        now = self.clock.monotonic()
+        self.memory.reports[report.id] = (report, now + ttl_s, now)
         if asked:
-            self._memory.drains.setdefault(report.name, True)
-        return self._memory.drains.get(report.name, False)
+            self.memory.drains.setdefault(report.name, True)
+        return self.memory.drains.get(report.name, False)
 
-    @verb(REDIS, "membership.members")
-    def members(self) -> list[Member]:
-        """As members.lua."""
-        memory = self._memory
+    async def members(self) -> list[Member]:
+        memory = self.memory
         return [
             Member(
                 report,
@@ -190,48 +176,32 @@ class MemoryMembership:
             if memory.alive(node)
         ]
 
-    @verb(REDIS, "membership.leave")
-    def leave(self, report: NodeReport) -> None:
-        """As leave.lua."""
-        self._memory.reports.pop(report.id, None)
-        self._memory.notify(Signal.LEADER)
+    async def leave(self, report: NodeReport) -> None:
+        self.memory.reports.pop(report.id, None)
+        self.memory.notify(Signal.LEADER)
 
-    @verb(REDIS, "membership.holdings")
-    def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
-        """Look up."""
-        return {node: (self._memory.alive(node), dict(self._memory.held.get(node, {}))) for node in nodes}
+    async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
+        return {node: (self.memory.alive(node), dict(self.memory.held.get(node, {}))) for node in nodes}
 
-    @verb(REDIS, "membership.drain")
-    def drain(self, name: str, *, wanted: bool) -> None:
-        """Remember, and ring."""
-        self._memory.drains[name] = wanted
-        self._memory.notify(Signal.STOP)
+    async def drain(self, name: str, *, wanted: bool) -> None:
+        self.memory.drains[name] = wanted
+        self.memory.notify(Signal.STOP)
 
 
-class MemoryQueue:
-    """The Queue port."""
-
-    def __init__(self, faults: Faults, memory: Memory, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> None:
-        self.faults, self._memory = faults, memory
-        self._lock_s, self._start_by_s = lock_s, start_by_s
-
-    @verb(REDIS, "queue.dispatch")
-    def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
-        """As dispatch.lua."""
-        if self._memory.term > term:
-            raise Deposed("Redis knows a newer term")
-        if self._memory.redis_epoch != redis_epoch:
+class MemoryQueue(RedisPort, port="queue"):
+    async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+        if self.memory.term > term:
+            raise Deposed("Redis has a newer term")
+        if self.memory.redis_epoch != redis_epoch:
             return False
-        start_by = self._memory.clock.monotonic() + self._start_by_s
+        start_by = self.clock.monotonic() + self.memory.start_by_s
         for node, assignments in lists.items():
-            self._memory.lists.setdefault(node, []).extend((start_by, assignment) for assignment in assignments)
-            self._memory.notify(f"node:{node}")
+            self.memory.lists.setdefault(node, []).extend((start_by, assignment) for assignment in assignments)
+            self.memory.notify(f"node:{node}")
         return True
 
-    @verb(REDIS, "queue.take")
-    def take(self, node: str, most: int) -> Taken:
-        """As take.lua."""
-        memory = self._memory
+    async def take(self, node: str, most: int) -> Taken:
+        memory = self.memory
         now = memory.clock.monotonic()
         waiting = memory.lists.get(node, [])
         batch, memory.lists[node] = waiting[:most], waiting[most:]
@@ -253,29 +223,25 @@ class MemoryQueue:
             elif present is not None and present[0].fence >= job_lock.fence:
                 dropped += 1
             else:
-                memory.locks[(job_lock.job, job_lock.slot)] = (job_lock, node, now + self._lock_s)
+                memory.locks[(job_lock.job, job_lock.slot)] = (job_lock, node, now + memory.lock_s)
                 memory.held.setdefault(node, {})[job_lock.run] = job_lock.fence
                 taken.append(assignment)
         return Taken(taken, put_back, dropped, outdated)
 
-    @verb(REDIS, "queue.renew_locks")
-    def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
-        """As renew_locks.lua."""
-        memory = self._memory
+    async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
+        memory = self.memory
         lost = set()
         for job_lock in job_locks:
             present = memory.lock((job_lock.job, job_lock.slot))
             if present is None or present == (job_lock, node):
-                memory.locks[(job_lock.job, job_lock.slot)] = (job_lock, node, memory.clock.monotonic() + self._lock_s)
+                memory.locks[(job_lock.job, job_lock.slot)] = (job_lock, node, self.clock.monotonic() + memory.lock_s)
                 memory.held.setdefault(node, {})[job_lock.run] = job_lock.fence
             else:
                 lost.add(job_lock.run)
         return lost
 
-    @verb(REDIS, "queue.release")
-    def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
-        """As release.lua."""
-        memory = self._memory
+    async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
+        memory = self.memory
         for job_lock in job_locks:
             present = memory.lock((job_lock.job, job_lock.slot))
             if present is not None and present[0].fence == job_lock.fence:
@@ -285,51 +251,35 @@ class MemoryQueue:
                 del mine[job_lock.run]
         memory.notify(Signal.CAPACITY)
 
-    @verb(REDIS, "queue.give_back")
-    def give_back(self, node: str) -> list[Assignment]:
-        """As give_back.lua."""
-        return [assignment for _, assignment in self._memory.lists.pop(node, [])]
+    async def give_back(self, node: str) -> list[Assignment]:
+        return [assignment for _, assignment in self.memory.lists.pop(node, [])]
 
-    @verb(REDIS, "queue.cancel")
-    def cancel(self, runs: Collection[str]) -> None:
-        """Remember for an hour, and ring."""
-        until = self._memory.clock.monotonic() + CANCEL_S
-        self._memory.cancels.update(dict.fromkeys(runs, until))
-        self._memory.notify(Signal.STOP)
+    async def cancel(self, runs: Collection[str]) -> None:
+        until = self.clock.monotonic() + CANCEL_S
+        self.memory.cancels.update(dict.fromkeys(runs, until))
+        self.memory.notify(Signal.STOP)
 
-    @verb(REDIS, "queue.cancelled")
-    def cancelled(self, runs: Collection[str]) -> set[str]:
-        """Look up."""
-        return {run for run in runs if self._memory.is_cancelled(run)}
+    async def cancelled(self, runs: Collection[str]) -> set[str]:
+        return {run for run in runs if self.memory.is_cancelled(run)}
 
-    @verb(REDIS, "queue.ping")
-    def ping(self) -> float:
-        """No time at all."""
+    async def ping(self) -> float:
         return 0.0
 
 
-class MemoryBus:
-    """The Bus port."""
-
-    def __init__(self, faults: Faults, memory: Memory) -> None:
-        self.faults, self._memory = faults, memory
-
-    @verb(REDIS, "bus.ring")
-    def notify(self, signal: Signal) -> None:
-        """Call all that listen."""
-        self._memory.notify(signal)
+class MemoryBus(RedisPort, port="bus", unhooked=("listen",)):
+    async def notify(self, signal: Signal) -> None:
+        self.memory.notify(signal)
 
     async def listen(self, node: str, signals: Mapping[Signal, Callable[[], None]]) -> None:
-        """Listen until cancelled."""
         channels = {f"node:{node}" if signal is Signal.NODE else signal.value: look for signal, look in signals.items()}
         for channel, look in channels.items():
-            self._memory.signals.setdefault(channel, []).append(look)
+            self.memory.signals.setdefault(channel, []).append(look)
             look()
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             for channel, look in channels.items():
-                listening = self._memory.signals.get(channel, [])
-                # A test may have made everybody deaf.
+                listening = self.memory.signals.get(channel, [])
+                # A test may have cleared all subscriptions.
                 if look in listening:
                     listening.remove(look)

@@ -83,7 +83,7 @@ test('an unresponsive leader is reported long before its lease expires', async (
 });
 
 test('a recent failover is still shown after a reload', async ({ stage, user }) => {
-  stage.world.event('leader_elected', 'info', 'eu-central-1 became leader, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
+  stage.world.event('leader_elected', 'info', 'eu-central-1 is the leader, term 41', 3 * 3600e3, { node: 'eu-central-1', term: 41 });
   await user.goto(stage.url);
   await live(user);
   stage.loseLeader();

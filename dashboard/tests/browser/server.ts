@@ -67,7 +67,7 @@ export class Stage {
     this.world.term += 1;
     this.world.leader = name;
     this.world.electedAt = Date.now();
-    this.emit(this.world.event('leader_elected', 'info', `${name} became leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
+    this.emit(this.world.event('leader_elected', 'info', `${name} is the leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
   }
 
   async close(): Promise<void> {

@@ -92,11 +92,11 @@ export class World {
   constructor(readonly scale: Scale = SMALL, readonly now: () => number = Date.now) {
     this.electedAt = now() - 3 * 3600e3;
     this.event('node_joined', 'info', 'batch-gpu-large-memory-frankfurt-07 joined with 32 slots', 400e3);
-    this.event('breaker_opened', 'error', 'circuit breaker for api.partner.example opened after 5 failures', 210e3);
-    this.event('job_changed', 'info', 'recompute-prices changed', 150e3, { job: 'recompute-prices' });
+    this.event('breaker_opened', 'error', 'the circuit breaker of api.partner.example opened after 5 failures', 210e3);
+    this.event('job_changed', 'info', 'recompute-prices was changed', 150e3, { job: 'recompute-prices' });
     this.event('runs_failed', 'error', '3 runs of invoice-reminders failed (for example invoice-reminders@20261121T080000Z: ConnectionError: connection refused)', 96e3, { count: 3 });
     this.event('node_draining', 'warn', 'us-west-1 is draining', 61e3);
-    this.event('fence_rejected', 'warn', 'rejected a late result of fraud-scores@20261121T145800Z, fence 1795272000123456', 33e3);
+    this.event('fence_rejected', 'warn', 'a late outcome of fraud-scores@20261121T145800Z was rejected (ok, fence 1795272000123456)', 33e3);
   }
 
   event(kind: string, severity: ClusterEvent['severity'], text: string, before = 0, fields: Record<string, unknown> = {}): ClusterEvent {

@@ -1,4 +1,4 @@
--- DISPATCH   push items to the lists of nodes and ring each; refused for a deposed leader, and where Redis has forgotten its leader.
+-- DISPATCH   push items to the lists of nodes and signal each; refused for a deposed leader, and if Redis lost the leader's epoch.
 -- KEYS term boot (q:<id> ch:w:<id>)...   ARGV term boot start_by_ms (count item...)...
 -- item = job US run US fence US term US slot US json US definition   (US = byte 0x1F; slot is the run id when runs may overlap, else empty)
 -- Returns 'ok' | 'stale' | 'forgotten'

@@ -1,4 +1,4 @@
--- LEAVE   the node is gone at once; what it holds stays listed until it is released or has expired.
+-- LEAVE   end a node's heartbeat; the runs it holds stay listed until they are released or expire.
 -- KEYS node:<id> nodes name:<name> ch:leader   ARGV id   Returns 1
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])

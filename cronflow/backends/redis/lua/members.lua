@@ -1,5 +1,5 @@
--- MEMBERS   the live nodes; those whose heartbeat has expired leave the set.
--- KEYS nodes   ARGV prefix   Returns {{json, age_ms, queued, held, 1 when it is to drain}...}
+-- MEMBERS   the live nodes; nodes whose heartbeat has expired are removed from the set.
+-- KEYS nodes   ARGV prefix   Returns {{json, age_ms, queued, held, 1 if it is to drain}...}
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local found, seen = {}, redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')

@@ -1,5 +1,5 @@
--- RATE_ATTEMPT   count an attempt that may fail, unless those before it say to wait. The hash holds how many, and when
--- the last one was.
+-- RATE_ATTEMPT   count an attempt that may fail, unless earlier ones block the key. The hash has their number and the time
+-- of the last one.
 -- KEYS rate:<key>   ARGV free wait_ms most_ms   Returns 0, or the milliseconds to wait
 local free, first, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local function wait(count)

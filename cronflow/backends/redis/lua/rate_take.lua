@@ -1,4 +1,4 @@
--- RATE_TAKE   one of so many a second: the key holds when the allowance would be full again (GCRA).
+-- RATE_TAKE   take a token: the key has the time at which the bucket is full again (GCRA).
 -- KEYS rate:<key>   ARGV interval_us burst   Returns 0, or the microseconds to wait
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -1,5 +1,5 @@
--- RELEASE   compare, then delete; the leader is rung, because there is room.
--- KEYS run:<id> ch:room   ARGV prefix (job slot run fence)...   Returns how many locks were mine
+-- RELEASE   compare, then delete the locks; signal free capacity to the leader.
+-- KEYS run:<id> ch:room   ARGV prefix (job slot run fence)...   Returns the number of locks deleted
 local mine = 0
 for i = 2, #ARGV, 4 do
   local lock = ARGV[1] .. 'lock:job:' .. ARGV[i]

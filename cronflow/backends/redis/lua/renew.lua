@@ -1,4 +1,4 @@
--- RENEW   compare, then renew. What Redis has forgotten is set anew under the same term.
+-- RENEW   compare, then renew. Keys that Redis lost are restored under the same term.
 -- KEYS leader term boot resign   ARGV holder ttl_ms term boot   Returns 'ok' | 'asked' (to resign) | 'again' | 'lost'
 local term = tonumber(redis.call('GET', KEYS[2]) or '0')
 if term > tonumber(ARGV[3]) then return 'lost' end

@@ -1,5 +1,5 @@
--- RENEW_LOCKS   renew what is mine and set anew what was forgotten.
--- KEYS run:<id>   ARGV prefix id lock_ms (job slot run fence)...   Returns the runs whose lock is somebody else's
+-- RENEW_LOCKS   renew this node's locks and restore those that Redis lost.
+-- KEYS run:<id>   ARGV prefix id lock_ms (job slot run fence)...   Returns the runs whose lock another run or node has
 local lost = {}
 for i = 4, #ARGV, 4 do
   local lock = ARGV[1] .. 'lock:job:' .. ARGV[i]

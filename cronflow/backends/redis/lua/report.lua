@@ -1,6 +1,6 @@
--- REPORT   a heartbeat. A live incarnation keeps its name to itself. Whether to drain is told; what was forgotten of it is set anew.
--- KEYS node:<id> nodes name:<name> drain:<name>   ARGV id json ttl_ms asked (1: it was asked to drain before)
--- Returns {'' | the id of the live incarnation that has the name, 1 when it is to drain}
+-- REPORT   a heartbeat. Refused if another live incarnation has the name. A drain request that Redis lost is restored.
+-- KEYS node:<id> nodes name:<name> drain:<name>   ARGV id json ttl_ms asked (1: the previous answer was to drain)
+-- Returns {'' | the id of the live incarnation that has the name, 1 if it is to drain}
 local owner = redis.call('GET', KEYS[3])
 if owner and owner ~= ARGV[1] then return {owner, 0} end
 local now = redis.call('TIME')

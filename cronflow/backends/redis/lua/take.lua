@@ -1,4 +1,4 @@
--- TAKE   pop items and take their job locks. A newer fence of the same run wins the lock; another run of the job is put back.
+-- TAKE   pop items and take their job locks. A newer fence of the same run takes the lock over; an item whose lock another run has is put back.
 -- KEYS q:<id> run:<id> term   ARGV prefix id most lock_ms   Returns {items taken, number put back, number dropped, items of older terms}
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -28,6 +28,6 @@ for _, item in ipairs(redis.call('LPOP', KEYS[1], ARGV[3]) or {}) do
   end
 end
 if #taken > 0 then redis.call('PEXPIRE', KEYS[2], 3600000) end
--- A list that was emptied and filled again is a new key without a time limit.
+-- A list that was emptied and filled again is a new key without a TTL.
 if again > 0 then redis.call('PEXPIRE', KEYS[1], 3600000) end
 return {taken, again, dropped, old}

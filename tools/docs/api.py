@@ -1,7 +1,6 @@
-"""`docs/reference/api.md` from the OpenAPI document: `python -m cronflow.api.reference`, or `make docs`. With `json` it
-prints the document itself, from which the dashboard's types are made.
+"""Generates `docs/reference/api.md` from the OpenAPI document: `python -m tools.docs.api`.
 
-The page has nothing of its own, so it cannot say anything else than the API does; a test compares the two.
+With `json` it prints the document itself, from which the dashboard's types are generated.
 """
 
 from __future__ import annotations
@@ -23,19 +22,18 @@ if TYPE_CHECKING:
 
 HEAD = """# The REST API
 
-Made from the OpenAPI document by `make docs`; do not edit it. A running API has the document at `/openapi.json` and
-shows it at `/docs`. How to begin: [use the API](../how-to/use-the-api.md).
+Generated from the OpenAPI document by `make docs`; do not edit it. A running API serves the document at
+`/openapi.json` and a page to try it at `/docs`. To get started: [use the API](../how-to/use-the-api.md).
 """
 
 
 def document(deployment: Deployment | None = None) -> Document:
     """The OpenAPI document, without a cluster."""
-    # No route is called, so there is nothing that would need the service.
+    # No route is called, so no service is needed.
     return create_api(cast("Service", None), ClosedGate(), deployment).openapi()
 
 
 def reference(made: Document) -> str:
-    """The page."""
     return "\n".join([HEAD, made["info"]["description"], "", *_operations(made), *_schemas(made)])
 
 
@@ -59,7 +57,7 @@ def _operation(method: str, path: str, operation: Document) -> Iterator[str]:
         yield from ("| parameter | in | kind | |", "|---|---|---|---|", *rows, "")
     body = operation.get("requestBody")
     if body is not None:
-        optional = "" if body["required"] else ", may be left out"
+        optional = "" if body["required"] else ", optional"
         yield from (f"Body: {_kind(body['content']['application/json']['schema'])}{optional}.", "")
     good, bad = [], []
     for status, response in sorted(operation["responses"].items()):
@@ -73,14 +71,15 @@ def _operation(method: str, path: str, operation: Document) -> Iterator[str]:
 
 
 def _schemas(made: Document) -> Iterator[str]:
-    yield from ("## Shapes", "", "A field that may be missing is marked with `?`; all others are always there.", "")
+    yield from ("## Schemas", "", "A field marked with `?` may be missing; all others are always present.", "")
     for name, schema in made["components"]["schemas"].items():
         yield from (f"### {name}", "", _text(schema.get("description", "")), "")
         if "enum" in schema:
             yield from (", ".join(f"`{word}`" for word in schema["enum"]), "")
         required = schema.get("required", ())
         rows = [
-            f"| `{field}`{'' if field in required else '?'} | {_kind(kind)} | {_text(kind.get('description', ''))} |"
+            f"| `{field}`{'' if field in required else '?'} | {_kind(kind)}{_default(kind)} "
+            f"| {_text(kind.get('description', ''))} |"
             for field, kind in schema.get("properties", {}).items()
         ]
         if rows:
@@ -110,13 +109,18 @@ def _kind(schema: Mapping[str, Any]) -> str:
             return str(kind) if low is None else f"{kind} {low} to {high}"
 
 
+def _default(schema: Mapping[str, Any]) -> str:
+    default = schema.get("default")
+    return f", default `{str(default).lower()}`" if default not in (None, "", []) else ""
+
+
 def _text(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["json"]:
-        # The page knows what `cronflow dev` offers too.
+        # The dashboard uses what `cronflow dev` offers too.
         sys.stdout.write(orjson.dumps(document(Deployment(chaos=cast("Chaos", object())))).decode())
     else:
         sys.stdout.write(reference(document()).rstrip() + "\n")

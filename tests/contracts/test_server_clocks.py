@@ -1,4 +1,4 @@
-"""The servers' clocks can be read, and say UTC."""
+"""The servers' clocks return UTC."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from cronflow.bootstrap.backends import connect
 
 
-async def test_both_servers_tell_the_time_in_utc(redis_url: str, mongo_url: str, namespace: str) -> None:
+async def test_both_servers_return_the_time_in_utc(redis_url: str, mongo_url: str, namespace: str) -> None:
     connected = connect(redis_url, mongo_url, namespace)
     async with connected.lifetime:
         for source in ("Redis", "MongoDB"):

@@ -1,4 +1,4 @@
-"""`docs/reference/cli.md` from the commands themselves: `python -m cronflow.cli.reference`, or `make docs`."""
+"""Generates `docs/reference/cli.md` from the commands: `python -m tools.docs.cli`."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from cronflow.cli.main import PLACES, app
 
 HEAD = f"""# The commands
 
-Made from the commands by `make docs`; do not edit it. `--help` prints the same.
+Generated from the commands by `make docs`; do not edit it. `--help` after any command prints the same.
 
-Every command ends with one of these exit codes:
+Exit codes of every command:
 
 | code | |
 |---|---|
 | 0 | done |
-| {FAILED} | it failed, or a check found problems |
+| {FAILED} | it failed, or the condition it checked does not hold |
 | {USAGE} | the command, a file or a setting is invalid |
 | {NOT_FOUND} | not found |
-| {RUN_FAILED} | the run did not succeed |
-| {UNREACHABLE} | Redis, MongoDB or the API does not answer |
+| {RUN_FAILED} | the awaited run did not succeed |
+| {UNREACHABLE} | Redis, MongoDB or the API is unreachable |
 | 130 | Ctrl-C |
 """
 
 
 def page() -> str:
-    """The page."""
     command: Any = typer.main.get_command(app)
     context = command.context_class(command, info_name="cronflow")
     return "\n".join([HEAD, *_contents(), *(line for name in PLACES for line in _command(context, name))]).rstrip()
@@ -50,7 +49,7 @@ def _command(parent: Any, name: str) -> Iterator[str]:
     yield from (f"{'##' if parent.parent is None else '###'} {context.command_path}", "")
     yield from (*_paragraphs(command.help), "")
     if not inner:
-        # typer repeats the brackets or dots of an optional or repeatable argument.
+        # Optional and repeatable arguments have their brackets or dots more than once.
         usage = " ".join(re.sub(r"^\[\[(.*)\]\]$", r"[\1]", part) for part in command.collect_usage_pieces(context))
         yield from ("```text", f"{context.command_path} {usage}", "```", "")
         yield from _parameters(command, context)
@@ -59,7 +58,7 @@ def _command(parent: Any, name: str) -> Iterator[str]:
 
 
 def _parameters(command: Any, context: Any) -> Iterator[str]:
-    # Hidden options have no help record.
+    # A hidden option has no help record.
     found = (param.get_help_record(context) for param in command.get_params(context) if "--help" not in param.opts)
     records = [record for record in found if record is not None]
     if records:
@@ -73,7 +72,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Escape bars, which would end the cell, even in code."""
+    """A bar would end the cell, even within code."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from cronflow.api.pagination import cursor_of
-from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
+from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, RecordedEvent, ServiceRecovered, event_id
 from cronflow.ports import AuditQuery, LogLine
 from cronflow.schemas.events import event_schema
 from cronflow.schemas.runs import log_schema
-from cronflow.testing.memory.stores import MemoryLogStore
 from cronflow.usecases.service import Service
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
 
-TOLD: Sequence[tuple[float, Event]] = (
+EVENTS: Sequence[tuple[float, Event]] = (
     (90, JobPaused("report", "eva")),
     (30, LeaderElected("node-a", 7)),
     (20, NodeLost("node-b", 3)),
@@ -28,19 +27,19 @@ LEVELS = ("info", "warn", "error")
 
 
 @pytest.fixture
-async def told(scene: Scene) -> list[RecordedEvent]:
-    """What happened, the newest first."""
+async def recorded(scene: Scene) -> list[RecordedEvent]:
+    """Events, newest first."""
     found = []
-    for n, (minutes_ago, event) in enumerate(TOLD):
+    for n, (minutes_ago, event) in enumerate(EVENTS):
         at = NOON - timedelta(minutes=minutes_ago)
         found.append(RecordedEvent(event_id(at, f"{n:04x}"), at, "node-a", event))
     await scene.backends.events.append(found)
     return found[::-1]
 
 
-async def test_events_are_told_page_by_page_the_newest_first(client: Client, told: list[RecordedEvent]) -> None:
+async def test_events_are_listed_page_by_page_newest_first(client: Client, recorded: list[RecordedEvent]) -> None:
     shown = await client.all("/events", limit=1)
-    assert shown == [event_schema(happened) for happened in told]
+    assert shown == [event_schema(happened) for happened in recorded]
     assert [event["kind"] for event in shown] == ["leader_elected", "node_lost", "leader_elected", "job_paused"]
     assert shown[1]["severity"] == "error"
     assert (await client.get("/events", params={"limit": 4}))["next_cursor"] is None
@@ -56,20 +55,20 @@ async def test_events_are_told_page_by_page_the_newest_first(client: Client, tol
     ],
 )
 async def test_events_are_chosen_by_kind_and_age(
-    client: Client, told: list[RecordedEvent], params: dict[str, Any], wanted: list[int]
+    client: Client, recorded: list[RecordedEvent], params: dict[str, Any], wanted: list[int]
 ) -> None:
-    assert await client.all("/events", limit=1, **params) == [event_schema(told[n]) for n in wanted]
+    assert await client.all("/events", limit=1, **params) == [event_schema(recorded[n]) for n in wanted]
 
 
-async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene) -> None:
-    heard: list[Event] = []
-    service = Service(scene.backends, scene.clock, heard.append)
+async def test_each_change_emits_one_event_and_is_in_the_audit_log(scene: Scene) -> None:
+    emitted: list[Event] = []
+    service = Service(scene.backends, scene.clock, emitted.append)
     async with client_of(service) as client:
         await client.post("/jobs/nightly-report/pause")
-        assert heard == [JobPaused("nightly-report", "the-admin")]
+        assert emitted == [JobPaused("nightly-report", "the-admin")]
         await client.post("/cluster/stepdown", status=202, who="operator")
         await client.post("/nodes/node-a/drain", who="operator")
-        assert [event.kind for event in heard] == ["job_paused", "stepdown_requested"]
+        assert [event.kind for event in emitted] == ["job_paused", "stepdown_requested"]
         assert [(entry.action, entry.by) for entry in await service.audit(AuditQuery(limit=3))] == [
             ("node.drain", "the-operator"),
             ("cluster.stepdown", "the-operator"),
@@ -81,8 +80,7 @@ async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene
 async def lines(scene: Scene) -> list[LogLine]:
     """Lines of two jobs on two nodes, the newest first, and no others."""
     logs = scene.backends.logs
-    assert isinstance(logs, MemoryLogStore)
-    logs.lines.clear()
+    scene.backends.documents.lines.clear()
     made = [
         LogLine(
             run=f"{job}@1",
@@ -145,3 +143,10 @@ async def test_what_cannot_be_asked_is_refused_at_its_place(
 async def test_both_need_a_login(client: Client, path: str) -> None:
     await client.get(path, 401, who=None)
     await client.get(path, who="viewer")
+
+
+async def test_a_filter_accepts_the_old_name_of_a_kind(scene: Scene, client: Client) -> None:
+    happened = RecordedEvent(event_id(NOON, "0001"), NOON, "node-a", ServiceRecovered("redis", 3.0))
+    await scene.backends.events.append([happened])
+    for kind in ("service_found", "service_recovered"):
+        assert await client.all("/events", limit=5, kind=kind) == [event_schema(happened)]

@@ -1,5 +1,5 @@
-"""`docs/concepts/life-of-a-run.md` and its picture from `TRANSITIONS`: `python -m cronflow.domain.drawing`, with
-`svg` the picture, or `make docs`.
+"""Generates `docs/concepts/life-of-a-run.md` from `TRANSITIONS`: `python -m tools.docs.life_of_a_run`; with `svg` it
+prints the picture.
 
 The picture has three columns: where a run comes from, the open states, the ended ones. An arrow carries the numbers of
 its rows; rows that leave a run in its state stand in the box of the state.
@@ -16,9 +16,9 @@ from cronflow.domain.transitions import TRANSITIONS, Transition, TransitionRule
 
 HEAD = """# The life of a run
 
-Made from the table `TRANSITIONS` in [`cronflow/domain/transitions.py`](../../cronflow/domain/transitions.py) by
-`make docs`; do not edit it. The table is all that may ever happen to a run: the stores refuse what it does not list,
-and the tests check every history against it.
+Generated from the table `TRANSITIONS` in [`cronflow/domain/transitions.py`](../../cronflow/domain/transitions.py)
+by `make docs`; do not edit it. The table lists every change that a run may go through: the stores refuse any other, and
+the tests check every history against it.
 
 ![The states of a run and the transitions between them](../images/life-of-a-run.svg)
 
@@ -29,7 +29,7 @@ run never changes its state. One that failed or was lost is a dead letter until 
 | # | from | to | who | compares | what happens |
 |---|---|---|---|---|---|"""
 TAIL = """
-*fence*: the change applies only while the run has the fencing token that whoever makes it was given or has read. *due*:
+*fence*: the change applies only while the run has the fencing token that the actor was given or has read. *due*:
 only when `check_at` has passed. Why this is enough stands in [the protocol](protocol.md)."""
 
 WIDTH, HEIGHT = 900, 560
@@ -68,7 +68,6 @@ def staying(state: RunState) -> list[Transition]:
 
 
 def page() -> str:
-    """The page."""
     return "\n".join([HEAD, *map(_line, TRANSITIONS), TAIL])
 
 
@@ -123,14 +122,14 @@ def _box(state: RunState, place: Point) -> str:
         fill = "#dcfce7"
     stays = staying(state)
     name_y = y + BOX_H / 2 + (-3 if stays else 5)
-    told = (
+    note = (
         f'<text x="{middle}" y="{name_y + 18:.0f}" text-anchor="middle" fill="#555" font-size="11">'
         f"{_rows(stays)}</text>"
     )
     return (
         f'<rect x="{x}" y="{y:.0f}" width="{BOX_W}" height="{BOX_H}" rx="6" fill="{fill}" stroke="#555"/>'
         f'<text x="{middle}" y="{name_y:.0f}" text-anchor="middle" font-weight="bold" fill="#111">{state}</text>'
-        + (told if stays else "")
+        + (note if stays else "")
     )
 
 

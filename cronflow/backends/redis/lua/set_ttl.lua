@@ -1,4 +1,4 @@
--- LET_EXPIRE   a time limit for keys that have none; one that got its own meanwhile keeps that.
+-- SET_TTL   set a TTL on the keys that have none.
 -- KEYS key...   ARGV ttl_ms   Returns how many
 local n = 0
 for _, key in ipairs(KEYS) do

@@ -1,0 +1,438 @@
+"""A job's document, declared once: its keys, how each is read and written, and its description.
+
+Equal jobs have equal documents, and reading a written document gives an equal job. A job is accepted whole or not at
+all; an error names every problem with its key. Keys that the interface names and this version does not support are
+refused by name. The short form leaves out the defaults of the format, never those of a cluster's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Annotated, Any, Literal, cast, overload
+
+from typing_extensions import TypedDict
+
+from cronflow.documents.tables import NOT_YET, Key, Table, read_fields, read_variant, without_defaults
+from cronflow.documents.values import (
+    choice,
+    duration,
+    duration_text,
+    flag,
+    got,
+    instant,
+    instant_text,
+    json_mapping,
+    list_of,
+    number,
+    optional,
+    text,
+    texts_by_key,
+    under,
+    whole,
+    written_duration,
+)
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import (
+    CommandTarget,
+    Delivery,
+    HttpTarget,
+    Job,
+    Misfire,
+    MisfirePolicy,
+    Overlap,
+    PythonTarget,
+    Retry,
+    StartGuard,
+    SystemTarget,
+    Target,
+)
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+
+LengthForm = str | float
+"""`500ms`, `30s`, `5m`, `2h`, `1d`; seconds as a number where no unit divides it."""
+
+TEXT = Key(text)
+TEXTS = Key(texts_by_key, dict)
+LENGTH = Key(duration, duration_text)
+OPTIONAL_TEXT = Key(optional(text))
+OPTIONAL_INSTANT = Key(optional(instant), optional(instant_text))
+_policy = choice(MisfirePolicy)
+
+# ----------------------------------------------------------------------------------------------------------- schedule
+
+
+class CronForm(TypedDict):
+    """Fires when the clocks of a zone match an expression."""
+
+    cron: Annotated[str, Key(text, attribute="expr", sample="* * * * *")]
+    """Five fields, or six with seconds first; or `@daily` and the like."""
+    tz: Annotated[str, TEXT]
+    """The IANA time zone."""
+    start: Annotated[str | None, OPTIONAL_INSTANT]
+    """No fire before it."""
+    end: Annotated[str | None, OPTIONAL_INSTANT]
+    """No fire from it on."""
+
+
+class EveryForm(TypedDict):
+    """Fires at a fixed interval."""
+
+    every: Annotated[LengthForm, Key(written_duration, duration_text, attribute="interval", sample="1h")]
+    """The interval."""
+    anchor: Annotated[str | None, OPTIONAL_INSTANT]
+    """The instant that the fires are counted from."""
+    time: Annotated[str | None, OPTIONAL_TEXT]
+    """The time of day, for whole days and weeks."""
+    tz: Annotated[str, TEXT]
+    """The IANA time zone of that time."""
+    start: Annotated[str | None, OPTIONAL_INSTANT]
+    """No fire before it."""
+    end: Annotated[str | None, OPTIONAL_INSTANT]
+    """No fire from it on."""
+
+
+class OnceForm(TypedDict):
+    """Fires once."""
+
+    at: Annotated[str, Key(instant, instant_text, sample=datetime(2000, 1, 1, tzinfo=UTC))]
+    """The instant."""
+
+
+ScheduleForm = CronForm | EveryForm | OnceForm
+CRON = Table(CronForm, Cron)
+EVERY = Table(EveryForm, Every, companions={"time": {"interval": "1d"}})  # a time of day suits whole days alone
+ONCE = Table(OnceForm, Once)
+_SCHEDULES: Mapping[str, Table[Any]] = {"cron": CRON, "every": EVERY, "at": ONCE}
+_SCHEDULE_LATER = dict.fromkeys(
+    ("any", "dst", "max_runs", "jitter", "calendars", "blackout", "after_completion"), NOT_YET
+)
+
+
+def _read_schedule(value: object) -> Schedule | None:
+    if value is None:
+        return None
+    if_none = "leave schedule out for a job that runs only on request"
+    made: Schedule = read_variant(value, _SCHEDULES, _SCHEDULE_LATER, if_none)
+    return made
+
+
+def _write_schedule(schedule: Schedule | None) -> dict[str, Any] | None:
+    match schedule:
+        case Cron():
+            return CRON.write(schedule)
+        case Every():
+            return EVERY.write(schedule)
+        case Once():
+            return ONCE.write(schedule)
+        case None:
+            return None
+
+
+# ------------------------------------------------------------------------------------------------------------- target
+
+
+def _write_arguments(args: Mapping[str, object]) -> dict[str, object]:
+    try:
+        return json_mapping(args)
+    except InvalidInput as error:
+        raise InvalidInput(under("run.args", error.problems)) from None
+
+
+class PythonForm(TypedDict):
+    """Call a function of a module that the nodes can import."""
+
+    python: Annotated[str, Key(text, attribute="ref", sample="module:name")]
+    """`package.module:function`."""
+    args: Annotated[dict[str, object], Key(json_mapping, _write_arguments)]
+    """Its arguments, by name."""
+    process: Annotated[bool, Key(flag)]
+    """Whether it runs in a child process, which can be killed."""
+
+
+class ShellForm(TypedDict):
+    """Run a line of /bin/sh."""
+
+    shell: Annotated[str, Key(text, attribute="command", sample="true")]
+    """The line."""
+    cwd: Annotated[str | None, OPTIONAL_TEXT]
+    """The working directory."""
+    env: Annotated[dict[str, str], TEXTS]
+    """Environment variables, added to those of the node."""
+
+
+class ArgvForm(TypedDict):
+    """Run a program without a shell."""
+
+    argv: Annotated[list[str], Key(list_of(text, "words"), list, attribute="command", sample=("true",))]
+    """The program and its arguments."""
+    cwd: Annotated[str | None, OPTIONAL_TEXT]
+    """The working directory."""
+    env: Annotated[dict[str, str], TEXTS]
+    """Environment variables, added to those of the node."""
+
+
+_statuses = list_of(whole, "HTTP statuses")
+
+
+class RequestForm(TypedDict):
+    """An HTTP request."""
+
+    method: Annotated[str, TEXT]
+    """GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS."""
+    url: Annotated[str, Key(text, sample="http://host", missing="add the address that the request goes to")]
+    """An http:// or https:// address."""
+    headers: Annotated[dict[str, str], TEXTS]
+    """Added to `Idempotency-Key` and `CronFlow-Fence`, which every request has."""
+    body: Annotated[str | None, OPTIONAL_TEXT]
+    """Sent unchanged."""
+    expect: Annotated[
+        list[int], Key(lambda value: _statuses(value if isinstance(value, list | tuple) else [value]), list)
+    ]
+    """The statuses that mean success; empty: every 2xx."""
+
+
+REQUEST = Table(RequestForm, HttpTarget)
+
+
+class HttpForm(TypedDict):
+    """Send one HTTP request."""
+
+    http: Annotated[RequestForm, Key(REQUEST.read, sample=HttpTarget("http://host"))]
+    """The request."""
+
+
+class SystemForm(TypedDict):
+    """Run a part of CronFlow; only system jobs do."""
+
+    system: Annotated[str, Key(text, attribute="name", sample="sweep")]
+    """Its name."""
+
+
+TargetForm = PythonForm | ShellForm | ArgvForm | HttpForm | SystemForm
+PYTHON = Table(PythonForm, PythonTarget)
+SHELL = Table(ShellForm, CommandTarget)
+ARGV = Table(ArgvForm, CommandTarget)
+HTTP = Table(HttpForm, lambda http: http)
+SYSTEM = Table(SystemForm, SystemTarget)
+_TARGETS: Mapping[str, Table[Any]] = {"python": PYTHON, "shell": SHELL, "argv": ARGV, "http": HTTP}
+
+
+def _read_target(value: object) -> Target:
+    if isinstance(value, Mapping) and value.keys() == {"system"}:
+        # Stored, but never written by users: the names of such jobs are refused, so errors do not offer the key.
+        return SYSTEM.read(value)
+    made: Target = read_variant(value, _TARGETS, {}, "add what to run")
+    return made
+
+
+def _write_target(target: Target) -> dict[str, Any]:
+    match target:
+        case PythonTarget():
+            return PYTHON.write(target)
+        case CommandTarget(command=str()):
+            return SHELL.write(target)
+        case CommandTarget():
+            return ARGV.write(target)
+        case HttpTarget():
+            return {"http": REQUEST.write(target)}
+        case SystemTarget():
+            return SYSTEM.write(target)
+
+
+# ------------------------------------------------------------------------------------------------- retry and misfire
+
+
+class BackoffForm(TypedDict):
+    """Delays that grow."""
+
+    max: Annotated[int, Key(whole)]
+    """Retries after the first attempt."""
+    initial: Annotated[LengthForm, LENGTH]
+    """The delay before the first retry."""
+    multiplier: Annotated[float, Key(number)]
+    """Each delay is this many times the one before."""
+    cap: Annotated[LengthForm, LENGTH]
+    """The longest delay."""
+    jitter: Annotated[bool, Key(flag)]
+    """Whether each delay is drawn at random from its upper half."""
+
+
+def _delay_texts(delays: Sequence[timedelta]) -> list[LengthForm]:
+    return [duration_text(delay) for delay in delays]
+
+
+class DelaysForm(TypedDict):
+    """A list of delays; their number is the number of retries."""
+
+    delays: Annotated[
+        list[LengthForm],
+        Key(list_of(duration, "durations"), lambda delays: [*map(duration_text, delays)], sample=("1s",)),
+    ]
+    """The delay before each retry."""
+    jitter: Annotated[bool, Key(flag)]
+    """Whether each delay is drawn at random from its upper half."""
+
+
+RetryForm = BackoffForm | DelaysForm
+BACKOFF = Table(BackoffForm, Retry)
+DELAYS = Table(DelaysForm, Retry)
+
+
+def _read_retry(value: object) -> dict[str, Any]:
+    """The arguments of a Retry that are given, once they make a valid one."""
+    found, problems = read_fields(value, {**BACKOFF.keys, **DELAYS.keys})
+    assert isinstance(value, Mapping)
+    if "delays" in value:
+        idle = [key for key in ("initial", "multiplier", "cap") if key in value]
+        problems += [Problem(key, "has no effect with delays", "remove one of the two") for key in idle]
+    if found.get("delays") == ():
+        problems.append(Problem("delays", "expected at least one duration", "for no retries write max: 0"))
+    BACKOFF.build(found, problems, value)
+    return found
+
+
+def _write_retry(retry: Retry) -> dict[str, Any]:
+    return (DELAYS if retry.delays else BACKOFF).write(retry)
+
+
+class MisfireForm(TypedDict):
+    """What happens to fires that were not planned in time."""
+
+    policy: Annotated[MisfirePolicy, Key(_policy)]
+    """Run once for all missed fires, run each, or skip them."""
+    late_after: Annotated[LengthForm, LENGTH]
+    """A fire is missed when it is planned later than this."""
+    grace: Annotated[LengthForm | None, Key(optional(duration), optional(duration_text))]
+    """A fire that is later than this is skipped; null: no limit."""
+    max_catch_up: Annotated[int, Key(whole)]
+    """With `catch_up`, how many run at most."""
+
+
+MISFIRE = Table(MisfireForm, Misfire)
+
+
+def _read_misfire(value: object) -> Misfire:
+    if isinstance(value, str):
+        return Misfire(_policy(value))
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"expected {', '.join(MisfirePolicy)}, or a mapping with policy, got {got(value)}")
+    return MISFIRE.read(value)
+
+
+# ---------------------------------------------------------------------------------------------------------------- job
+
+
+class JobForm(TypedDict):
+    """What to run and when, with every default."""
+
+    name: Annotated[str, Key(text, sample="job", missing="give the job a name, such as nightly-report")]
+    """1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit."""
+    description: Annotated[str, TEXT]
+    """For people."""
+    schedule: Annotated[ScheduleForm | None, Key(_read_schedule, _write_schedule)]
+    """When; null: only on request."""
+    run: Annotated[
+        TargetForm,
+        Key(
+            _read_target,
+            _write_target,
+            attribute="target",
+            sample=PythonTarget("module:name"),
+            missing="add what to run: python, shell, argv or http",
+        ),
+    ]
+    """What to run."""
+    retry: Annotated[RetryForm, Key(_read_retry, _write_retry)]
+    """How often and after which delays to try again after a failure."""
+    timeout: Annotated[LengthForm, LENGTH]
+    """An attempt is stopped after it."""
+    overlap: Annotated[Overlap, Key(choice(Overlap))]
+    """What happens to a fire while another run of the job is open."""
+    misfire: Annotated[MisfireForm, Key(_read_misfire, MISFIRE.write)]
+    """What happens to missed fires."""
+    delivery: Annotated[Delivery, Key(choice(Delivery))]
+    """Which is worse after an interruption: running again, or not running."""
+    start_guard: Annotated[StartGuard, Key(choice(StartGuard))]
+    """Whether a start waits until it is recorded."""
+    priority: Annotated[int, Key(whole)]
+    """0, the lowest, to 9."""
+    require: Annotated[dict[str, str], TEXTS]
+    """The labels that a node must have."""
+    labels: Annotated[dict[str, str], TEXTS]
+    """For people, and for searching."""
+    enabled: Annotated[bool, Key(flag)]
+    """Whether its fires are planned."""
+
+
+JOB = Table(JobForm, Job, refused=dict.fromkeys(("prefer", "resources", "concurrency", "after"), NOT_YET))
+TABLES: tuple[Table[Any], ...] = (JOB, CRON, EVERY, ONCE, PYTHON, SHELL, ARGV, HTTP, REQUEST, BACKOFF, DELAYS, MISFIRE)
+"""The mappings that users write."""
+
+_PLAIN_RETRY = Retry()
+
+
+@cache
+def _defaults() -> Mapping[str, object]:
+    schedule = {**CRON.defaults, **EVERY.defaults}
+    run = {**PYTHON.defaults, **SHELL.defaults, "http": REQUEST.defaults}
+    return {**JOB.defaults, "schedule": schedule, "run": run}
+
+
+def parse_job(document: object, place: str = "job", *, retry: Retry = _PLAIN_RETRY) -> Job:
+    """The job that a document describes.
+
+    `retry` completes the document's own `retry`: the cluster's settings when a user's document is read, and nothing
+    for a stored one, whose meaning must never change. Raises InvalidInput with every problem in the order of the
+    document; each place begins with `place`, as in `jobs[0].schedule.cron`.
+    """
+    try:
+        return _read_job(document, retry)
+    except InvalidInput as error:
+        raise InvalidInput(under(place, error.problems)) from None
+
+
+def parse_schedule(document: object, place: str = "schedule") -> Schedule:
+    """The schedule that a document describes. Raises InvalidInput as `parse_job` does."""
+    try:
+        found = _read_schedule(document)
+        if found is None:
+            raise InvalidInput(Problem("", "expected a mapping, got nothing", "write cron, every or at"))
+        return found
+    except InvalidInput as error:
+        raise InvalidInput(under(place, error.problems)) from None
+
+
+def _read_job(document: object, retry: Retry) -> Job:
+    found, problems = JOB.fields(document)
+    own = found.pop("retry", {})
+    if found.get("delivery") is Delivery.AT_MOST_ONCE:
+        wrong = next((key for key in ("delays", "max") if own.get(key)), None)
+        if wrong:
+            what = "delivery at_most_once never starts a run twice, so there is no retry"
+            problems.append(Problem(f"retry.{wrong}", what, "remove it, or choose delivery at_least_once"))
+        own = {**own, "max": 0, "delays": ()}
+    found["retry"] = _completed(own, retry)
+    return JOB.build(found, problems, document, retry=Retry(max=0))  # without retries every delivery is valid
+
+
+def _completed(own: Mapping[str, Any], default: Retry) -> Retry:
+    if not own:
+        return default
+    if own.get("delays"):
+        return Retry(**own)
+    return Retry(**{**{key: getattr(default, key) for key in BACKOFF.keys}, **own})
+
+
+@overload
+def job_document(job: Job, *, compact: Literal[False] = False) -> JobForm: ...
+@overload
+def job_document(job: Job, *, compact: bool) -> JobForm | dict[str, object]: ...
+def job_document(job: Job, *, compact: bool = False) -> JobForm | dict[str, object]:
+    """The job as plain dicts, lists, text, numbers and booleans, with every default; with `compact` without them.
+
+    Raises InvalidInput when an argument of a Python target is not a JSON value.
+    """
+    document = JOB.write(job)
+    return without_defaults(document, _defaults()) if compact else cast("JobForm", document)
