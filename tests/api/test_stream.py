@@ -193,7 +193,7 @@ async def test_the_lines_of_a_run_come_with_their_history(backends: Backends) ->
     async with Replica(backends, Tickets()) as replica, a_client(replica) as client:
         await receive(client)
         await say(client, op="sub", topic="run:r@1", tail=2)
-        await eventually(backends.live_tail.wanted, what="the run is followed")
+        await eventually(backends.live_tail.has_viewer, what="the run is followed")
         found: list[str] = []
         for n in (3, 4):
             assert await backends.live_tail.publish([a_line(n)])
