@@ -43,7 +43,7 @@ async def test_an_unavailable_server_returns_503_with_retry_after(scene: Scene, 
         scene.backends.faults.fail_before(verb)
         answer = await client.ask(method, path)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5"), path
-        assert "memory" not in answer.text, "an address is nobody's business"
+        assert "memory" not in answer.text, "the address of a server must not be exposed"
 
 
 async def test_a_lost_response_returns_503_and_the_key_finds_the_run(scene: Scene, client: Client) -> None:

@@ -43,18 +43,18 @@ def settings(tmp_path: Path, environ: dict[str, str]) -> Settings:
 
 def test_docker_compose_accepts_the_compose_file() -> None:
     command = files.tool("docker-compose", package="docker-compose")
-    code, said = files.output_of(command, "-f", str(files.COMPOSE), "config")
-    assert code == 0, said
-    assert set(yaml.safe_load(said)["services"]) == {"api", "node", "redis", "mongo"}
+    code, output = files.output_of(command, "-f", str(files.COMPOSE), "config")
+    assert code == 0, output
+    assert set(yaml.safe_load(output)["services"]) == {"api", "node", "redis", "mongo"}
 
 
 def test_docker_compose_detects_a_mistake(tmp_path: Path) -> None:
     command = files.tool("docker-compose", package="docker-compose")
     wrong = tmp_path / "docker-compose.yml"
     wrong.write_text(files.COMPOSE.read_text("utf-8").replace("stop_grace_period", "stop_grace_perod"), "utf-8")
-    code, said = files.output_of(command, "-f", str(wrong), "config")
+    code, output = files.output_of(command, "-f", str(wrong), "config")
     assert code != 0
-    assert "stop_grace_perod" in said
+    assert "stop_grace_perod" in output
 
 
 def verified(folder: Path, units: dict[str, str]) -> tuple[int, str]:
@@ -74,16 +74,16 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
 def test_systemd_detects_a_mistake(tmp_path: Path) -> None:
     name, text = files.UNITS["node"].name, files.UNITS["node"].read_text("utf-8")
-    _, said = verified(tmp_path, {name: text.replace("WatchdogSec", "WatchDogSec")})
-    assert "WatchDogSec" in said
+    _, output = verified(tmp_path, {name: text.replace("WatchdogSec", "WatchDogSec")})
+    assert "WatchDogSec" in output
 
 
 @pytest.mark.parametrize(("role", "most"), [("node", 25), ("api", 20)])
 def test_the_units_are_well_sandboxed(role: str, most: int) -> None:
     command = files.tool("systemd-analyze", package="systemd")
     unit = str(files.UNITS[role])
-    code, said = files.output_of(command, "security", "--offline=true", "--no-pager", f"--threshold={most}", unit)
-    assert code == 0, said
+    code, output = files.output_of(command, "security", "--offline=true", "--no-pager", f"--threshold={most}", unit)
+    assert code == 0, output
 
 
 @pytest.mark.parametrize("version", [OLDEST_KUBERNETES, NEWEST_KUBERNETES])
@@ -187,9 +187,9 @@ def test_a_compose_node_is_named_after_its_container(tmp_path: Path) -> None:
     # Compose replaces $$ with $.
     words = [word.replace("$$", "$") for word in [*shell, *node["command"], "--app", "shop:app"]]
     environment = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}", HOSTNAME="0c0ffee")
-    said = subprocess.run(words, env=environment, capture_output=True, text=True)
-    assert (tini, dashes, said.stdout) == ("tini", "--", "node --app shop:app --name 0c0ffee\n")
-    parse(said.stdout.split())
+    output = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert (tini, dashes, output.stdout) == ("tini", "--", "node --app shop:app --name 0c0ffee\n")
+    parse(output.stdout.split())
 
 
 def test_all_files_use_the_same_port() -> None:

@@ -82,25 +82,25 @@ def series() -> dict[str, set[str]]:
 
 
 def test_promtool_accepts_the_rules(promtool: str) -> None:
-    code, said = run(promtool, "check", "rules", str(RULES))
-    assert code == 0, said
+    code, output = run(promtool, "check", "rules", str(RULES))
+    assert code == 0, output
 
 
 def test_promtool_accepts_the_configuration(promtool: str, tmp_path: Path) -> None:
-    code, said = run(promtool, "check", "config", str(CONFIGURATION))
-    assert code == 0, said
-    assert "1 rule files found" in said
+    code, output = run(promtool, "check", "config", str(CONFIGURATION))
+    assert code == 0, output
+    assert "1 rule files found" in output
     # It detects a mistake.
     wrong = tmp_path / CONFIGURATION.name
     wrong.write_text(CONFIGURATION.read_text("utf-8").replace("refresh_interval", "refresh_intervall"), "utf-8")
-    code, said = run(promtool, "check", "config", str(wrong))
+    code, output = run(promtool, "check", "config", str(wrong))
     assert code != 0
-    assert "refresh_intervall" in said
+    assert "refresh_intervall" in output
 
 
 def test_every_alert_passes_its_test_cases(promtool: str) -> None:
-    code, said = run(promtool, "test", "rules", str(CASES))
-    assert code == 0, said
+    code, output = run(promtool, "test", "rules", str(CASES))
+    assert code == 0, output
 
 
 def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
@@ -161,5 +161,5 @@ def test_promtool_accepts_the_metrics_of_a_process(promtool: str) -> None:
                 labels = tuple("x" for _ in metric.labels)
                 meter.read(metric, lambda labels=labels: {labels: 1.0} if labels else 1.0)  # type: ignore[misc]
         meter.add(metrics.EVENTS, "node_lost")
-        code, said = run(promtool, "check", "metrics", given=meter.text())
-        assert code == 0, said
+        code, output = run(promtool, "check", "metrics", given=meter.text())
+        assert code == 0, output

@@ -211,11 +211,11 @@ async def test_without_servers_it_runs_in_memory_with_a_warning(tmp_path: Path) 
     jobs.write_text(json.dumps({"jobs": [job]}))
     ticks.touch()
     # The summary does not count fires from before the nodes were up.
-    found, said = await dev_until(
+    found, output = await dev_until(
         lambda: len(ticks.read_text()) > 3, tmp_path, jobs, "--memory", "--port", str(free_port())
     )
-    assert "RUNNING IN MEMORY" in said
-    assert re.search(r"log in as admin with the password \S{16}\n", said)
+    assert "RUNNING IN MEMORY" in output
+    assert re.search(r"log in as admin with the password \S{16}\n", output)
     assert found["lost"] == 0
     assert found["runs"]["succeeded"] >= 1
 

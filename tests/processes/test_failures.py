@@ -94,7 +94,7 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     """sidekiq #3196, #4937, #5540: what a killed process had taken was recovered only when some process started. Here
-    nobody starts.
+    no process starts.
     """
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")

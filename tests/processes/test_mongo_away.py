@@ -57,9 +57,9 @@ async def test_a_worker_killed_while_mongodb_is_away_tells_its_outcomes_when_bot
         await cluster.up("a", "b")
         runs, worker = await runs_end_without_mongodb(cluster, own_mongo)
         # Some roles rarely call MongoDB, so their successful steps do not prove that it is available.
-        said = {name: cluster.log(name).read_text("utf-8") for name in ("a", "b")}
-        assert any("service away" in text for text in said.values())
-        assert {name: text.count("service back") for name, text in said.items()} == {"a": 0, "b": 0}
+        logs = {name: cluster.log(name).read_text("utf-8") for name in ("a", "b")}
+        assert any("service away" in text for text in logs.values())
+        assert {name: text.count("service back") for name, text in logs.items()} == {"a": 0, "b": 0}
         cluster.kill(worker)
         await asyncio.to_thread(own_mongo.start)
         cluster.start(worker)
