@@ -1,21 +1,21 @@
-# CronFlow's targets. The first of each kind makes .venv; nothing is installed outside it.
+# CronFlow's targets. The first target that needs it creates .venv; nothing is installed outside it.
 #
-#   make demo            a three-node cluster on real servers, running docs/examples (FOR=60s ends by itself; PORT=8501)
-#   make test            every test, on real servers
-#   make mutants         takes each compare-and-set condition away and looks whether a test fails; WORDS=lua some of them,
-#                        CHANGED=1 those in files that have changed, WITHIN=180 as many as begin within so many seconds
-#   make check           lint, formatting, types, layers
-#   make ui              the dashboard's page from dashboard/ into cronflow/_ui; needs Node 20.19 or later
-#   make uitest          the page's types, its tests, and it in a real browser (CHROMIUM, else /usr/bin/chromium)
-#   make shots           pictures of the page on a real cluster, into dashboard/test-results/shots
-#   make bench           executions a second, lateness of a lone job and of a herd, what lists and the stream cost
-#   make bench-ui        what a tick costs the browser's main thread, at 100 nodes and 1,000 runs a second
-#   make build           the wheel and the source archive, with the page in them, into dist
-#   make secrets         random values into deploy/secrets, for docker-compose.yml; what is there stays
-#   make docs            regenerates the reference pages and the picture in docs
-#   make client          regenerates the blocking client from the one for asyncio
-#   make docs-site       the documents as a site, into build/site
-#   make clean           removes .venv, the built page and what the tools left
+#   make demo            run three nodes on real servers with docs/examples (FOR=60s stops by itself; PORT=8501)
+#   make test            run all tests, on real servers
+#   make mutants         remove each compare-and-set condition and check that a test fails; WORDS=lua selects mutants,
+#                        CHANGED=1 those in changed files, WITHIN=180 starts no new one after 180 seconds
+#   make check           check lint, formatting, types and layers
+#   make ui              build the dashboard from dashboard/ into cronflow/_ui; needs Node 20.19 or later
+#   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
+#   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
+#   make bench           measure throughput, lateness, and the cost of lists and the live stream
+#   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
+#   make build           build the wheel and the source archive, with the dashboard, into dist
+#   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files
+#   make docs            regenerate the reference pages and the picture in docs
+#   make client          regenerate the blocking client from the asyncio client
+#   make docs-site       build the documentation as a website, into build/site
+#   make clean           remove .venv, the built dashboard and caches
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -27,20 +27,20 @@ CHANGED ?=
 WITHIN ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
-# Three times as many as cores: most of the time of the process tests is waiting.
+# Three per core, because process tests mostly wait.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n > 2 ? 8 : 3 * n)))
 
 PAGE := $(shell find dashboard/src dashboard/public -type f ! -name 'openapi.*') $(wildcard cronflow/api/*.py cronflow/api/routes/*.py cronflow/schemas/*.py)
 NEW_ENOUGH := const [a, b] = process.versions.node.split(".").map(Number); process.exit(a * 100 + b < 2019 ? 1 : 0)
 uitest shots: export PYTHON := $(CURDIR)/$(BIN)/python
 
-# Hundreds of processes of the tests import CronFlow: compiled once, whatever the environment says.
+# Hundreds of test processes import CronFlow, so always keep compiled modules.
 export PYTHONDONTWRITEBYTECODE :=
-# What npm has to say of its own versions is nobody's business here.
+# Do not print notices about new npm versions.
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test mutants check ui page-where-node-is uitest shots bench bench-ui build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -51,11 +51,11 @@ help:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
 	@touch $@
 
-demo: .venv/ready page-where-node-is
+demo: .venv/ready dashboard-if-possible
 	$(BIN)/cronflow dev docs/examples/jobs.yaml docs/examples/reminder.py --data $(DATA) $(if $(FOR),--for $(FOR)) $(if $(PORT),--port $(PORT))
 
-# What tests need besides Python, as program:package of Debian. In CI it is installed where it can be; elsewhere the tests
-# say what is missing. A program below $(BIN) is taken out of its package, which would start a service.
+# Programs that tests need besides Python, as program:Debian package. CI installs them if possible; elsewhere the tests
+# report what is missing. Programs below $(BIN) are extracted from their package, because installing it starts a service.
 TOOLS := $(CHROMIUM):chromium $(BIN)/promtool:prometheus /usr/bin/systemd-analyze:systemd /usr/bin/docker-compose:docker-compose
 tools-in-ci: .venv/ready
 	@if [ -n "$$CI" ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -73,13 +73,13 @@ tools-in-ci: .venv/ready
 		done; \
 	fi
 
-# The workers would all compile all tests at the same time.
+# Compile once; otherwise every worker would compile all tests at the same time.
 tests-compiled: .venv/ready
-	@said=$$($(BIN)/python -m pytest --collect-only -qq $(TESTS)) || { echo "$$said"; exit 1; }
+	@output=$$($(BIN)/python -m pytest --collect-only -qq $(TESTS)) || { echo "$$output"; exit 1; }
 
-# What the tests need is made side by side: most of it waits for a network, and no part needs more than one core.
+# Prepare in parallel: most steps wait for the network, and none needs more than one core.
 test:
-	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled page-where-node-is
+	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled dashboard-if-possible
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 mutants: .venv/ready
@@ -99,12 +99,12 @@ cronflow/_ui/index.html: dashboard/node_modules/.package-lock.json dashboard/ind
 
 ui: cronflow/_ui/index.html
 
-# The demo shows the page where it can be built, and runs without it elsewhere.
-page-where-node-is: .venv/ready
+# The demo serves the dashboard if it can be built, and runs without it otherwise.
+dashboard-if-possible: .venv/ready
 	@if ! node -e '$(NEW_ENOUGH)' 2>/dev/null; then \
-		echo "Node 20.19 or later is not here: the API serves no page. Everything else works." >&2; \
+		echo "Node 20.19 or later was not found: the API runs without the dashboard." >&2; \
 	elif ! $(MAKE) --no-print-directory --silent ui; then \
-		echo "The page could not be built, see above: the API serves none. Everything else works." >&2; \
+		echo "The dashboard could not be built (see above): the API runs without it." >&2; \
 	fi
 
 uitest: ui .venv/ready
@@ -123,14 +123,14 @@ build: ui .venv/ready
 	rm -rf dist
 	$(BIN)/python -m hatchling build -d dist
 
-# The user of the containers must be able to read the files; the folder keeps everybody else out.
+# Files are world-readable for the user of the containers; the directory keeps other users out.
 secrets:
 	@mkdir -p deploy/secrets && chmod 700 deploy/secrets
 	@for secret in ADMIN_PASSWORD:18 JWT_SECRET:48 SECRETS_KEY:32; do \
 		file=deploy/secrets/$${secret%%:*}; \
-		if [ -e "$$file" ]; then echo "$$file stays"; continue; fi; \
+		if [ -e "$$file" ]; then echo "kept $$file"; continue; fi; \
 		openssl rand -base64 $${secret##*:} > "$$file.new" && chmod 444 "$$file.new" && mv "$$file.new" "$$file" \
-			&& echo "$$file made" || exit 1; \
+			&& echo "created $$file" || exit 1; \
 	done
 
 docs: .venv/ready

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Packs a folder into <out>/backups/<folder>-<instant>.tar.gz and keeps the newest N archives.
+# Archives a directory as <out>/backups/<folder>-<scheduled time>.tar.gz and keeps the newest N archives.
 #   backup.sh <folder> <N>
-# The archive is named after the fire, so an attempt that runs twice writes the same file; it appears in one step, so a
-# killed attempt leaves no half archive behind.
+# The archive is named after the scheduled time, so a second attempt writes the same file. It is moved into place
+# atomically, so a killed attempt leaves no partial archive.
 set -eu
 folder=$1 keep=$2
 out=${TMPDIR:-/tmp}/cronflow-examples/backups

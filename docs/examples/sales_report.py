@@ -1,4 +1,4 @@
-"""A report: reads a CSV, adds it up by region, writes a summary beside the other outputs of the examples."""
+"""A report: reads a CSV file, adds up the sales by region, and writes a summary."""
 
 import csv
 import tempfile
@@ -14,11 +14,11 @@ OUT = Path(tempfile.gettempdir()) / "cronflow-examples"
 def build(ctx: Context, source: str) -> dict[str, object]:
     """Write `sales-<run>.txt` and return the totals.
 
-    The file is replaced in one step, and its name is made of the run's id, so a second attempt writes the same file.
+    The file is named after the run and replaced atomically, so a second attempt writes the same file.
     """
     path = Path(source)
     if not path.exists():
-        raise PermanentError(f"{path} does not exist; no retry would help")
+        raise PermanentError(f"{path} does not exist; a retry would not help")
     totals: Counter[str] = Counter()
     rows = 0
     with path.open(newline="") as file:

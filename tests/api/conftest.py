@@ -1,4 +1,4 @@
-"""The API over a cluster in memory, asked without a socket; every answer is compared with the OpenAPI document."""
+"""The API over a cluster in memory, called without a socket. Responses are validated against the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ AS = "x-as"
 
 
 class HeaderGate:
-    """Trusts a header that names the role."""
+    """Trusts a header that contains the role."""
 
     async def admit(self, request: Request) -> Principal:
-        """Raises NotAuthenticated without the header."""
         role = request.headers.get(AS)
         if role is None:
             raise NotAuthenticated
@@ -41,7 +40,7 @@ class HeaderGate:
 
 
 class Document:
-    """The OpenAPI document, for comparing answers with it."""
+    """The OpenAPI document, to validate responses."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.content = content
@@ -52,7 +51,7 @@ class Document:
         self._validators: dict[str, Any] = {}
 
     def check(self, answer: httpx2.Response) -> None:
-        """The status, the media type and the body are those that the document names."""
+        """Check the status, the media type and the body."""
         operation = self._operation(answer.request.method, answer.request.url.path)
         media = answer.headers.get("content-type", "").partition(";")[0]
         if operation is None:
@@ -73,7 +72,6 @@ class Document:
             assert orjson.loads(answer.content)["status"] == answer.status_code
 
     def validator(self, schema: dict[str, Any]) -> Any:
-        """For a schema of the document."""
         key = orjson.dumps(schema).decode()
         if key not in self._validators:
             whole = {**schema, "components": self.content["components"]}
@@ -90,7 +88,7 @@ class Document:
 
 @lru_cache
 def the_api() -> FastAPI:
-    """An application whose service each test sets: it keeps nothing else, and making one takes a while."""
+    """An application whose service each test replaces, because creating an application is slow."""
     scene = Scene()
     tokens = AccessTokens(SECRET, "default", scene.clock)
     admin = settings_admin("admin", QUICK.hash("a long password"), SECRET, "a long password")
@@ -100,12 +98,11 @@ def the_api() -> FastAPI:
 
 @lru_cache
 def the_document() -> Document:
-    """That of every application."""
     return Document(orjson.loads(orjson.dumps(the_api().openapi())))
 
 
 class Client:
-    """Asks as somebody; the answer is what the OpenAPI document says, or the test fails."""
+    """Sends requests with a role, and validates every response against the OpenAPI document."""
 
     def __init__(self, api: FastAPI, http: httpx2.AsyncClient) -> None:
         self.api, self._http = api, http
@@ -114,7 +111,7 @@ class Client:
     async def ask(
         self, method: str, path: str, body: object = None, *, who: str | None = "admin", **rest: Any
     ) -> httpx2.Response:
-        """`rest`: `headers`, `params`, `content`."""
+        """`rest` is `headers`, `params` or `content`."""
         headers = {**({} if who is None else {AS: who}), **rest.pop("headers", {})}
         if body is not None:
             rest["content"] = orjson.dumps(body)
@@ -125,15 +122,13 @@ class Client:
         return answer
 
     async def get(self, path: str, status: int = 200, **rest: Any) -> Any:
-        """The JSON of an answer with this status."""
         return self._json(await self.ask("GET", path, **rest), status)
 
     async def post(self, path: str, body: object = None, status: int = 200, **rest: Any) -> Any:
-        """The JSON of an answer with this status."""
         return self._json(await self.ask("POST", path, body, **rest), status)
 
     async def all(self, path: str, **params: Any) -> list[Any]:
-        """Every item of a list, page by page."""
+        """Every item of a list, from all pages."""
         items, cursor = [], None
         while True:
             page = await self.get(path, params={**params, **({} if cursor is None else {"cursor": cursor})})
@@ -149,7 +144,7 @@ class Client:
 
 @asynccontextmanager
 async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -> AsyncIterator[Client]:
-    """A client of an application of its own, unless one is given."""
+    """A client of the given application, or of the shared one."""
     api = api or create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
     api.state.service = service
     transport = httpx2.ASGITransport(app=api, raise_app_exceptions=True)

@@ -1,4 +1,4 @@
-"""Who may ask what: every route of the application, with every role."""
+"""Every route of the application, with every role."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from tests.api.conftest import Client, the_api
 from tests.cli.scene import Scene
 
 PUBLIC = {"/livez", "/readyz", *(f"/api/v1/auth/{path}" for path in ("token", "refresh", "logout"))}
-"""Routes without a login; whatever is added here is open to everybody."""
+"""Routes without a login: everything in this list is public."""
 
 
 def routes(api: FastAPI) -> Iterator[tuple[str, str, APIRoute]]:
-    """Method, path and route of each."""
     for context in iter_route_contexts(api.routes):
         route = context.original_route
         if isinstance(route, APIRoute):
@@ -34,13 +33,13 @@ MATRIX = [
 ]
 
 
-def test_every_route_says_which_role_it_needs_or_is_known_to_be_public() -> None:
+def test_every_route_has_a_role_or_is_listed_as_public() -> None:
     without = {path for _, path, route in routes(the_api()) if needed_by(route.dependant) is None}
     assert without == PUBLIC
     assert len(MATRIX) >= 30
 
 
-def test_a_route_without_a_role_would_be_noticed() -> None:
+def test_a_route_without_a_role_is_detected() -> None:
     api = create_api(Scene().service, ClosedGate())
 
     @api.get("/api/v1/treasure")
@@ -50,7 +49,7 @@ def test_a_route_without_a_role_would_be_noticed() -> None:
     assert "/api/v1/treasure" in {path for _, path, route in routes(api) if needed_by(route.dependant) is None}
 
 
-def test_the_roles_are_those_of_the_interface() -> None:
+def test_the_roles_match_the_interface() -> None:
     writes = {(method, path.removeprefix("/api/v1")): role for method, path, role in MATRIX}
     for (method, path), role in writes.items():
         if path.startswith(("/users", "/api-keys", "/secrets", "/audit")):
@@ -64,7 +63,7 @@ def test_the_roles_are_those_of_the_interface() -> None:
 
 
 @pytest.mark.parametrize(("method", "path", "needed"), MATRIX)
-async def test_each_role_may_what_it_covers_and_nothing_more(
+async def test_each_role_can_use_only_its_routes(
     scene: Scene, client: Client, method: str, path: str, needed: Role
 ) -> None:
     path = path.removeprefix("/api/v1").replace("{name}", "nobody").replace("{id}", "nobody@1")
@@ -80,7 +79,7 @@ async def test_each_role_may_what_it_covers_and_nothing_more(
     assert scene.backends.faults.calls == before, "who is refused costs no call"
     for role in Role:
         if role.covers(needed):
-            # The input is nonsense, so an admitted request is refused for that or for what does not exist.
+            # The input is invalid, so an admitted request fails because of it, or because the object does not exist.
             answer = await client.ask(method, path, {"x": 1}, who=role.value)
             assert answer.status_code not in (401, 403)
 
@@ -98,7 +97,7 @@ def test_the_openapi_document_has_the_role_of_every_route_with_a_login() -> None
     assert without == PUBLIC
 
 
-async def test_the_closed_gate_admits_nobody(scene: Scene) -> None:
+async def test_the_closed_gate_admits_no_request(scene: Scene) -> None:
     import httpx2
 
     transport = httpx2.ASGITransport(app=create_api(scene.service, ClosedGate()))

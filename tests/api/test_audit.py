@@ -1,4 +1,4 @@
-"""Whatever changes something over the API is in the audit log, with who did it."""
+"""Every change through the API is in the audit log, with its author."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ CHANGES = [
 ]
 
 
-def test_every_route_that_can_change_something_is_tried_below() -> None:
+def test_every_route_that_changes_something_is_covered() -> None:
     found = {(method, path.removeprefix("/api/v1")) for method, path, _ in MATRIX if method != "GET"}
     assert {(method, path) for method, path, *_ in CHANGES} == {pair for pair in found if pair[1] not in NO_CHANGE}
 
 
 @pytest.mark.parametrize(("method", "path", "where", "body", "action"), CHANGES)
-async def test_a_change_has_its_entry_with_its_author(
+async def test_a_change_has_an_entry_with_its_author(
     scene: Scene, client: Client, method: str, path: str, where: dict[str, str], body: object, action: str
 ) -> None:
     service = scene.service

@@ -1,4 +1,4 @@
-"""Breaking a development cluster on purpose: who may, what is kept of it, and that no other API knows of it."""
+"""Chaos routes of a development cluster: required role, audit entries, and their absence in every other API."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.waiting import eventually
 from tools.docs.api import document
 
 
-class Told(Chaos):
-    """Breaks nothing and records its calls."""
+class RecordingChaos(Chaos):
+    """Breaks nothing and records the calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -49,12 +49,12 @@ class Told(Chaos):
 
 
 @pytest.fixture
-def chaos() -> Told:
-    return Told()
+def chaos() -> RecordingChaos:
+    return RecordingChaos()
 
 
 @pytest.fixture
-async def dev(scene: Scene, chaos: Told) -> AsyncIterator[Client]:
+async def dev(scene: Scene, chaos: RecordingChaos) -> AsyncIterator[Client]:
     """The API of a development cluster."""
     async with client_of(scene.service, create_api(scene.service, HeaderGate(), Deployment(chaos=chaos))) as client:
         client.document = Document(document(Deployment(chaos=chaos)))
@@ -71,8 +71,8 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_only_an_api_that_dev_started_has_the_routes_and_only_for_admins(
-    client: Client, dev: Client, chaos: Told, method: str, path: str
+async def test_only_the_api_of_dev_has_the_routes_and_only_for_admins(
+    client: Client, dev: Client, chaos: RecordingChaos, method: str, path: str
 ) -> None:
     assert not [known for known in the_document().content["paths"] if "chaos" in known]
     assert "chaos" not in {tag["name"] for tag in the_document().content["tags"]}
@@ -83,12 +83,14 @@ async def test_only_an_api_that_dev_started_has_the_routes_and_only_for_admins(
     assert (await dev.ask(method, path)).status_code == 200
 
 
-async def test_clients_are_told_whether_it_is_offered(client: Client, dev: Client) -> None:
+async def test_the_settings_show_whether_chaos_is_available(client: Client, dev: Client) -> None:
     assert (await client.get("/cluster/settings"))["chaos"] is False
     assert (await dev.get("/cluster/settings", who="viewer"))["chaos"] is True
 
 
-async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, dev: Client, chaos: Told) -> None:
+async def test_chaos_actions_are_performed_and_recorded_in_the_audit_log(
+    scene: Scene, dev: Client, chaos: RecordingChaos
+) -> None:
     leader = (await scene.service.status()).leader
     killed = await dev.post("/chaos/leader/kill")
     assert (killed["killed"], chaos.calls) == (leader, [f"kill {leader}"])
@@ -100,8 +102,8 @@ async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, de
     assert await dev.post("/chaos/nodes/node-2/resume") == {"name": "node-2", "paused": False}
     await dev.post("/chaos/nodes/node-9/pause", status=404)
     assert await dev.post("/chaos/redis/flush") == {"keys": 7}
-    changes = [(entry["action"], entry["target"], entry["by"]) for entry in await dev.all("/audit")][:4]
-    assert changes == [
+    entries = [(entry["action"], entry["target"], entry["by"]) for entry in await dev.all("/audit")][:4]
+    assert entries == [
         ("chaos.flush", "redis", "the-admin"),
         ("chaos.resume", "node:node-2", "the-admin"),
         ("chaos.pause", "node:node-2", "the-admin"),
@@ -109,7 +111,7 @@ async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, de
     ]
 
 
-async def test_processes_are_paused_resumed_and_killed_and_no_other_than_those_of_the_folder(tmp_path: Path) -> None:
+async def test_only_processes_listed_in_the_directory_are_paused_resumed_and_killed(tmp_path: Path) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()
     (tmp_path / "outside").write_text("1")
@@ -117,13 +119,13 @@ async def test_processes_are_paused_resumed_and_killed_and_no_other_than_those_o
     child = await asyncio.create_subprocess_exec("sleep", "600")
     try:
         (folder / "node-1").write_text(str(child.pid))
-        (folder / "node-2").write_text("")  # it is being started
+        (folder / "node-2").write_text("")  # it is starting
         assert breaks.nodes() == {"node-1": False}
         breaks.pause("node-1")
         await eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED, what="it is paused")
         assert breaks.nodes() == {"node-1": True}
         breaks.resume("node-1")
-        await eventually(lambda: breaks.nodes() == {"node-1": False}, what="it goes on")
+        await eventually(lambda: breaks.nodes() == {"node-1": False}, what="it runs again")
         for name in ("node-2", "node-3", "../outside"):
             with pytest.raises(NotFound):
                 breaks.kill(name)
@@ -138,7 +140,7 @@ async def test_processes_are_paused_resumed_and_killed_and_no_other_than_those_o
             await child.wait()
 
 
-async def test_redis_forgets_this_cluster_and_nothing_else(redis_url: str) -> None:
+async def test_flushing_deletes_only_the_keys_of_this_cluster(redis_url: str) -> None:
     async with RedisConnection(redis_url, "flushed") as redis, RedisConnection(redis_url, "flushed2") as other:
         for one in (redis, other):
             for key in (one.keys.redis_epoch, one.keys.leader, one.keys.nodes):
@@ -149,13 +151,13 @@ async def test_redis_forgets_this_cluster_and_nothing_else(redis_url: str) -> No
         assert await DevChaos(Path(), redis_url, "flushed2").flush() == 3
 
 
-async def test_a_process_has_its_number_in_its_file_while_it_runs_and_is_stopped_also_when_it_is_paused(
+async def test_a_process_has_a_pid_file_while_it_runs_and_can_be_stopped_while_paused(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "processes"
     folder.mkdir()
-    said: list[str] = []
-    child = Child("node-1", [], {}, tmp_path / "log", lambda _, line: said.append(line), folder / "node-1")
+    output: list[str] = []
+    child = Child("node-1", [], {}, tmp_path / "log", lambda _, line: output.append(line), folder / "node-1")
     child._command = ["/bin/sleep", "600"]
     running = asyncio.create_task(child.run())
     breaks = DevChaos(folder, "", "default")
@@ -166,4 +168,4 @@ async def test_a_process_has_its_number_in_its_file_while_it_runs_and_is_stopped
     await running
     assert child._process is not None
     assert child._process.returncode == -signal.SIGTERM, "not that of SIGKILL, which is the last resort"
-    assert (list(folder.iterdir()), said) == ([], [])
+    assert (list(folder.iterdir()), output) == ([], [])

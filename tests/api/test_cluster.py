@@ -1,4 +1,4 @@
-"""Nodes, the cluster, schedules and the probes over the API."""
+"""Nodes, the cluster, schedules and health checks over the API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cli.scene import NOON, Scene
 from tests.contracts.builders import a_report
 
 
-async def test_the_nodes_are_shown_with_their_load(client: Client) -> None:
+async def test_nodes_are_listed_with_their_load(client: Client) -> None:
     nodes = {node["name"]: node for node in await client.all("/nodes")}
     assert {name: node["state"] for name, node in nodes.items()} == {
         "node-a": "up",
@@ -30,7 +30,7 @@ async def test_the_nodes_are_shown_with_their_load(client: Client) -> None:
     await client.get("/nodes/nobody", 404)
 
 
-async def test_draining_is_asked_of_a_name_and_taken_back(client: Client) -> None:
+async def test_a_node_is_drained_by_name_and_undrained(client: Client) -> None:
     drained = await client.post("/nodes/node-a/drain", who="operator")
     assert (drained["name"], drained["draining"]) == ("node-a", True)
     assert (await client.get("/nodes/node-a"))["state"] == "draining"
@@ -40,7 +40,7 @@ async def test_draining_is_asked_of_a_name_and_taken_back(client: Client) -> Non
     assert (await client.post("/nodes/nobody/undrain"))["up"] is False
 
 
-async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -> None:
+async def test_the_cluster_is_shown_with_its_leader_and_its_load(scene: Scene) -> None:
     async with client_of(scene.service, namespace="blue") as client:
         shown = await client.get("/cluster", who="viewer")
     assert (shown["namespace"], shown["leader"], shown["term"]) == ("blue", "node-a", 1)
@@ -48,14 +48,14 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_work(scene: Scene) -
     assert len(shown["nodes"]) == 3
 
 
-def test_there_is_never_room_for_more_than_the_slots() -> None:
+def test_capacity_never_exceeds_the_slots() -> None:
     quick = Member(a_report("n1#1", slots=4, rate=250.0), timedelta(0), queued=0, held=1)
     busy = Member(a_report("n2#1", slots=4, rate=0.0), timedelta(0), queued=3, held=4)
     assert (quick.capacity, busy.capacity) == (253, -3)
     assert capacity_of([quick, busy]) == 4
 
 
-async def test_what_ended_is_shown_over_time(scene: Scene, client: Client) -> None:
+async def test_finished_runs_are_shown_over_time(scene: Scene, client: Client) -> None:
     early, late = Tally(Counter(succeeded=3, failed=1)), Tally(Counter(lost=2), Counter(), Counter({20: 2}))
     await scene.backends.rollups.add({NOON - timedelta(minutes=50): early, NOON - timedelta(minutes=1): late})
     hour = await client.get("/series", who="viewer")
@@ -78,7 +78,7 @@ async def test_the_leader_is_asked_to_step_down(scene: Scene, client: Client) ->
     assert (await client.post("/cluster/stepdown", status=404))["detail"] == "there is no leader 'of this cluster'"
 
 
-async def test_a_sweep_is_a_run_of_the_systems_own_job(scene: Scene, client: Client) -> None:
+async def test_a_sweep_is_a_run_of_the_system_job(scene: Scene, client: Client) -> None:
     refused = await client.post("/cluster/sweep", status=404)
     assert "that has ever led this cluster" in refused["detail"]
     for job in system_jobs(time(0), time(3)):
@@ -92,7 +92,7 @@ async def test_a_sweep_is_a_run_of_the_systems_own_job(scene: Scene, client: Cli
         assert (await client.ask(method, f"/jobs/{SWEEP}", body)).status_code == 422
 
 
-async def test_a_schedule_is_previewed_as_cron_explain_does(client: Client) -> None:
+async def test_a_schedule_preview_matches_cron_explain(client: Client) -> None:
     body = {"schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"}, "count": 2, "start": "2026-10-01T00:30:00Z"}
     shown = await client.post("/schedules/preview", body, who="viewer")
     assert (shown["expression"], shown["tz"]) == ("30 2 * * *", "Europe/Berlin")
@@ -119,12 +119,12 @@ async def test_a_schedule_is_previewed_as_cron_explain_does(client: Client) -> N
         ({"schedule": {"cron": "* * * * *"}, "start": "9999-12-31T23:59:59Z"}, "start"),
     ],
 )
-async def test_a_schedule_that_cannot_be_is_refused_at_its_place(client: Client, body: object, place: str) -> None:
+async def test_an_invalid_schedule_is_rejected_with_its_field(client: Client, body: object, place: str) -> None:
     refused = await client.post("/schedules/preview", body, 422)
     assert [error["place"] for error in refused["errors"]] == [place]
 
 
-async def test_the_herd_of_all_jobs_and_where_one_stands_in_it(client: Client) -> None:
+async def test_the_schedule_load_of_all_jobs_and_the_share_of_one(client: Client) -> None:
     empty = await client.get("/schedules/herd", who="viewer")
     assert (empty["first"], len(empty["hours"]), empty["slot"], empty["more"]) == (
         "2026-11-21T12:00:00Z",
@@ -152,12 +152,12 @@ async def test_the_herd_of_all_jobs_and_where_one_stands_in_it(client: Client) -
     ("asked", "status"),
     [({"job": "nobody"}, 404), ({"cron": "61 * * * *"}, 422), ({"cron": "0 2 * * *", "tz": "Mars"}, 422)],
 )
-async def test_the_herd_knows_no_schedule_that_cannot_be(client: Client, asked: dict[str, str], status: int) -> None:
+async def test_the_schedule_load_rejects_invalid_schedules(client: Client, asked: dict[str, str], status: int) -> None:
     await client.get("/schedules/herd", status, params=asked)
     await client.get("/schedules/herd", 422, params={"job": "etl", "cron": "0 2 * * *"})
 
 
-async def test_the_probes_and_the_description_need_no_login(scene: Scene, client: Client) -> None:
+async def test_health_checks_and_the_openapi_document_need_no_login(scene: Scene, client: Client) -> None:
     assert (await client.ask("GET", "/livez", who=None)).json() == {"status": "ok"}
     assert (await client.ask("GET", "/readyz", who=None)).status_code == 200
     assert (await client.ask("GET", "/docs", who=None)).status_code == 200

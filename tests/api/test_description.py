@@ -1,4 +1,4 @@
-"""The OpenAPI document and the page that is made of it."""
+"""The OpenAPI document and the reference page generated from it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ LATER = ("backfill", "calendars", "maintenance", "stream", "metrics")
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Path, method and operation of each."""
     for path, methods in the_document().content["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
 
 
-def test_the_page_has_every_operation_and_every_schema() -> None:
+def test_the_reference_has_every_operation_and_every_schema() -> None:
     headings = {line for line in reference(the_document().content).splitlines() if line.startswith("### ")}
     assert {f"### {method.upper()} {path}" for path, method, _ in operations()} <= headings
     assert {f"### {name}" for name in the_document().content["components"]["schemas"]} <= headings
@@ -43,12 +42,12 @@ def test_everything_is_described() -> None:
         assert schema["description"], name
         fields = schema.get("properties", {})
         if "step" not in fields:
-            # A link of a chain is described as a whole.
+            # The links of a chain are described as a whole.
             assert [field for field, kind in fields.items() if "description" not in kind] == [], name
 
 
-def test_no_two_shapes_have_the_same_name() -> None:
-    # The texts of their fields are found by it.
+def test_no_two_schemas_have_the_same_name() -> None:
+    # The descriptions of their fields are found by name.
     the_document()
     modules = [module for name, module in sys.modules.items() if name.startswith("cronflow.")]
     defined = [
@@ -61,7 +60,7 @@ def test_no_two_shapes_have_the_same_name() -> None:
     assert [name for name, count in Counter(defined).items() if count > 1] == []
 
 
-def test_references_lead_somewhere_and_names_are_unique() -> None:
+def test_references_resolve_and_names_are_unique() -> None:
     def references(part: object) -> Iterator[str]:
         if isinstance(part, dict):
             yield from (value for key, value in part.items() if key == "$ref")
@@ -89,12 +88,12 @@ def test_every_route_with_a_role_has_the_login_and_the_problems() -> None:
             assert ("requestBody" in operation) == ("413" in operation["responses"])
 
 
-def test_what_is_not_built_yet_is_not_offered() -> None:
+def test_unsupported_features_are_not_documented() -> None:
     assert [path for path, _, _ in operations() for word in LATER if word in path] == []
 
 
 @pytest.mark.parametrize("path", [path for path, _, operation in operations() if "requestBody" in operation])
-async def test_the_example_of_each_body_fits_its_schema_and_is_accepted(client: Client, path: str) -> None:
+async def test_the_example_of_every_body_matches_its_schema_and_is_accepted(client: Client, path: str) -> None:
     for method, operation in the_document().content["paths"][path].items():
         if "requestBody" not in operation:
             continue
@@ -102,9 +101,9 @@ async def test_the_example_of_each_body_fits_its_schema_and_is_accepted(client: 
         the_document().validator(content["schema"]).validate(content["example"])
         place = path.removeprefix("/api/v1").replace("{name}", "nightly-report").replace("{id}", FAILED)
         answer = await client.ask(method.upper(), place, content["example"])
-        # The names of the examples exist in the scene; creating one of them and cancelling what has ended conflict.
+        # The names of the examples exist in the scene, so creating one or cancelling a finished run conflicts.
         if path not in PUBLIC and "/users/" not in path:
             assert answer.status_code < 300 or answer.status_code == 409, answer.text
         else:
-            # Nobody of the examples exists there, but what was sent is understood.
+            # The examples do not exist in the scene, but the input is valid.
             assert answer.status_code in (204, 401, 404), answer.text

@@ -1,4 +1,4 @@
-"""Jobs over the API: define, look at, change, run, pause, delete, ask why."""
+"""Jobs over the API: define, read, change, run, pause, delete, explain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.scene import JOBS, NOON, Scene, job
 NEW = {"name": "new", "schedule": {"every": "5m"}, "run": {"argv": ["true"]}}
 
 
-async def test_a_page_of_jobs_leads_to_the_next_until_all_were_seen_once(client: Client) -> None:
+async def test_pages_list_every_job_once(client: Client) -> None:
     names = [shape["name"] for shape in await client.all("/jobs", limit=5)]
     assert names == sorted(job.name for job in JOBS)
     first = await client.get("/jobs", params={"limit": 5})
@@ -38,13 +38,13 @@ async def test_a_page_of_jobs_leads_to_the_next_until_all_were_seen_once(client:
         ({"q": "%"}, []),
     ],
 )
-async def test_jobs_are_found_by_text_labels_and_whether_they_are_enabled(
+async def test_jobs_are_filtered_by_text_labels_and_enabled(
     client: Client, params: dict[str, Any], names: list[str]
 ) -> None:
     assert [shape["name"] for shape in await client.all("/jobs", **params)] == names
 
 
-async def test_a_rare_job_costs_a_bounded_search_and_is_found_by_going_on(scene: Scene, client: Client) -> None:
+async def test_a_search_for_a_rare_job_is_bounded_and_continues_on_the_next_page(scene: Scene, client: Client) -> None:
     many = [job(f"aa-{n:05}") for n in range(MOST_JOBS + 10)]
     await scene.backends.jobs.create(await scene.service.job("rebuild-cache"))
     for one in many:
@@ -55,15 +55,13 @@ async def test_a_rare_job_costs_a_bounded_search_and_is_found_by_going_on(scene:
     assert [shape["name"] for shape in await client.all("/jobs", q="rotate")] == ["rotate-keys"]
 
 
-async def test_a_job_is_shown_as_the_command_line_shows_it_and_its_etag_is_its_version(
-    scene: Scene, client: Client
-) -> None:
+async def test_a_job_is_shown_as_on_the_command_line_and_its_etag_is_its_version(scene: Scene, client: Client) -> None:
     answer = await client.ask("GET", "/jobs/nightly-report", who="viewer")
     assert answer.json() == job_schema(await scene.service.job("nightly-report"))
     assert answer.headers["etag"] == '"1"'
 
 
-async def test_creating_answers_201_with_the_place_and_a_second_time_409(client: Client) -> None:
+async def test_creating_returns_201_with_the_location_and_then_409(client: Client) -> None:
     created = await client.ask("POST", "/jobs", NEW)
     assert created.status_code == 201
     assert created.headers["location"] == "/api/v1/jobs/new"
@@ -73,7 +71,7 @@ async def test_creating_answers_201_with_the_place_and_a_second_time_409(client:
     assert (await client.get("/jobs/new"))["timeout"] == "1h"
 
 
-async def test_of_two_who_create_the_same_job_at_once_one_is_refused(client: Client) -> None:
+async def test_of_two_concurrent_creations_of_a_job_one_is_rejected(client: Client) -> None:
     answers = await asyncio.gather(*(client.ask("POST", "/jobs", NEW | {"priority": n}) for n in range(5)))
     assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409, 409]
     [winner] = [answer for answer in answers if answer.status_code == 201]
@@ -90,14 +88,14 @@ async def test_putting_creates_then_replaces_then_changes_nothing(client: Client
     assert (same.status_code, same.headers["etag"]) == (200, '"2"')
 
 
-async def test_a_stale_if_match_is_refused_and_nothing_is_changed(client: Client) -> None:
+async def test_a_stale_if_match_is_rejected_and_changes_nothing(client: Client) -> None:
     await client.ask("PUT", "/jobs/new", NEW)
     await client.ask("PUT", "/jobs/new", NEW | {"priority": 7})
     for method, body in (("PUT", NEW | {"priority": 1}), ("PATCH", {"priority": 1}), ("DELETE", None)):
         stale = await client.ask(method, "/jobs/new", body, headers={"If-Match": '"1"'})
         assert stale.status_code == 409
         assert "is at version 2, not 1" in stale.json()["detail"]
-    # Also when the result would be the same: what was compared with was an older version.
+    # Even if the result would be the same, because the version is outdated.
     assert (await client.ask("PUT", "/jobs/new", NEW | {"priority": 7}, headers={"If-Match": '"1"'})).status_code == 409
     assert (await client.get("/jobs/new"))["priority"] == 7
     gone = await client.ask("PUT", "/jobs/never", NEW | {"name": "never"}, headers={"If-Match": '"1"'})
@@ -108,13 +106,13 @@ async def test_a_stale_if_match_is_refused_and_nothing_is_changed(client: Client
 
 
 @pytest.mark.parametrize("tag", ["1", 'W/"1"', '"1", "2"', "*", '"0"', '"-1"', '"99999999999999999999"', "", '"1'])
-async def test_an_if_match_that_is_no_etag_of_a_job_is_refused(client: Client, tag: str) -> None:
+async def test_an_invalid_if_match_is_rejected(client: Client, tag: str) -> None:
     answer = await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1}, headers={"If-Match": tag})
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["place"] == "If-Match"
 
 
-async def test_two_patches_at_once_are_both_applied(client: Client) -> None:
+async def test_two_concurrent_patches_are_both_applied(client: Client) -> None:
     await asyncio.gather(
         client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1}),
         client.ask("PATCH", "/jobs/rotate-keys", {"labels": {"team": "ops"}}),
@@ -138,7 +136,7 @@ async def test_two_patches_at_once_are_both_applied(client: Client) -> None:
         ({"enabled": False}, "enabled", False),
     ],
 )
-async def test_a_merge_patch_changes_what_it_names(client: Client, patch: Any, field: str, value: Any) -> None:
+async def test_a_merge_patch_changes_only_its_keys(client: Client, patch: Any, field: str, value: Any) -> None:
     before = await client.get("/jobs/nightly-report")
     answer = await client.ask("PATCH", "/jobs/nightly-report", patch)
     assert answer.status_code == 200, answer.text
@@ -152,12 +150,12 @@ async def test_a_merge_patch_changes_what_it_names(client: Client, patch: Any, f
     assert {key: after[key] for key in kept} == {key: before[key] for key in kept}
 
 
-async def test_a_patch_that_changes_nothing_makes_no_version(client: Client) -> None:
+async def test_a_patch_without_changes_creates_no_version(client: Client) -> None:
     assert (await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 9})).headers["etag"] == '"1"'
     assert (await client.ask("PATCH", "/jobs/rotate-keys", {})).headers["etag"] == '"1"'
 
 
-async def test_a_patch_keeps_the_retry_that_the_job_has_whatever_the_settings_say(scene: Scene) -> None:
+async def test_a_patch_keeps_the_retry_of_the_job_regardless_of_the_settings(scene: Scene) -> None:
     from cronflow.domain.job import Retry
 
     async with client_of(scene.service, retry=Retry(max=7)) as client:
@@ -165,7 +163,7 @@ async def test_a_patch_keeps_the_retry_that_the_job_has_whatever_the_settings_sa
         assert (await client.ask("PATCH", "/jobs/rotate-keys", {"priority": 1})).json()["retry"]["max"] == 3
 
 
-async def test_a_refused_document_names_every_problem_with_its_field(client: Client) -> None:
+async def test_an_invalid_document_is_rejected_with_every_problem_and_its_field(client: Client) -> None:
     bad = {"name": "x", "schedule": {"cron": "61 * * * *"}, "run": {"shell": ""}, "timeot": "5m", "priority": 11}
     for method, path in (("POST", "/jobs"), ("PUT", "/jobs/x")):
         answer = await client.ask(method, path, bad)
@@ -176,7 +174,7 @@ async def test_a_refused_document_names_every_problem_with_its_field(client: Cli
         assert "and 3 more, see errors" in answer.json()["detail"]
 
 
-async def test_a_job_cannot_be_renamed_and_reserved_names_stay_the_systems(client: Client) -> None:
+async def test_a_job_cannot_be_renamed_and_reserved_names_are_rejected(client: Client) -> None:
     for method, rest in (("PUT", {"run": {"shell": "true"}}), ("PATCH", {})):
         answer = await client.ask(method, "/jobs/rotate-keys", {"name": "other", **rest})
         assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "name")
@@ -184,7 +182,7 @@ async def test_a_job_cannot_be_renamed_and_reserved_names_stay_the_systems(clien
     assert (await client.ask("PATCH", "/jobs/nobody", {"priority": 1})).status_code == 404
 
 
-async def test_the_runs_of_a_job_are_counted_day_by_day(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_runs_of_a_job_are_counted_per_day(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = await client.all("/jobs/nightly-report/runs")
     days = await client.get("/jobs/nightly-report/days", who="viewer")
     assert [day["day"] for day in days["items"]] == sorted({run["fire_at"][:10] for run in runs}, reverse=True)
@@ -196,7 +194,7 @@ async def test_the_runs_of_a_job_are_counted_day_by_day(client: Client, monkeypa
     await client.get("/jobs/nobody/days", 404)
 
 
-async def test_deleting_leaves_the_history_and_the_runs(client: Client) -> None:
+async def test_deleting_a_job_keeps_its_history_and_runs(client: Client) -> None:
     answer = await client.ask("DELETE", "/jobs/nightly-report")
     assert answer.json() == {"name": "nightly-report", "deleted_at": "2026-11-21T12:00:00Z"}
     await client.get("/jobs/nightly-report", 404)
@@ -210,7 +208,7 @@ async def test_deleting_leaves_the_history_and_the_runs(client: Client) -> None:
     assert (await client.ask("POST", "/jobs", NEW | {"name": "nightly-report"})).status_code == 201
 
 
-async def test_pausing_and_resuming_say_who_did_it(client: Client) -> None:
+async def test_pausing_and_resuming_record_the_user(client: Client) -> None:
     assert (await client.post("/jobs/sync-tokens/pause", who="operator"))["state"] == "paused"
     resumed = await client.post("/jobs/sync-tokens/resume", who="operator")
     assert (resumed["state"], resumed["version"]) == ("active", 3)
@@ -219,7 +217,7 @@ async def test_pausing_and_resuming_say_who_did_it(client: Client) -> None:
     assert [version["by"] for version in versions[1:]] == ["the-operator", "the-operator"]
 
 
-async def test_the_same_key_gives_the_same_run_and_the_same_answer(scene: Scene, client: Client) -> None:
+async def test_the_same_key_returns_the_same_run_and_response(scene: Scene, client: Client) -> None:
     key = {"Idempotency-Key": "0b5f0c1e-5d3a-4a0b-9f57-2f5a3c1d0e11"}
     first = await client.ask("POST", "/jobs/nightly-report/run", {"args": {"region": "us"}}, headers=key)
     await scene.clock.advance(5)
@@ -233,7 +231,7 @@ async def test_the_same_key_gives_the_same_run_and_the_same_answer(scene: Scene,
     assert {run["id"] for run in runs} == {first.json()["id"], other["id"]}
 
 
-async def test_ten_requests_with_one_key_at_once_make_one_run(client: Client) -> None:
+async def test_ten_concurrent_requests_with_one_key_create_one_run(client: Client) -> None:
     key = {"Idempotency-Key": "deploy-1"}
     answers = await asyncio.gather(*(client.ask("POST", "/jobs/rebuild-cache/run", headers=key) for _ in range(10)))
     assert sorted(answer.status_code for answer in answers) == [200] * 9 + [202]
@@ -241,12 +239,12 @@ async def test_ten_requests_with_one_key_at_once_make_one_run(client: Client) ->
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "x" * 65, "a@b", "~r1", "a/b", "-x"])
-async def test_a_key_that_could_not_be_part_of_a_run_id_is_refused(client: Client, key: str) -> None:
+async def test_an_invalid_idempotency_key_is_rejected(client: Client, key: str) -> None:
     answer = await client.ask("POST", "/jobs/rebuild-cache/run", headers={"Idempotency-Key": key})
     assert (answer.status_code, answer.json()["errors"][0]["place"]) == (422, "Idempotency-Key")
 
 
-async def test_arguments_are_for_python_jobs_alone(client: Client) -> None:
+async def test_only_python_jobs_accept_arguments(client: Client) -> None:
     refused = await client.post("/jobs/reindex-search/run", {"args": {"a": 1}}, 422)
     assert refused["errors"][0]["place"] == "args"
     await client.post("/jobs/reindex-search/run", {"args": {}}, 202)
@@ -254,7 +252,7 @@ async def test_arguments_are_for_python_jobs_alone(client: Client) -> None:
     await client.post("/jobs/rebuild-cache/run", {"arg": {}}, 422)
 
 
-async def test_the_next_fires_begin_with_the_cursor(client: Client) -> None:
+async def test_the_next_fires_start_at_the_cursor(client: Client) -> None:
     found = await client.get("/jobs/sync-tokens/next", params={"n": 2})
     assert found == {
         "job": "sync-tokens",
@@ -264,7 +262,7 @@ async def test_the_next_fires_begin_with_the_cursor(client: Client) -> None:
     assert (await client.get("/jobs/rebuild-cache/next"))["fires"] == []
 
 
-async def test_why_tells_the_chain_of_an_instant(client: Client) -> None:
+async def test_why_returns_the_chain_of_a_fire(client: Client) -> None:
     found = await client.get("/jobs/nightly-report/why", params={"at": "2026-11-21T02:00:00+01:00"})
     assert found["run"] == "nightly-report@20261121T010000Z"
     steps = [link["step"] for link in found["chain"]]
@@ -277,7 +275,7 @@ async def test_why_tells_the_chain_of_an_instant(client: Client) -> None:
     ] == "not_due"
 
 
-async def test_a_plan_tells_what_would_change_and_writes_nothing(scene: Scene, client: Client) -> None:
+async def test_a_plan_returns_the_changes_and_writes_nothing(scene: Scene, client: Client) -> None:
     before = await scene.service.jobs()
     documents = [
         NEW,
@@ -299,7 +297,7 @@ async def test_a_plan_tells_what_would_change_and_writes_nothing(scene: Scene, c
     assert done.json()["next_fire"] == plan[1]["next_fire"]
 
 
-async def test_a_plan_names_the_place_of_each_problem(client: Client) -> None:
+async def test_a_plan_returns_the_field_of_each_problem(client: Client) -> None:
     refused = await client.post("/jobs/plan", {"jobs": [NEW, {"name": "x"}, 5]}, 422)
     assert [error["place"] for error in refused["errors"]] == ["jobs[1].run", "jobs[2]"]
     await client.post("/jobs/plan", {"jobs": [NEW, NEW]}, 422)
@@ -307,7 +305,7 @@ async def test_a_plan_names_the_place_of_each_problem(client: Client) -> None:
     await client.post("/jobs/plan", {"jobs": [NEW] * 1001}, 422)
 
 
-async def test_what_does_not_exist_is_404_on_every_path_of_a_job(client: Client) -> None:
+async def test_every_path_of_an_unknown_job_returns_404(client: Client) -> None:
     for method, tail in (
         ("GET", ""),
         ("DELETE", ""),

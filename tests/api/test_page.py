@@ -1,4 +1,4 @@
-"""The page beside the API: which path returns what, the headers for browsers, and that no other file is served."""
+"""The dashboard served by the API: paths, response headers, and no access to other files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A page as `make ui` builds it, beside a file that is none of it."""
+    """A dashboard as built by `make ui`, next to a file that does not belong to it."""
     built = tmp_path / "_ui"
     for name, content in FILES.items():
         (built / name).parent.mkdir(parents=True, exist_ok=True)
@@ -39,18 +39,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def application(folder: Path) -> ASGIApp:
-    """The whole of it, as a process serves it."""
+    """The complete application, as served by a process."""
     return guarded(WithPage(the_api(), Page(folder)))
 
 
 async def ask(app: ASGIApp, path: str, method: str = "GET", **headers: str) -> httpx2.Response:
-    """One request."""
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://api") as http:
         return await http.request(method, path, headers={"Accept-Encoding": "identity", **headers})
 
 
 async def raw(app: ASGIApp, path: str) -> tuple[int, bytes]:
-    """One request whose path no client has tidied."""
+    """A request whose path no client has normalized."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -73,14 +72,14 @@ async def raw(app: ASGIApp, path: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/runs/nightly-report@20261121T020000Z", "/dead-letters", "/a/b/c"])
-async def test_an_address_of_the_page_answers_its_index_which_is_asked_for_each_time(folder: Path, path: str) -> None:
+async def test_every_view_returns_the_index_which_is_revalidated(folder: Path, path: str) -> None:
     answer = await ask(application(folder), path)
     assert (answer.status_code, answer.content) == (200, INDEX)
     assert answer.headers["content-type"].startswith("text/html")
     assert answer.headers["cache-control"] == "no-cache"
 
 
-async def test_only_what_is_its_own_may_run_on_the_page(folder: Path) -> None:
+async def test_the_content_security_policy_allows_only_own_scripts(folder: Path) -> None:
     policy = (await ask(application(folder), "/")).headers["content-security-policy"].split("; ")
     assert "default-src 'none'" in policy
     assert "script-src 'self'" in policy
@@ -98,7 +97,7 @@ async def test_only_what_is_its_own_may_run_on_the_page(folder: Path) -> None:
         ("favicon.svg", "image/svg+xml", "no-cache"),
     ],
 )
-async def test_files_have_their_types_and_are_kept_where_their_names_tell_their_content(
+async def test_files_have_media_types_and_hashed_files_are_cached(
     folder: Path, path: str, media_type: str, cache: str
 ) -> None:
     answer = await ask(application(folder), f"/{path}")
@@ -108,7 +107,7 @@ async def test_files_have_their_types_and_are_kept_where_their_names_tell_their_
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_what_gets_smaller_is_sent_packed_to_who_can_unpack_it(folder: Path) -> None:
+async def test_compressible_files_are_sent_compressed_on_request(folder: Path) -> None:
     app = application(folder)
     packed = await ask(app, "/assets/index-1.js", **{"Accept-Encoding": "gzip, br"})
     assert packed.headers["content-encoding"] == "gzip"
@@ -120,7 +119,7 @@ async def test_what_gets_smaller_is_sent_packed_to_who_can_unpack_it(folder: Pat
     assert "content-encoding" not in (await ask(app, "/theme.js", **{"Accept-Encoding": "gzip"})).headers
 
 
-async def test_head_answers_the_same_without_the_content(folder: Path) -> None:
+async def test_head_returns_the_same_headers_without_content(folder: Path) -> None:
     answer = await ask(application(folder), "/assets/index-1.js", "HEAD")
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["content-length"] == str(len(SCRIPT))
@@ -140,20 +139,20 @@ async def test_head_answers_the_same_without_the_content(folder: Path) -> None:
         "/%00",
     ],
 )
-async def test_no_address_leads_out_of_the_folder(folder: Path, path: str) -> None:
+async def test_no_path_leaves_the_directory(folder: Path, path: str) -> None:
     code, body = await raw(application(folder), path)
     assert b"not for you" not in body
     assert b"root:" not in body
     assert (code, body) == (200, INDEX) or (code == 404 and b"there is nothing at" in body)
 
 
-async def test_a_file_of_a_page_that_was_replaced_is_missing_and_not_the_page(folder: Path) -> None:
+async def test_a_file_of_an_older_build_returns_404_instead_of_the_index(folder: Path) -> None:
     answer = await ask(application(folder), "/assets/index-0.js")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_the_addresses_of_the_api_stay_the_apis(folder: Path) -> None:
+async def test_the_paths_of_the_api_are_not_shadowed(folder: Path) -> None:
     app = application(folder)
     assert {path.split("/")[1] for _, path, _ in routes(the_api())} <= OTHERS
     for path in ("/api/v1/nothing", "/api", "/metrics"):
@@ -167,7 +166,7 @@ async def test_the_addresses_of_the_api_stay_the_apis(folder: Path) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_without_a_page_its_address_says_how_to_build_it(tmp_path: Path) -> None:
+async def test_without_a_dashboard_the_response_explains_how_to_build_it(tmp_path: Path) -> None:
     app = application(tmp_path / "nothing")
     for path in ("/", "/jobs", "/assets/index-1.js"):
         answer = await ask(app, path)

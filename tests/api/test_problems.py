@@ -1,4 +1,4 @@
-"""Every error is a problem document; nothing that is sent is answered with a 5xx of ours."""
+"""Every error is a problem document, and no input causes a 500."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cli.scene import FAILED, Scene
 HUGE = "9" * 5000
 
 
-async def test_a_path_that_is_none_and_a_method_that_is_none_are_problems_too(client: Client) -> None:
+async def test_unknown_paths_and_methods_return_problems(client: Client) -> None:
     nothing = await client.ask("GET", "/nowhere")
     assert nothing.json() == {
         "type": "about:blank",
@@ -33,7 +33,7 @@ async def test_a_path_that_is_none_and_a_method_that_is_none_are_problems_too(cl
     assert (await client.ask("GET", "/jobs/")).status_code == 404
 
 
-async def test_a_server_that_is_away_is_503_and_says_when_to_ask_again(scene: Scene, client: Client) -> None:
+async def test_an_unavailable_server_returns_503_with_retry_after(scene: Scene, client: Client) -> None:
     for verb, method, path in (
         ("jobs.find", "GET", "/jobs"),
         ("runs.find", "GET", "/runs"),
@@ -43,10 +43,10 @@ async def test_a_server_that_is_away_is_503_and_says_when_to_ask_again(scene: Sc
         scene.backends.faults.fail_before(verb)
         answer = await client.ask(method, path)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5"), path
-        assert "memory" not in answer.text, "an address is nobody's business"
+        assert "memory" not in answer.text, "the address of a server must not be exposed"
 
 
-async def test_a_lost_answer_is_503_and_the_key_finds_the_run(scene: Scene, client: Client) -> None:
+async def test_a_lost_response_returns_503_and_the_key_finds_the_run(scene: Scene, client: Client) -> None:
     key = {"Idempotency-Key": "k1"}
     scene.backends.faults.fail_after("runs.insert")
     assert (await client.ask("POST", "/jobs/rebuild-cache/run", headers=key)).status_code == 503
@@ -55,7 +55,7 @@ async def test_a_lost_answer_is_503_and_the_key_finds_the_run(scene: Scene, clie
     assert len(await client.all("/runs", job="rebuild-cache", state="retrying")) == 1
 
 
-async def test_what_is_our_fault_is_500_without_a_word_about_how(scene: Scene) -> None:
+async def test_an_internal_error_returns_500_without_details(scene: Scene) -> None:
     async with client_of(scene.service) as client:
         router = new_router("tests")
 
@@ -79,7 +79,7 @@ async def test_what_is_our_fault_is_500_without_a_word_about_how(scene: Scene) -
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
 
 
-async def test_a_body_that_is_no_json_is_400(client: Client) -> None:
+async def test_invalid_json_returns_400(client: Client) -> None:
     for content in (
         b"{",
         b"\xff\xfe",
@@ -99,7 +99,7 @@ async def test_a_body_that_is_no_json_is_400(client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [[], [1], "text", 5, 1.5, True, None, {"": 1}, {"a\x00b": "c"}, {"name": HUGE}])
-async def test_a_body_of_the_wrong_kind_is_422_on_every_route_that_reads_one(client: Client, body: object) -> None:
+async def test_a_body_of_the_wrong_type_returns_422_on_every_route(client: Client, body: object) -> None:
     for path, operations in client.document.content["paths"].items():
         for method, operation in operations.items():
             if "requestBody" not in operation:
@@ -121,7 +121,7 @@ async def test_a_body_of_the_wrong_kind_is_422_on_every_route_that_reads_one(cli
         {"a": 1e308},
     ],
 )
-async def test_arguments_are_kept_as_they_are_or_refused(client: Client, args: Any) -> None:
+async def test_arguments_are_stored_unchanged_or_rejected(client: Client, args: Any) -> None:
     answer = await client.ask("POST", "/jobs/rebuild-cache/run", {"args": args})
     if answer.status_code == 202:
         assert (await client.get(f"/runs/{answer.json()['id']}"))["args"] == args
@@ -129,7 +129,7 @@ async def test_arguments_are_kept_as_they_are_or_refused(client: Client, args: A
         assert (answer.status_code, answer.json()["errors"][0]["place"].startswith("args")) == (422, True)
 
 
-async def test_deep_json_is_refused_wherever_it_stands(client: Client) -> None:
+async def test_deeply_nested_json_is_rejected_everywhere(client: Client) -> None:
     deep: object = 1
     for _ in range(200):
         deep = {"a": deep}
@@ -158,7 +158,7 @@ async def test_deep_json_is_refused_wherever_it_stands(client: Client) -> None:
         "/jobs/a%0d%0aX-Evil:1/next",
     ],
 )
-async def test_a_hostile_path_finds_nothing(client: Client, path: str) -> None:
+async def test_a_malicious_path_returns_404(client: Client, path: str) -> None:
     answer = await client.ask("GET", path)
     assert answer.status_code == 404
     assert "x-evil" not in answer.headers
@@ -202,7 +202,7 @@ async def test_a_hostile_path_finds_nothing(client: Client, path: str) -> None:
         ("/cluster", {"at": "now"}, "at"),
     ],
 )
-async def test_a_parameter_is_taken_or_refused_by_name(
+async def test_a_parameter_is_accepted_or_rejected_by_name(
     client: Client, path: str, params: dict[str, str], place: str | None
 ) -> None:
     answer = await client.ask("GET", path, params=params)
@@ -216,7 +216,7 @@ async def test_a_parameter_is_taken_or_refused_by_name(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(alphabet="ABCabc019_-=+/ \x00é", max_size=40))
-async def test_no_text_whatever_breaks_a_cursor(client: Client, text: str) -> None:
+async def test_no_text_breaks_a_cursor(client: Client, text: str) -> None:
     for path, name in (("/jobs", "cursor"), ("/runs", "cursor"), (f"/runs/{FAILED}/logs", "after")):
         assert (await client.ask("GET", path, params={name: text})).status_code in (200, 422)
 
@@ -239,7 +239,7 @@ FIELDS = st.sampled_from(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(patch=st.dictionaries(FIELDS, JSON, max_size=4))
-async def test_no_patch_whatever_breaks_a_job(client: Client, patch: Any) -> None:
+async def test_no_patch_breaks_a_job(client: Client, patch: Any) -> None:
     content = json.dumps(patch).encode()  # unlike orjson it writes numbers of any size
     for method in ("PATCH", "PUT"):
         answer = await client.ask(method, "/jobs/rotate-keys", content=content)

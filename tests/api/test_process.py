@@ -1,4 +1,4 @@
-"""The API as a process on real servers: it starts, refuses who has no login, stops."""
+"""The API as a process on real servers: it starts, rejects requests without a login, and stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environment(redis_url: str, mongo_url: str, namespace: str) -> dict[str, str
 
 
 def status(url: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Of an answer; 0 while nobody listens."""
+    """The status of a response; 0 while no process listens."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body), timeout=10) as answer:
             return answer.status, answer.read()
@@ -31,7 +31,7 @@ def status(url: str, body: bytes | None = None) -> tuple[int, bytes]:
         return 0, b""
 
 
-async def test_the_api_process_serves_refuses_and_stops(environment: dict[str, str], tmp_path: Path) -> None:
+async def test_the_api_process_serves_rejects_and_stops(environment: dict[str, str], tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "api.log"
     with process(["cronflow", "api", "--port", str(port)], environment, log) as child:
         base = f"http://127.0.0.1:{port}"

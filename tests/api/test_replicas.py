@@ -1,4 +1,4 @@
-"""Two replicas of the API over the same real stores: what one writes, the other reads."""
+"""Two replicas of the API on the same servers behave as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW = {"name": "report", "run": {"python": "shop.jobs:report"}}
 
 @pytest.fixture
 async def replicas(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[tuple[Client, Client]]:
-    """Each with connections of its own."""
+    """Two replicas, each with its own connections."""
     async with AsyncExitStack() as stack:
         clients = []
         for _ in range(2):
@@ -31,7 +31,7 @@ async def replicas(redis_url: str, mongo_url: str, namespace: str) -> AsyncItera
         yield clients[0], clients[1]
 
 
-async def test_of_all_who_create_a_job_at_once_one_does(replicas: tuple[Client, Client]) -> None:
+async def test_one_of_many_concurrent_creations_succeeds(replicas: tuple[Client, Client]) -> None:
     asked = [replicas[n % 2].ask("POST", "/jobs", NEW | {"priority": n}) for n in range(10)]
     answers = await asyncio.gather(*asked)
     assert sorted(answer.status_code for answer in answers) == [201] + [409] * 9
@@ -51,7 +51,7 @@ async def test_a_version_can_be_replaced_once(replicas: tuple[Client, Client]) -
     assert sorted(answer.status_code for answer in answers) == [200] + [409] * 5
 
 
-async def test_one_key_is_one_run_whichever_replica_is_asked(replicas: tuple[Client, Client]) -> None:
+async def test_a_key_creates_one_run_across_replicas(replicas: tuple[Client, Client]) -> None:
     await replicas[0].post("/jobs", NEW, 201)
     key = {"Idempotency-Key": "deploy-1"}
     asked = [
@@ -63,7 +63,7 @@ async def test_one_key_is_one_run_whichever_replica_is_asked(replicas: tuple[Cli
     assert len({answer.content for answer in answers}) == 1
 
 
-async def test_pages_go_on_at_the_other_replica(replicas: tuple[Client, Client]) -> None:
+async def test_pagination_continues_on_the_other_replica(replicas: tuple[Client, Client]) -> None:
     seen: list[Any] = []
     params: dict[str, Any] = {"limit": 3}
     for turn in range(20):
@@ -75,7 +75,7 @@ async def test_pages_go_on_at_the_other_replica(replicas: tuple[Client, Client])
     assert seen == [one.id for one in sorted(RUNS, key=lambda one: (one.fire_at, one.id), reverse=True)]
 
 
-async def test_every_filter_finds_on_mongodb_what_it_finds_in_memory(replicas: tuple[Client, Client]) -> None:
+async def test_every_filter_finds_the_same_runs_on_mongodb_as_in_memory(replicas: tuple[Client, Client]) -> None:
     for params, take in (
         ({"node": "node-a"}, lambda one: one.node == "node-a#5f1c"),
         ({"node": "node-b#77aa"}, lambda one: one.node == "node-b#77aa"),

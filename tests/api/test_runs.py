@@ -1,4 +1,4 @@
-"""Runs and their lines over the API: list, look at, cancel, replay, acknowledge, one and many."""
+"""Runs and their logs over the API: list, read, cancel, replay and acknowledge, one or many."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ NEWEST_FIRST = [one.id for one in sorted(RUNS, key=lambda one: (one.fire_at, one
 LOST = next(one.id for one in RUNS if one.state is RunState.LOST)
 
 
-async def test_pages_of_runs_show_each_once_the_newest_first(client: Client) -> None:
+async def test_pages_list_every_run_once_newest_first(client: Client) -> None:
     for limit in (1, 3, 50):
         assert [one["id"] for one in await client.all("/runs", limit=limit)] == NEWEST_FIRST
 
 
-async def test_a_page_goes_on_where_it_left_off_although_newer_runs_have_come(scene: Scene, client: Client) -> None:
+async def test_new_runs_do_not_shift_the_pages(scene: Scene, client: Client) -> None:
     first = await client.get("/runs", params={"limit": 3})
     await scene.backends.runs.insert([run("sync-tokens", NOON, RunState.DISPATCHED)])
     second = await client.get("/runs", params={"limit": 3, "cursor": first["next_cursor"]})
@@ -45,12 +45,12 @@ async def test_a_page_goes_on_where_it_left_off_although_newer_runs_have_come(sc
         ({"job": "sync-tokens", "state": "succeeded", "node": "node-b"}, lambda one: one.fire_at == ago(minutes=1)),
     ],
 )
-async def test_runs_are_chosen_by_every_filter(client: Client, params: dict[str, Any], take: Any) -> None:
+async def test_every_filter_selects_its_runs(client: Client, params: dict[str, Any], take: Any) -> None:
     wanted = [one for one in NEWEST_FIRST if take(next(run for run in RUNS if run.id == one))]
     assert [one["id"] for one in await client.all("/runs", **params, limit=2)] == wanted
 
 
-async def test_a_run_is_shown_with_outcomes_that_came_too_late(scene: Scene, client: Client) -> None:
+async def test_a_run_is_shown_with_its_late_outcomes(scene: Scene, client: Client) -> None:
     late = LateResult(
         run=FAILED,
         fence=3,
@@ -68,7 +68,7 @@ async def test_a_run_is_shown_with_outcomes_that_came_too_late(scene: Scene, cli
         await client.get(f"/runs/{one.id}")
 
 
-async def test_lines_come_in_order_page_by_page_and_an_open_run_may_write_more(scene: Scene, client: Client) -> None:
+async def test_lines_are_paginated_in_order_and_an_open_run_may_add_more(scene: Scene, client: Client) -> None:
     texts: list[str] = []
     after: dict[str, str] = {}
     for _ in range(4):
@@ -84,21 +84,21 @@ async def test_lines_come_in_order_page_by_page_and_an_open_run_may_write_more(s
     await scene.backends.logs.append([fresh])
     page = await client.get(f"/runs/{RETRYING}/logs", params=after)
     assert [line["text"] for line in page["items"]] == ["new"]
-    # Behind a line that came over the stream.
+    # After a line that arrived over the stream.
     page = await client.get(f"/runs/{RETRYING}/logs", params={"after": f"{FENCE + 1}:4"})
     assert [line["text"] for line in page["items"]] == ["new"]
     assert (await client.get(f"/runs/{SUCCEEDED}/logs")) == {"items": [], "next_cursor": None}
 
 
-async def test_lines_are_found_by_their_text_in_any_case(client: Client) -> None:
+async def test_the_search_in_lines_ignores_case(client: Client) -> None:
     page = await client.get(f"/runs/{RETRYING}/logs", params={"q": "CONNECTION"})
     assert [line["text"] for line in page["items"]] == ["connection refused"]
-    # What was looked at is not looked at again.
+    # Lines that were searched are not searched again.
     page = await client.get(f"/runs/{RETRYING}/logs", params={"q": "CONNECTION", "after": page["next_cursor"]})
     assert page["items"] == []
 
 
-async def test_cancelling_says_who_and_why_and_again_is_harmless(client: Client) -> None:
+async def test_cancelling_records_user_and_reason_and_can_be_repeated(client: Client) -> None:
     for _ in range(2):
         asked = await client.post(f"/runs/{RUNNING}/cancel", {"reason": "wrong data"}, who="operator")
         assert (asked["state"], asked["cancel_requested"]) == ("running", True)
@@ -108,7 +108,7 @@ async def test_cancelling_says_who_and_why_and_again_is_harmless(client: Client)
     assert (await client.post(f"/runs/{RETRYING}/cancel"))["state"] == "cancelled"
 
 
-async def test_replaying_makes_a_run_of_its_own(client: Client) -> None:
+async def test_a_replay_is_a_new_run(client: Client) -> None:
     made = await client.post(f"/runs/{FAILED}/retry", {"args": {"region": "us"}, "note": "target is back"}, 202)
     assert made == {"id": f"{FAILED}~r1", "replay_of": FAILED}
     replay = await client.get(f"/runs/{FAILED}~r1")
@@ -119,7 +119,7 @@ async def test_replaying_makes_a_run_of_its_own(client: Client) -> None:
     assert (await client.post(f"/runs/{LOST}/retry", {"args": {"a": 1}}, 422))["errors"][0]["place"] == "args"
 
 
-async def test_acknowledging_settles_and_again_is_harmless(client: Client) -> None:
+async def test_acknowledging_resolves_a_run_and_can_be_repeated(client: Client) -> None:
     for note in ("known", "once more"):
         settled = await client.post(f"/runs/{FAILED}/ack", {"note": note}, who="operator")
         assert settled["dead"] is False
@@ -128,7 +128,7 @@ async def test_acknowledging_settles_and_again_is_harmless(client: Client) -> No
     await client.post(f"/runs/{FAILED}/ack", {"note": "x" * 1001}, 422)
 
 
-async def test_what_does_not_exist_is_404_on_every_path_of_a_run(client: Client) -> None:
+async def test_every_path_of_an_unknown_run_returns_404(client: Client) -> None:
     for method, tail in (("GET", ""), ("GET", "/logs"), ("POST", "/cancel"), ("POST", "/retry"), ("POST", "/ack")):
         answer = await client.ask(method, f"/runs/nobody@1{tail}")
         assert (answer.status_code, answer.json()["detail"]) == (404, "there is no run 'nobody@1'")
@@ -143,13 +143,13 @@ async def test_the_report_counts_failures_by_reason(client: Client) -> None:
 
 
 async def many(scene: Scene, state: RunState, count: int) -> list[str]:
-    """So many runs of sync-tokens more, the newest first."""
+    """`count` more runs of sync-tokens, newest first."""
     made = [run("sync-tokens", ago(days=1, seconds=n), state, outcome=Outcome.ERROR) for n in range(count)]
     await scene.backends.runs.insert(made)
     return [one.id for one in made]
 
 
-async def test_many_dead_letters_are_replayed_page_by_page_each_once(scene: Scene, client: Client) -> None:
+async def test_many_dead_letters_are_replayed_once_each_across_pages(scene: Scene, client: Client) -> None:
     ids = await many(scene, RunState.FAILED, 7)
     body: dict[str, Any] = {"filter": {"job": "sync-tokens", "state": ["failed"]}, "limit": 3, "note": "all of them"}
     replayed = []
@@ -167,7 +167,7 @@ async def test_many_dead_letters_are_replayed_page_by_page_each_once(scene: Scen
     }
 
 
-async def test_a_dead_letter_whose_job_is_gone_is_left_and_told(scene: Scene, client: Client) -> None:
+async def test_a_dead_letter_of_a_deleted_job_is_reported_and_not_replayed(scene: Scene, client: Client) -> None:
     await many(scene, RunState.LOST, 1)
     await scene.service.apply([])
     await scene.service.delete("nightly-report")
@@ -176,7 +176,7 @@ async def test_a_dead_letter_whose_job_is_gone_is_left_and_told(scene: Scene, cl
     assert page["skipped"] == [{"id": FAILED, "why": "there is no job 'nightly-report'"}]
 
 
-async def test_many_are_cancelled_and_only_open_ones(scene: Scene, client: Client) -> None:
+async def test_cancelling_many_affects_only_open_runs(scene: Scene, client: Client) -> None:
     ids = await many(scene, RunState.DISPATCHED, 3)
     page = await client.post("/runs/cancel", {"filter": {"job": "sync-tokens"}, "reason": "stop"}, who="operator")
     assert page["items"] == [{"id": one, "state": "cancelled"} for one in ids]
@@ -185,7 +185,7 @@ async def test_many_are_cancelled_and_only_open_ones(scene: Scene, client: Clien
     assert refused["errors"][0]["place"] == "filter.state"
 
 
-async def test_many_are_acknowledged(scene: Scene, client: Client) -> None:
+async def test_many_runs_are_acknowledged(scene: Scene, client: Client) -> None:
     ids = await many(scene, RunState.FAILED, 3)
     body = {"filter": {"job": "sync-tokens", "node": "node-a", "until": "2026-11-21T00:00:00Z"}, "note": "known"}
     page = await client.post("/runs/ack", body, who="operator")
@@ -196,7 +196,7 @@ async def test_many_are_acknowledged(scene: Scene, client: Client) -> None:
 
 
 @pytest.mark.parametrize("what", ["retry", "cancel", "ack"])
-async def test_nothing_is_done_to_every_run_because_a_filter_was_forgotten(client: Client, what: str) -> None:
+async def test_an_empty_filter_is_rejected(client: Client, what: str) -> None:
     for body, place in (
         ({}, "filter"),
         ({"filter": {}}, "filter"),
@@ -212,7 +212,7 @@ async def test_nothing_is_done_to_every_run_because_a_filter_was_forgotten(clien
         assert [error["place"] for error in refused["errors"]] == [place]
 
 
-async def test_two_who_replay_everything_at_once_replay_each_once(scene: Scene, client: Client) -> None:
+async def test_two_concurrent_bulk_replays_replay_each_run_once(scene: Scene, client: Client) -> None:
     ids = await many(scene, RunState.FAILED, 5)
     body = {"filter": {"job": "sync-tokens"}}
     pages = await asyncio.gather(*(client.post("/runs/retry", body) for _ in range(3)))
@@ -223,8 +223,8 @@ async def test_two_who_replay_everything_at_once_replay_each_once(scene: Scene, 
     ] == []
 
 
-async def test_a_change_rings_the_leader(scene: Scene, client: Client) -> None:
-    before = scene.backends.faults.calls["bus.notify"]
+async def test_a_change_notifies_the_leader(scene: Scene, client: Client) -> None:
+    before = scene.backends.faults.calls["bus.ring"]
     await client.post("/jobs/sync-tokens/run", status=202)
     await client.post(f"/runs/{RUNNING}/cancel")
     await client.ask("PATCH", "/jobs/sync-tokens", {"priority": 1})
@@ -236,7 +236,7 @@ async def test_a_change_rings_the_leader(scene: Scene, client: Client) -> None:
     assert scene.backends.faults.calls["bus.notify"] >= before + 4
 
 
-async def test_how_jobs_do_is_told_for_several_at_once(client: Client) -> None:
+async def test_recent_results_of_several_jobs_are_read_at_once(client: Client) -> None:
     names = ["nightly-report", "sync-tokens", "nobody"]
     found = await client.get("/runs/recent", params={"job": names, "limit": 2}, who="viewer")
     assert [one["job"] for one in found["items"]] == ["nightly-report", "sync-tokens"]
@@ -252,7 +252,7 @@ async def test_how_jobs_do_is_told_for_several_at_once(client: Client) -> None:
     await client.get("/runs/recent", 422, params={"job": [f"job-{n}" for n in range(51)]})
 
 
-async def test_a_job_says_its_schedule_in_words(client: Client) -> None:
+async def test_a_job_has_its_schedule_in_words(client: Client) -> None:
     for job in await client.all("/jobs"):
         if job["schedule"] is None:
             assert job["words"] is None

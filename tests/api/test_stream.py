@@ -1,4 +1,4 @@
-"""The websocket over real sockets: uvicorn and the package websockets, on a port of the test's own."""
+"""The websocket over real sockets: uvicorn and the package websockets, on a free port."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from tests.contracts.builders import T0, a_report
 from tests.waiting import PATIENCE_S, eventually
 
 connect = partial(websocket, proxy=None, open_timeout=PATIENCE_S)
-"""A client that waits for as long as it takes."""
+"""A client without a timeout."""
 
 
 class Tickets:
-    """`good-<name>` is a ticket of that name, once; it is for these jobs."""
+    """`good-<name>` is a valid one-time ticket for that name, limited to `jobs`."""
 
     def __init__(self, *jobs: str) -> None:
         self.jobs = jobs
@@ -81,7 +81,7 @@ class Replica:
         self.hub_task = asyncio.create_task(self.hub.run())
         self.server_task = asyncio.create_task(self.server.serve(sockets=[self.listening]))
         await eventually(lambda: self.server.started, what="the server has started")
-        # A client is not kept waiting for it for longer than five seconds.
+        # Clients wait at most five seconds for it.
         await eventually(self.hub.ready.is_set, what="the hub has read the cluster")
         return self
 
@@ -106,18 +106,18 @@ async def say(client: ClientConnection, **message: object) -> None:
 
 @asynccontextmanager
 async def a_client(replica: Replica, ticket: str = "good-eva", **hello: object) -> AsyncIterator[ClientConnection]:
-    """A client that has said hello."""
+    """A client that has sent hello."""
     async with connect(replica.url) as client:
         try:
             await say(client, op="hello", ticket=ticket, **hello)
         except ConnectionClosed:
-            # It was closed before; with which code is for the test to see.
+            # The server closed it already; the test checks the code.
             pass
         yield client
 
 
 async def refusal(client: ClientConnection) -> dict[str, Any]:
-    """The next error; ticks are passed over."""
+    """The next error; ticks are skipped."""
     async with asyncio.timeout(PATIENCE_S):
         while (found := await receive(client))["t"] != "error":
             pass
@@ -125,7 +125,7 @@ async def refusal(client: ClientConnection) -> dict[str, Any]:
 
 
 async def closed(client: ClientConnection) -> int | None:
-    """The code that the server closes it with."""
+    """The close code from the server."""
     async with asyncio.timeout(PATIENCE_S):
         try:
             while True:
@@ -136,7 +136,7 @@ async def closed(client: ClientConnection) -> int | None:
 
 @pytest.fixture(params=["memory", "servers"])
 async def backends(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Backends]:
-    """On memory, and on a real Redis and MongoDB."""
+    """In memory, and on a real Redis and MongoDB."""
     if request.param == "memory":
         yield memory_backends(SystemClock())
         return
@@ -165,7 +165,7 @@ async def test_a_snapshot_then_ticks_on_two_replicas_with_the_same_ids(backends:
         assert len(set(ids[0]) & set(ids[1])) >= 2
 
 
-async def test_a_client_goes_on_without_a_gap_after_its_replica_was_restarted(backends: Backends) -> None:
+async def test_a_client_resumes_without_a_gap_after_its_replica_restarts(backends: Backends) -> None:
     tickets = Tickets()
     async with Replica(backends, tickets) as one:
         async with a_client(one, "good-eva.1") as client:
@@ -193,7 +193,7 @@ async def test_the_lines_of_a_run_come_with_their_history(backends: Backends) ->
     async with Replica(backends, Tickets()) as replica, a_client(replica) as client:
         await receive(client)
         await say(client, op="sub", topic="run:r@1", tail=2)
-        await eventually(backends.live_tail.has_viewer, what="a viewer")
+        await eventually(backends.live_tail.has_viewer, what="the run is followed")
         found: list[str] = []
         for n in (3, 4):
             assert await backends.live_tail.publish([a_line(n)])
@@ -207,27 +207,27 @@ async def test_the_lines_of_a_run_come_with_their_history(backends: Backends) ->
 
 
 @on_memory
-async def test_who_does_not_read_is_closed_as_too_slow_and_the_others_go_on(backends: Backends) -> None:
+async def test_a_client_that_does_not_read_is_disconnected_and_the_others_continue(backends: Backends) -> None:
     for n in range(150):
         await backends.membership.report(a_report(f"n{n}"), 600.0)
     limits = StreamLimits(slow_s=0.5)
     async with Replica(backends, Tickets(), limits) as replica, a_client(replica, "good-eva") as good:
         await receive(good)
         [of_good] = replica.hub.sessions
-        # Small buffers, and nothing is taken out of them.
+        # Small buffers that are never read.
         slow = sockets.socket()
         slow.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVBUF, 2048)
         slow.setblocking(False)
         await asyncio.get_running_loop().sock_connect(slow, ("127.0.0.1", replica.listening.getsockname()[1]))
         lazy = await connect(replica.url, sock=slow, max_queue=1, close_timeout=0.1, max_size=None)
         await say(lazy, op="hello", ticket="good-max")
-        await eventually(lambda: len(replica.hub.sessions) == 2, what="both are served")
+        await eventually(lambda: len(replica.hub.sessions) == 2, what="both are connected")
         lazy.transport.pause_reading()
         for session in replica.hub.sessions:
-            # More than any buffer of the machine holds.
+            # More than any buffer can hold.
             session.say({"t": "error", "detail": "x" if session is of_good else "x" * 20_000_000})
         assert (await refusal(good))["detail"] == "x"
-        await eventually(lambda: len(replica.hub.sessions) == 1, what="the slow one is given up")
+        await eventually(lambda: len(replica.hub.sessions) == 1, what="the slow one is disconnected")
         assert (await receive(good))["t"] == "tick"
         lazy.transport.resume_reading()
         assert await closed(lazy) == 4408
@@ -238,7 +238,7 @@ async def test_who_does_not_read_is_closed_as_too_slow_and_the_others_go_on(back
     "hello",
     [{"op": "hello", "ticket": "bad"}, {"op": "hello"}, {"op": "sub", "topic": "run:x"}, {"op": "hello", "ticket": 7}],
 )
-async def test_without_a_good_ticket_nothing_is_sent(backends: Backends, hello: dict[str, object]) -> None:
+async def test_without_a_valid_ticket_nothing_is_sent(backends: Backends, hello: dict[str, object]) -> None:
     async with Replica(backends, Tickets()) as replica, connect(replica.url) as client:
         await say(client, **hello)
         with pytest.raises(ConnectionClosed):
@@ -247,7 +247,7 @@ async def test_without_a_good_ticket_nothing_is_sent(backends: Backends, hello: 
 
 
 @on_memory
-async def test_a_ticket_is_good_once_and_a_login_ends(backends: Backends) -> None:
+async def test_a_ticket_is_valid_once_and_a_login_expires(backends: Backends) -> None:
     async with (
         Replica(backends, Tickets(), StreamLimits(login_s=0.5)) as replica,
         a_client(replica, "good-eva") as client,
@@ -261,7 +261,7 @@ async def test_a_ticket_is_good_once_and_a_login_ends(backends: Backends) -> Non
 
 
 @on_memory
-async def test_a_login_that_is_renewed_begins_anew(backends: Backends) -> None:
+async def test_renewing_a_login_extends_it(backends: Backends) -> None:
     now = asyncio.get_running_loop().time
     limits = StreamLimits(login_s=6.0)
     async with Replica(backends, Tickets(), limits) as replica, a_client(replica, "good-eva.1") as client:
@@ -296,7 +296,7 @@ async def test_too_many_sockets_are_refused(backends: Backends) -> None:
 
 
 @on_memory
-async def test_a_page_of_another_origin_cannot_connect(backends: Backends) -> None:
+async def test_pages_of_other_origins_cannot_connect(backends: Backends) -> None:
     async with Replica(backends, Tickets()) as replica:
         with pytest.raises(InvalidStatus) as refused:
             await connect(replica.url, origin="https://evil.example")  # type: ignore[arg-type]
@@ -308,7 +308,7 @@ async def test_a_page_of_another_origin_cannot_connect(backends: Backends) -> No
 
 
 @on_memory
-async def test_who_is_for_certain_jobs_follows_lines_of_these_alone(backends: Backends) -> None:
+async def test_a_key_limited_to_jobs_follows_only_their_lines(backends: Backends) -> None:
     async with Replica(backends, Tickets("billing-*")) as replica, a_client(replica) as client:
         await receive(client)
         for topic in ("run:payroll@1", "run:payroll@billing-a", "logs", "logs?level=warn", "logs?job=payroll"):
@@ -317,14 +317,14 @@ async def test_who_is_for_certain_jobs_follows_lines_of_these_alone(backends: Ba
             assert "is limited to jobs such as billing-*" in found["detail"]
         for topic in ("run:billing-a@1", "logs?job=billing-a&level=warn"):
             await say(client, op="sub", topic=topic)
-        # It is read behind the other two.
+        # It is read after the other two.
         await say(client, op="jump")
         found = await refusal(client)
         assert found["op"] == "jump"
 
 
 @on_memory
-async def test_a_login_is_not_renewed_by_the_ticket_of_somebody_else(backends: Backends) -> None:
+async def test_a_login_is_not_renewed_by_the_ticket_of_another_user(backends: Backends) -> None:
     async with Replica(backends, Tickets()) as replica, a_client(replica, "good-eva") as client:
         await receive(client)
         await say(client, op="auth", ticket="good-max")
@@ -332,7 +332,7 @@ async def test_a_login_is_not_renewed_by_the_ticket_of_somebody_else(backends: B
 
 
 @on_memory
-async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_the_settings(
+async def test_the_api_serves_the_stream_to_logins_and_to_allowed_origins(
     backends: Backends,
 ) -> None:
     ours = "https://ops.example.com"
@@ -360,7 +360,7 @@ async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_t
 
 
 @on_memory
-async def test_what_cannot_be_obeyed_is_an_error_and_what_cannot_be_read_the_end(backends: Backends) -> None:
+async def test_invalid_commands_are_errors_and_unreadable_messages_close_the_socket(backends: Backends) -> None:
     async with Replica(backends, Tickets()) as replica, a_client(replica, topics=["cluster", "logs"]) as client:
         await receive(client)
         for message in ({"op": "sub", "topic": "moon"}, {"op": "sub"}, {"op": "jump"}):
@@ -376,7 +376,7 @@ async def test_what_cannot_be_obeyed_is_an_error_and_what_cannot_be_read_the_end
 
 
 @on_memory
-async def test_who_says_too_much_is_obeyed_later_and_is_sent_ticks_meanwhile(backends: Backends) -> None:
+async def test_commands_above_the_rate_limit_are_delayed_while_ticks_continue(backends: Backends) -> None:
     async with (
         Replica(backends, Tickets(), StreamLimits(messages_s=0.001, burst=3)) as replica,
         a_client(replica) as client,
@@ -389,7 +389,7 @@ async def test_who_says_too_much_is_obeyed_later_and_is_sent_ticks_meanwhile(bac
 
 
 @on_memory
-async def test_a_server_stops_with_sockets_open(backends: Backends) -> None:
+async def test_a_server_stops_while_sockets_are_open(backends: Backends) -> None:
     async with Replica(backends, Tickets()) as replica:
         client = await connect(replica.url)
         await say(client, op="hello", ticket="good-eva")

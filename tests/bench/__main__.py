@@ -1,8 +1,8 @@
-"""`make bench`: executions a second, the lateness of a lone job and of a herd, what lists and the live stream cost.
+"""`make bench`: throughput, the lateness of a single job and of a herd, the cost of lists and of the live stream.
 
-Real servers, node processes as in production, no-op jobs: what is measured is CronFlow itself with its MongoDB and
-Redis on the same machine. Lateness is from the instant at which a run was due to the start of its attempt. Figures
-hold for the machine and the moment; compare ratios of one run. It asserts nothing.
+It uses real servers, node processes as in production, and no-op jobs, so it measures CronFlow itself with MongoDB and
+Redis on the same machine. Lateness is the time from when a run was due to the start of its attempt. Results depend on
+the machine; compare ratios within one run. It asserts nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_OP = PythonTarget("tests.bench.jobs:nothing")
 
 @asynccontextmanager
 async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, slots: int) -> AsyncIterator[Service]:
-    """Node processes, up and led."""
+    """Node processes that are up and have a leader."""
     environment = cluster_environment(
         redis_url,
         mongo_url,
@@ -56,7 +56,7 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
             for k in range(nodes)
         ]
         try:
-            # Nothing rings when nodes come up: this looks.
+            # There is no signal for nodes that join, so poll.
             while len(await service.members()) < nodes or (await service.status()).leader is None:
                 await asyncio.sleep(0.1)
             yield service
@@ -68,12 +68,10 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
 
 
 def no_op(name: str, schedule: Every | Once) -> Job:
-    """A job that does nothing."""
     return Job(name=name, target=NO_OP, schedule=schedule, retry=Retry(max=0), overlap=Overlap.ALLOW)
 
 
 async def all_runs(service: Service) -> list[Run]:
-    """Every run."""
     found: list[Run] = []
     while True:
         page = await service.runs(RunQuery(before=(found[-1].fire_at, found[-1].id) if found else None, limit=5000))
@@ -83,7 +81,7 @@ async def all_runs(service: Service) -> list[Run]:
 
 
 async def until_ended(service: Service, count: int, limit_s: float) -> list[Run]:
-    """Wait for that many ended runs, at most so long."""
+    """Wait for `count` successful runs, at most `limit_s`."""
     deadline = asyncio.get_running_loop().time() + limit_s
     while asyncio.get_running_loop().time() < deadline:
         runs = [run for run in await all_runs(service) if run.state is RunState.SUCCEEDED]
@@ -94,21 +92,21 @@ async def until_ended(service: Service, count: int, limit_s: float) -> list[Run]
 
 
 def lateness(runs: Sequence[Run]) -> str:
-    """Of those that have started."""
+    """The lateness of the runs that have started."""
     return spread(run.lateness for run in runs if run.lateness is not None)
 
 
-async def lone(service: Service, seconds: int) -> None:
+async def single(service: Service, seconds: int) -> None:
     """One job every second."""
     await service.apply([no_op("lone", Every("1s"))])
     await asyncio.sleep(seconds)
     await service.delete("lone")
     runs = [run for run in await all_runs(service) if run.job == "lone" and run.state is RunState.SUCCEEDED]
-    say(f"a lone job, {len(runs)} runs: lateness", lateness(runs[:-1]))
+    say(f"a single job, {len(runs)} runs: lateness", lateness(runs[:-1]))
 
 
-async def schedule_load(service: Service, size: int) -> None:
-    """Many jobs at one instant."""
+async def herd(service: Service, size: int) -> None:
+    """Many jobs that are due at the same time."""
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5 + size // 300)
     await service.apply([no_op(f"herd-{k:05}", Once(due)) for k in range(size)])
     await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()))
@@ -117,13 +115,13 @@ async def schedule_load(service: Service, size: int) -> None:
     drained = (max(ends) - due).total_seconds() if ends else 0.0
     say(f"a herd of {size:,}: lateness", lateness(runs))
     say(
-        f"a herd of {size:,}: all ended after",
-        f"{drained:.2f} s   ({len(runs) / drained if drained else 0:,.0f} executions/s)",
+        f"a herd of {size:,}: all finished after",
+        f"{drained:.2f} s   ({len(runs) / drained if drained else 0:,.0f} runs/s)",
     )
 
 
 async def steady(service: Service, jobs: int, seconds: int) -> None:
-    """Many jobs, each every second, for a while."""
+    """Many jobs that fire every second."""
     await service.apply([no_op(f"steady-{k:05}", Every("1s")) for k in range(jobs)])
     began = datetime.now(UTC)
     await asyncio.sleep(seconds)
@@ -134,13 +132,11 @@ async def steady(service: Service, jobs: int, seconds: int) -> None:
         if run.job.startswith("steady") and run.ended_at is not None and began <= run.ended_at < ended
     ]
     rate = len(runs) / (ended - began).total_seconds()
-    say(f"{jobs:,} jobs every second for {seconds} s", f"{rate:,.0f} executions/s   lateness {lateness(runs)}")
+    say(f"{jobs:,} jobs every second for {seconds} s", f"{rate:,.0f} runs/s   lateness {lateness(runs)}")
 
 
 def a_stored_run(n: int) -> Run:
-    """The n-th run before now: of a thousand jobs on ten nodes; one in a hundred failed, the oldest on a node of their
-    own.
-    """
+    """The n-th newest run. A thousand jobs on ten nodes; 1% failed; the oldest runs are on a separate node."""
     fire = NOW - timedelta(seconds=n)
     failed = n % 100 == 50
     return Run(
@@ -165,7 +161,7 @@ def a_stored_run(n: int) -> Run:
 
 
 async def lists(redis_url: str, mongo_url: str, count: int) -> None:
-    """What a page of 50 runs costs when so many are stored, by filter."""
+    """The time to read a page of 50 runs out of `count`, by filter."""
     async with open_backends(redis_url, mongo_url, "lists") as backends:
         for first in range(0, count, 2000):
             await backends.runs.insert([a_stored_run(n) for n in range(first, min(first + 2000, count))])
@@ -178,7 +174,7 @@ async def lists(redis_url: str, mongo_url: str, count: int) -> None:
             ("failed, of a job", RunQuery(job="job-050", states={RunState.FAILED})),
             ("running", RunQuery(states={RunState.RUNNING})),
             ("of a node", RunQuery(node="node-3")),
-            ("of a node that is long gone", RunQuery(node="gone")),
+            ("of a node that left long ago", RunQuery(node="gone")),
             ("of a day", RunQuery(since=middle, until=middle + timedelta(days=1))),
         ):
             times = []
@@ -190,7 +186,6 @@ async def lists(redis_url: str, mongo_url: str, count: int) -> None:
 
 
 async def main() -> None:
-    """Run them all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--herd", type=int, default=1000)
     parser.add_argument("--steady", type=int, default=1000)
@@ -210,9 +205,9 @@ async def main() -> None:
         redis = stack.enter_context(RedisServer(folder))
         mongo = stack.enter_context(MongoServer(folder))
         async with cluster(redis.url, mongo.url, "lone", options.nodes, options.slots) as service:
-            await lone(service, options.seconds)
+            await single(service, options.seconds)
         async with cluster(redis.url, mongo.url, "herd", options.nodes, options.slots) as service:
-            await schedule_load(service, options.schedule_load)
+            await herd(service, options.herd)
         async with cluster(redis.url, mongo.url, "steady", options.nodes, options.slots) as service:
             await steady(service, options.steady, options.seconds)
         await stream.ticks(redis.url, mongo.url, nodes=100)

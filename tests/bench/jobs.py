@@ -1,4 +1,4 @@
-"""The jobs of the benchmark: nothing, and some lines."""
+"""The jobs of the benchmark."""
 
 import asyncio
 
@@ -6,11 +6,11 @@ from cronflow import Context
 
 
 async def nothing() -> None:
-    """Ends at once."""
+    """Do nothing."""
 
 
 async def talk(ctx: Context, lines: int) -> None:
-    """Writes so many lines, at instants that fit no other rhythm."""
+    """Write `lines` log lines, at an interval that does not match any other."""
     for n in range(lines):
         ctx.log.info("line", n=n)
         await asyncio.sleep(0.137)

@@ -1,4 +1,4 @@
-"""What the live stream costs: a tick of a hundred nodes, sockets on one API process, and how late lines come."""
+"""The cost of the live stream: ticks of a hundred nodes, sockets on one API process, and the delay of log lines."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.bench.words import say, spread
 from tests.children import ADMIN, cluster_environment, python
 
 A_KEY = 20
-"""So many sockets may one login have."""
+"""The limit of sockets per login."""
 
 
 def a_report(n: int) -> NodeReport:
-    """A node in the middle of its work."""
+    """The report of a busy node."""
     return NodeReport(
         name=f"node-{n:03}",
         incarnation="a",
@@ -46,7 +46,7 @@ def a_report(n: int) -> NodeReport:
 
 
 async def ticks(redis_url: str, mongo_url: str, *, nodes: int, count: int = 200) -> None:
-    """The time of the processor, in this process, to build a tick and to hand it to a replica's ring."""
+    """The CPU time of this process to build a tick and add it to the buffer of a replica."""
     async with open_backends(redis_url, mongo_url, "ticks") as backends:
         for n in range(nodes):
             await backends.membership.report(a_report(n), 3600)
@@ -61,12 +61,12 @@ async def ticks(redis_url: str, mongo_url: str, *, nodes: int, count: int = 200)
             times.append(timedelta(seconds=asyncio.get_running_loop().time() - start))
         spent = (process_time() - began) / count
         say(f"a tick of {nodes} nodes, {len(hub.ticks[-1].text) / 1024:.1f} KiB", f"{spread(times)}")
-        say("… time of the processor, without the servers'", f"{spent * 1000:.1f} ms")
+        say("… CPU time, without the servers", f"{spent * 1000:.1f} ms")
 
 
 @asynccontextmanager
 async def api(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[tuple[str, psutil.Process]]:
-    """An API process: its URL and itself."""
+    """The URL of an API process, and the process."""
     port = free_port()
     environment = cluster_environment(redis_url, mongo_url, namespace, **ADMIN, CRONFLOW_LOG_LEVEL="error")
     child = subprocess.Popen(python("-m", "cronflow", "api", "--port", str(port)), env=environment)
@@ -77,7 +77,7 @@ async def api(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[t
                     if (await http.get(f"http://127.0.0.1:{port}/readyz")).status_code == 200:
                         break
                 except httpx2.TransportError:
-                    # It does not listen yet.
+                    # Not listening yet.
                     pass
                 await asyncio.sleep(0.1)
         yield f"http://127.0.0.1:{port}", psutil.Process(child.pid)
@@ -96,20 +96,20 @@ async def sockets(service: Service, url: str, process: psutil.Process, *, count:
             if n % A_KEY == 0:
                 _, key = await service.keys.create(f"bench-{n}", Role.VIEWER)
             clients.append(await _socket(stack, http, url, key))
-        came: Counter[ClientConnection] = Counter()
-        readers = [asyncio.create_task(_read(client, came)) for client in clients]
+        received: Counter[ClientConnection] = Counter()
+        readers = [asyncio.create_task(_read(client, received)) for client in clients]
         crowded = await _used(process, seconds)
         memory = process.memory_info().rss / 2**20
         for reader in readers:
             reader.cancel()
         await asyncio.wait(readers)
     say("an API process without sockets", f"{alone:.1f} % of a core")
-    sent = f"{came.total() / seconds:,.0f} messages/s, at least {min(came.values())} each"
+    sent = f"{received.total() / seconds:,.0f} messages/s, at least {min(received.values())} each"
     say(f"… with {count} sockets", f"{crowded:.1f} % of a core, {memory:.0f} MiB, {sent}")
 
 
 async def lines(service: Service, url: str, *, count: int) -> None:
-    """From the instant that a line was written to its arrival at a socket that follows it."""
+    """The delay of a log line, from its creation to its arrival at a following socket."""
     _, key = await service.keys.create("lines", Role.VIEWER)
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False))
@@ -124,7 +124,7 @@ async def lines(service: Service, url: str, *, count: int) -> None:
             now = datetime.now(UTC)
             for chunk in message.get("logs", ()):
                 late += [now - datetime.fromisoformat(line["at"]) for line in chunk["lines"]]
-        say(f"{count} lines of a run to a socket", spread(late))
+        say(f"delay of {count} log lines", spread(late))
 
 
 async def _used(process: psutil.Process, seconds: int) -> float:
@@ -143,6 +143,6 @@ async def _socket(
     return client
 
 
-async def _read(client: ClientConnection, came: Counter[ClientConnection]) -> None:
+async def _read(client: ClientConnection, received: Counter[ClientConnection]) -> None:
     async for _ in client:
-        came[client] += 1
+        received[client] += 1

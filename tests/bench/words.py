@@ -1,4 +1,4 @@
-"""How figures are told."""
+"""Prints the results of the benchmark."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import timedelta
 from cronflow.testing.audit import percentile
 
 
-def say(what: str, figure: str) -> None:
-    """One line of the report."""
-    sys.stdout.write(f"{what:<46} {figure}\n")
+def say(what: str, result: str) -> None:
+    """Print one line of the report."""
+    sys.stdout.write(f"{what:<46} {result}\n")
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""The files of deployment as values, and the real tools that read them."""
+"""The deployment files as values, and the real tools that validate them."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ PROMETHEUS = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 KUSTOMIZATION = ROOT / "deploy" / "kubernetes" / "kustomization.yaml"
 ALL = (COMPOSE, DOCKERFILE, *UNITS.values(), *MANIFESTS.values(), KUSTOMIZATION, PROMETHEUS)
 INSTALLED = "/opt/cronflow/bin/cronflow"
-"""Where image and units have the command."""
+"""The path of the command in the image and in the units."""
 
 
 def tool(*names: str, package: str) -> str:
-    """The first of these programs that is here. In CI a failure without one, elsewhere a reason to skip."""
+    """The first of these programs on the PATH. Without one, the test fails in CI and is skipped elsewhere."""
     for name in names:
         if found := shutil.which(name):
             return found
-    said = f"NOT CHECKED: no {' or '.join(names)} is here; install Debian's package {package}"
+    missing = f"NOT CHECKED: {' or '.join(names)} not found; install the Debian package {package}"
     if os.environ.get("CI"):
-        pytest.fail(said)
-    pytest.skip(said)
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
-def said_by(*command: str) -> tuple[int, str]:
-    """Its exit code, and all that it said."""
+def output_of(*command: str) -> tuple[int, str]:
+    """The exit code and the output."""
     found = subprocess.run(
         command,
         cwd=ROOT,
@@ -51,13 +51,12 @@ def said_by(*command: str) -> tuple[int, str]:
 
 
 def compose() -> dict[str, Any]:
-    """The compose file, its merges made."""
+    """The compose file with merge keys resolved."""
     read: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))
     return read
 
 
 def version() -> str:
-    """Of the release that these files are part of."""
     project: str = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     return project
 
@@ -81,14 +80,14 @@ def manifests(role: str) -> dict[str, Any]:
 
 
 def pod(role: str) -> dict[str, Any]:
-    """What a manifest says of its pods."""
+    """The pod specification in a manifest."""
     kind = "StatefulSet" if role == "node" else "Deployment"
     spec: dict[str, Any] = manifests(role)[kind]["spec"]["template"]["spec"]
     return spec
 
 
 def environments() -> dict[str, Mapping[str, str | None]]:
-    """What each file puts into the environment of a process; None where only the cluster knows the value."""
+    """The environment variables that each file sets; None where the cluster provides the value."""
     found: dict[str, Mapping[str, str | None]] = {}
     for name, service in compose()["services"].items():
         given = service.get("environment", {})

@@ -1,7 +1,6 @@
-"""The alert rules and the Grafana dashboard: read and tried by the real promtool, and about metrics that there are.
+"""The alert rules and the Grafana dashboard: validated and tested with promtool, and using only metrics that exist.
 
-promtool comes with Debian's package `prometheus`. Where it is missing these tests are skipped aloud, but where `CI` is
-set they fail.
+promtool is in the Debian package `prometheus`. Without it, these tests fail in CI and are skipped elsewhere.
 """
 
 from __future__ import annotations
@@ -29,16 +28,15 @@ RULES = ROOT / "deploy" / "prometheus" / "cronflow.rules.yml"
 CONFIGURATION = ROOT / "deploy" / "prometheus" / "prometheus.yml"
 CASES = ROOT / "deploy" / "prometheus" / "cronflow.rules.test.yml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "cronflow.json"
-OF_THE_CLIENT = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+CLIENT_METRICS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    """The real one."""
-    # `make test` puts it beside Python in CI.
+    # In CI, `make test` installs it next to Python.
     found = shutil.which("promtool", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if found is None:
-        missing = "promtool is not on PATH: it is in Debian's package prometheus"
+        missing = "promtool not found; install the Debian package prometheus"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
@@ -46,7 +44,7 @@ def promtool() -> str:
 
 
 def run(*command: str, given: bytes = b"") -> tuple[int, str]:
-    """Exit code and all that it said."""
+    """The exit code and the output."""
     done = subprocess.run(command, input=given, capture_output=True, timeout=120, check=False)
     return done.returncode, (done.stdout + done.stderr).decode()
 
@@ -62,7 +60,7 @@ def panels() -> Iterator[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """What asks for metrics, and where."""
+    """The title and expression of every rule and panel."""
     for rule in rules():
         yield rule["alert"], rule["expr"]
     for panel in panels():
@@ -71,8 +69,8 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def series() -> dict[str, set[str]]:
-    """What can be asked for: the labels by the name of the sample."""
-    found: dict[str, set[str]] = {name: set() for name in OF_THE_CLIENT}
+    """The labels of every sample, by name."""
+    found: dict[str, set[str]] = {name: set() for name in CLIENT_METRICS}
     for metric in METRICS.values():
         labels = {label.name for label in metric.labels}
         if metric.kind is MetricKind.HISTOGRAM:
@@ -83,29 +81,29 @@ def series() -> dict[str, set[str]]:
     return found
 
 
-def test_promtool_reads_the_rules(promtool: str) -> None:
-    code, said = run(promtool, "check", "rules", str(RULES))
-    assert code == 0, said
+def test_promtool_accepts_the_rules(promtool: str) -> None:
+    code, output = run(promtool, "check", "rules", str(RULES))
+    assert code == 0, output
 
 
-def test_promtool_reads_the_configuration(promtool: str, tmp_path: Path) -> None:
-    code, said = run(promtool, "check", "config", str(CONFIGURATION))
-    assert code == 0, said
-    assert "1 rule files found" in said
-    # It would notice a mistake.
+def test_promtool_accepts_the_configuration(promtool: str, tmp_path: Path) -> None:
+    code, output = run(promtool, "check", "config", str(CONFIGURATION))
+    assert code == 0, output
+    assert "1 rule files found" in output
+    # It detects a mistake.
     wrong = tmp_path / CONFIGURATION.name
     wrong.write_text(CONFIGURATION.read_text("utf-8").replace("refresh_interval", "refresh_intervall"), "utf-8")
-    code, said = run(promtool, "check", "config", str(wrong))
+    code, output = run(promtool, "check", "config", str(wrong))
     assert code != 0
-    assert "refresh_intervall" in said
+    assert "refresh_intervall" in output
 
 
-def test_every_alert_fires_when_it_should_and_is_silent_when_it_should_be(promtool: str) -> None:
-    code, said = run(promtool, "test", "rules", str(CASES))
-    assert code == 0, said
+def test_every_alert_passes_its_test_cases(promtool: str) -> None:
+    code, output = run(promtool, "test", "rules", str(CASES))
+    assert code == 0, output
 
 
-def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
     cases = {True: set[str](), False: set[str]()}
     for case in yaml.safe_load(CASES.read_text("utf-8"))["tests"]:
         for test in case["alert_rule_test"]:
@@ -115,27 +113,29 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not()
     assert cases == {True: set(alerts), False: set(alerts)}
 
 
-@pytest.mark.parametrize(("where", "asked"), list(expressions()), ids=lambda value: None if "(" in value else value)
-def test_what_rules_and_dashboard_ask_for_is_told(where: str, asked: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "expression"), list(expressions()), ids=lambda value: None if "(" in value else value
+)
+def test_rules_and_panels_use_existing_metrics(where: str, expression: str) -> None:
     known = series()
-    names = re.findall(r"\b(?:cronflow|process)_[a-z_]+\b", asked)
+    names = re.findall(r"\b(?:cronflow|process)_[a-z_]+\b", expression)
     assert names, where
     assert not [name for name in names if name not in known]
-    for name, chosen in re.findall(r"\b((?:cronflow|process)_[a-z_]+)\{([^}]*)\}", asked):
+    for name, chosen in re.findall(r"\b((?:cronflow|process)_[a-z_]+)\{([^}]*)\}", expression):
         labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", chosen))
         assert labels <= known[name] | {"job", "instance"}, where
-    grouped = {word.strip() for found in re.findall(r"by \(([^)]*)\)", asked) for word in found.split(",")}
+    grouped = {word.strip() for found in re.findall(r"by \(([^)]*)\)", expression) for word in found.split(",")}
     assert grouped <= set().union(*(known[name] for name in names)) | {"job", "instance"}, where
 
 
-def test_values_that_rules_choose_exist() -> None:
-    for _, asked in expressions():
-        for name, label, value in re.findall(r"\b(cronflow_[a-z_]+)\{[^}]*?(\w+)!?=\"([a-z_]+)\"", asked):
+def test_label_values_in_expressions_exist() -> None:
+    for _, expression in expressions():
+        for name, label, value in re.findall(r"\b(cronflow_[a-z_]+)\{[^}]*?(\w+)!?=\"([a-z_]+)\"", expression):
             [declared] = [one for one in METRICS[name.removesuffix("_bucket")].labels if one.name == label]
-            assert value in declared.known or f"`{value}`" in declared.values, asked
+            assert value in declared.known or f"`{value}`" in declared.values, expression
 
 
-def test_every_rule_says_how_grave_it_is_and_what_to_do() -> None:
+def test_every_rule_has_a_severity_and_a_remedy() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert set(rule["annotations"]) == {"summary", "remedy"}
@@ -143,7 +143,7 @@ def test_every_rule_says_how_grave_it_is_and_what_to_do() -> None:
             parse([*words, "--help"])
 
 
-def test_panels_have_their_own_place_and_a_data_source_of_the_reader() -> None:
+def test_panels_do_not_overlap_and_use_the_data_source_variable() -> None:
     places = [panel["gridPos"] for panel in panels()]
     for n, one in enumerate(places):
         for other in places[n + 1 :]:
@@ -153,7 +153,7 @@ def test_panels_have_their_own_place_and_a_data_source_of_the_reader() -> None:
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
 
 
-def test_promtool_finds_nothing_wrong_with_what_a_process_tells(promtool: str) -> None:
+def test_promtool_accepts_the_metrics_of_a_process(promtool: str) -> None:
     for teller in (MetricSource.NODE, MetricSource.API):
         meter = PrometheusMeter([teller, MetricSource.LEADER])
         for metric in METRICS.values():
@@ -161,5 +161,5 @@ def test_promtool_finds_nothing_wrong_with_what_a_process_tells(promtool: str) -
                 labels = tuple("x" for _ in metric.labels)
                 meter.read(metric, lambda labels=labels: {labels: 1.0} if labels else 1.0)  # type: ignore[misc]
         meter.add(metrics.EVENTS, "node_lost")
-        code, said = run(promtool, "check", "metrics", given=meter.text())
-        assert code == 0, said
+        code, output = run(promtool, "check", "metrics", given=meter.text())
+        assert code == 0, output

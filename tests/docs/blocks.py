@@ -1,4 +1,4 @@
-"""The fenced blocks of the documents: where they stand, what they are in, and the file that the text saves them as."""
+"""The fenced blocks of the documentation, with their language and the file name they are saved as."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-DONE = ("sh", "python")
-"""Languages of what is run, in the order of its page."""
-READ = ("yaml", "json")
-"""Languages of what is given to its reader."""
+EXECUTED = ("sh", "python")
+"""Languages of blocks that are executed, in the order of their page."""
+PARSED = ("yaml", "json")
+"""Languages of blocks that are parsed."""
 SHOWN = ("text",)
-"""The language of output and figures: nothing to be done."""
+"""The language of blocks that only show output."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"Save this as `([\w./-]+)`[^`\n]*\n\n\Z")
 
 
 class Block(NamedTuple):
-    """A fenced block. `name` is that of the file that the sentence before it asks for."""
+    """A fenced block. `name` is the file name in a sentence "Save this as" before it."""
 
     page: Path
     line: int
@@ -31,12 +31,10 @@ class Block(NamedTuple):
 
     @property
     def place(self) -> str:
-        """For messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in order."""
     text = page.read_text("utf-8")
     found = []
     for fence in _FENCE.finditer(text):

@@ -1,9 +1,8 @@
-"""`cronflow` as the documents call it, a hundred times, where nobody sits at a terminal and other tests run beside it.
+"""A `cronflow` program for the blocks of the documentation, without a terminal and without fixed ports.
 
 One process imports CronFlow and forks for each command, because starting Python and importing the drivers takes far
-longer than most commands do. What a person would be asked for is given, ports of the machine are left to others, a
-cluster of its own keeps to memory, and a command that goes on until Ctrl-C gets it once it has said something. All else
-is the command as it stands.
+longer than most commands. It answers prompts, replaces ports, runs `cronflow dev` in memory, and sends Ctrl-C to
+commands that never end, once they have printed something. Otherwise commands run unchanged.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from cronflow.testing.embedded.server import free_port
 PASSWORD = "only-for-this-test"
 SIGNING = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 QUIET_S = 2.0
-"""How long a command that follows may say nothing before it is ended all the same: perhaps nothing happens."""
+"""How long to wait for the first output of a follower before Ctrl-C; perhaps nothing happens."""
 START_S = 60.0
-"""The same, of one that serves."""
+"""The same for commands that serve."""
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as line:
     line.connect({path!r})
-    said = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(line, [len(said).to_bytes(4, "big")], [0, 1, 2])
-    line.sendall(said)
+    request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(line, [len(request).to_bytes(4, "big")], [0, 1, 2])
+    line.sendall(request)
     sys.exit(int(line.recv(16) or 70))
 """
-"""The program that stands on the PATH: it hands over its words, environment and files, and waits for the end."""
+"""The program on the PATH: it sends its arguments, environment and files to the server, and waits for the exit code."""
 
 
-def goes_on(words: list[str]) -> bool:
-    """Whether only Ctrl-C ends it."""
+def runs_until_interrupted(words: list[str]) -> bool:
+    """Whether the command runs until Ctrl-C."""
     match words:
         case ["node" | "api", *_] | [_, "watch", *_]:
             return True
@@ -53,8 +52,8 @@ def goes_on(words: list[str]) -> bool:
     return False
 
 
-def given(words: list[str]) -> tuple[list[str], str | None]:
-    """The words as they are given here, and what is typed."""
+def adapted(words: list[str]) -> tuple[list[str], str | None]:
+    """The arguments to use instead, and the input to type."""
     match words:
         case ["login", *rest] if not any(word.endswith("-stdin") for word in rest):
             return [*words, "--password-stdin"], PASSWORD
@@ -81,7 +80,7 @@ def given(words: list[str]) -> tuple[list[str], str | None]:
 
 
 def serve(path: str) -> NoReturn:
-    """Take commands until this process is ended."""
+    """Accept commands until this process is stopped."""
     for module in pkgutil.walk_packages(cronflow.__path__, "cronflow."):
         importlib.import_module(module.name)
     importlib.import_module("rich.progress")
@@ -94,17 +93,17 @@ def serve(path: str) -> NoReturn:
         with line:
             if os.fork() == 0:
                 listening.close()
-                obey(line)
+                execute(line)
 
 
-def obey(line: socket.socket) -> NoReturn:
-    """In a process of its own: be the command that is asked for, and tell its exit code."""
+def execute(line: socket.socket) -> NoReturn:
+    """In a forked process: run the requested command and send its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size, files, _, _ = socket.recv_fds(line, 4, 3)
-    said = b""
-    while len(said) < int.from_bytes(size, "big"):
-        said += line.recv(1 << 20)
-    words, folder, environment = json.loads(said)
+    request = b""
+    while len(request) < int.from_bytes(size, "big"):
+        request += line.recv(1 << 20)
+    words, folder, environment = json.loads(request)
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -113,25 +112,24 @@ def obey(line: socket.socket) -> NoReturn:
     os.environ.clear()
     os.environ.update(environment)
     sys.path.insert(0, folder)
-    words, typed = given(words)
+    words, typed = adapted(words)
     if typed is not None and Path("/dev/fd/0").samefile("/dev/null"):
         reading, writing = os.pipe()
         os.write(writing, f"{typed}\n".encode())
         os.close(writing)
         os.dup2(reading, 0)
-    code = until_it_speaks(words) if goes_on(words) else command(words)
+    code = until_first_output(words) if runs_until_interrupted(words) else command(words)
     line.sendall(str(code).encode())
     os._exit(0)
 
 
 def streams_on_these_files() -> None:
-    """Python's streams anew: those of the process that forked know of other files."""
+    """Reopen Python's streams on the files that were received."""
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def command(words: list[str]) -> int:
-    """Run it here."""
     from cronflow.cli.main import main
 
     sys.argv = ["cronflow", *words]
@@ -150,8 +148,8 @@ def command(words: list[str]) -> int:
     return code if isinstance(code, int) else 1
 
 
-def until_it_speaks(words: list[str]) -> int:
-    """Run it in another process until it has said something, then Ctrl-C. 0 when it took that as its end."""
+def until_first_output(words: list[str]) -> int:
+    """Run the command in a child process until it prints something, then send Ctrl-C. 0 if it exits cleanly."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -163,10 +161,10 @@ def until_it_speaks(words: list[str]) -> int:
     select.select([reading], [], [], START_S if words[0] in ("node", "api") else QUIET_S)
     os.kill(child, signal.SIGINT)
     with os.fdopen(reading, "rb") as output:
-        said = output.read().decode()
-    os.write(1, said.encode())
+        text = output.read().decode()
+    os.write(1, text.encode())
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return 0 if code in (0, 130, -signal.SIGINT) and "Traceback" not in said else code or 1
+    return 0 if code in (0, 130, -signal.SIGINT) and "Traceback" not in text else code or 1
 
 
 if __name__ == "__main__":

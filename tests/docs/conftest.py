@@ -1,4 +1,4 @@
-"""One cluster for all pages: an API, a node that runs everything, and a place that takes webhooks."""
+"""One cluster for all pages: an API, a node that allows every kind of job, and a webhook receiver."""
 
 from __future__ import annotations
 
@@ -31,28 +31,27 @@ APPS = ROOT / "tests" / "docs" / "apps"
 NODE = "node-3"
 
 
-class Taker(BaseHTTPRequestHandler):
-    """Takes every notice."""
+class Receiver(BaseHTTPRequestHandler):
+    """A webhook receiver that accepts every notification."""
 
     def do_POST(self) -> None:
-        """204."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(204)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing: it would stand among the output of the tests."""
+        """Print nothing among the output of the tests."""
 
 
 @dataclass
 class Cluster:
-    """Where it is, and its REST API as its admin."""
+    """The addresses of the cluster, and its REST API as admin."""
 
     url: str
     hooks: str
     environment: dict[str, str]
     program: str
-    """The text of a program that is `cronflow`."""
+    """The text of the program `cronflow`."""
     client: httpx2.Client
 
     def __post_init__(self) -> None:
@@ -61,17 +60,16 @@ class Cluster:
 
     @property
     def token(self) -> str:
-        """An access token of the admin."""
         return self.client.headers["Authorization"].removeprefix("Bearer ")
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """A request that has to succeed."""
+        """A request that must succeed."""
         answer = self.client.request(method, path, json=body)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
-    def forget(self) -> None:
-        """Take away what a page has defined, and end what it left running."""
+    def reset(self) -> None:
+        """Delete everything that a page defined, and cancel its open runs."""
         self.call("POST", f"nodes/{NODE}/undrain")
         self.call("POST", "runs/cancel", {"filter": {"state": ["dispatched", "running", "retrying"]}})
         for group in ("jobs", "users", "api-keys", "secrets", "alerts"):
@@ -81,7 +79,7 @@ class Cluster:
                     self.call("DELETE", f"{group}/{name}")
 
     async def run(self, state: str, **args: str) -> str:
-        """A run of `nightly-report` that has come to a state."""
+        """A run of `nightly-report` that has reached a state."""
         run: str = self.call("POST", "jobs/nightly-report/run", {"args": args})["id"]
         await eventually(lambda: self.call("GET", f"runs/{run}")["state"] == state, what=f"{run} is {state}")
         return run
@@ -89,7 +87,6 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """It is up as long as pages are tested."""
     folder, port = tmp_path_factory.mktemp("docs"), free_port()
     own = {"CRONFLOW_SECRETS_KEY": base64.b64encode(bytes(32)).decode(), "CRONFLOW_ALLOW_SHELL": "true"}
     environment = cluster_environment(redis_url, mongo_url, fresh_namespace(), **own)
@@ -98,14 +95,14 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
         "CRONFLOW_DRAIN_TIMEOUT": "1s",
         "PYTHONPATH": f"{APPS}{os.pathsep}{ROOT}",
     }
-    # The address of a socket has no room for the folders of pytest.
+    # The temporary directories of pytest are too long for the address of a socket.
     commands = Path(tempfile.mkdtemp()) / "commands"
-    taker = ThreadingHTTPServer(("127.0.0.1", 0), Taker)
-    threading.Thread(target=taker.serve_forever).start()
+    receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
+    threading.Thread(target=receiver.serve_forever).start()
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, commands.parent)
-        stack.callback(taker.server_close)
-        stack.callback(taker.shutdown)
+        stack.callback(receiver.server_close)
+        stack.callback(receiver.shutdown)
         stack.enter_context(
             process(
                 ["cronflow", "node", "--name", NODE, "--label", "disk=large"], environment | node, folder / "node.log"
@@ -115,8 +112,8 @@ def cluster(redis_url: str, mongo_url: str, tmp_path_factory: pytest.TempPathFac
         stack.enter_context(process(["tests.docs.commands", str(commands)], environment, folder / "commands.log"))
         url = f"http://127.0.0.1:{port}"
         asyncio.run(eventually(lambda: status(f"{url}/readyz")[0] == 200, what="the API is ready"))
-        asyncio.run(eventually(commands.exists, what="commands are taken"))
+        asyncio.run(eventually(commands.exists, what="the command server accepts commands"))
         program = CLIENT.format(python=sys.executable, path=str(commands))
-        hooks = f"http://127.0.0.1:{taker.server_address[1]}"
+        hooks = f"http://127.0.0.1:{receiver.server_address[1]}"
         with httpx2.Client(base_url=f"{url}/api/v1", timeout=30) as client:
             yield Cluster(url, hooks, environment, program, client)

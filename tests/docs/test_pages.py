@@ -1,8 +1,7 @@
-"""What a page tells the reader to do, done: its files are saved, its commands and programs run, in its order.
+"""Every page works: its files are saved, and its commands and programs run in order.
 
-The rule it protects: nobody copies something out of a document that does not work. A page has a folder of its own, and
-a cluster in which the things exist that it speaks of. What is here stands in for other machines and for runs of another
-day (`stand_ins`); the rest is given to bash and Python as it stands.
+The rule: readers can copy any block and it works. Each page gets its own directory, and a cluster with the objects that
+the page uses. Names of other machines and of old runs are replaced (`stand_ins`); everything else runs unchanged.
 """
 
 from __future__ import annotations
@@ -22,44 +21,44 @@ import yaml
 from cronflow.domain.errors import InvalidInput
 from cronflow.files.alerts import read_alert_files
 from cronflow.files.jobs import read_job_files
-from tests.docs.blocks import DONE, PAGES, READ, ROOT, SHOWN, Block, blocks
+from tests.docs.blocks import EXECUTED, PAGES, PARSED, ROOT, SHOWN, Block, blocks
 from tests.docs.commands import PASSWORD
 from tests.docs.conftest import APPS, Cluster
 
 pytestmark = pytest.mark.chaos
 
-WITH_BLOCKS = [page for page in PAGES if any(block.language in DONE for block in blocks(page))]
+WITH_BLOCKS = [page for page in PAGES if any(block.language in EXECUTED for block in blocks(page))]
 JOB = {"run": {"python": "billing:nightly_report"}, "overlap": "allow", "retry": {"max": 0}, "timeout": "2m"}
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a page needs beside the cluster, and what has to be among all that its commands and programs say."""
+    """What a page needs besides the cluster, and the texts that its output must contain."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     users: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    says: tuple[str, ...] = ()
+    prints: tuple[str, ...] = ()
     report: bool = True
-    """Whether there is `nightly-report`, with a run that failed, before a page that speaks of it begins."""
+    """Whether a page that mentions `nightly-report` starts with this job and a failed run of it."""
 
 
 JOBS_FILE = "jobs:\n  - {name: sums, run: {argv: ['true']}}\n"
 SCENES = {
-    "README.md": Scene(says=("every fire has exactly one run", "no rows")),
+    "README.md": Scene(prints=("every fire has exactly one run", "no rows")),
     "quickstart.md": Scene(
         files={".venv/bin/activate": "", ".cronflow/demo/admin-password": PASSWORD},
-        says=("hello from hello@manual-", "node-3"),
+        prints=("hello from hello@manual-", "node-3"),
     ),
-    "first-job.md": Scene(says=("every fire has exactly one run", "node up", "nightly-report")),
-    "http-and-shell-jobs.md": Scene(says=("created", "the second Monday")),
-    "everyday-commands.md": Scene(files={"jobs.yaml": JOBS_FILE}, says=("every fire has exactly one run",)),
+    "first-job.md": Scene(prints=("every fire has exactly one run", "node up", "nightly-report")),
+    "http-and-shell-jobs.md": Scene(prints=("created", "the second Monday")),
+    "everyday-commands.md": Scene(files={"jobs.yaml": JOBS_FILE}, prints=("every fire has exactly one run",)),
     "follow.md": Scene(
         environment={"API": "{url}", "PASSWORD": PASSWORD},
         stand_ins={" RUN ": " {failed} "},
-        says=(
+        prints=(
             "info reading 3 rows",
             "warn almost nothing",
             "the run is succeeded",
@@ -67,25 +66,25 @@ SCENES = {
             "found reading 3 rows",
         ),
     ),
-    "alerts.md": Scene(says=("204",)),
-    "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, says=("metrics served",)),
+    "alerts.md": Scene(prints=("204",)),
+    "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(
         files={"jobs.yaml": JOBS_FILE, "secrets/ada": PASSWORD},
         users=("ada",),
-        says=("ada, operator", "created"),
+        prints=("ada, operator", "created"),
     ),
-    "logins-and-secrets.md": Scene(files={"secrets/admin": PASSWORD}, says=("ada", "cfk.ci.")),
+    "logins-and-secrets.md": Scene(files={"secrets/admin": PASSWORD}, prints=("ada", "cfk.ci.")),
     "use-the-api.md": Scene(
         report=False,
         environment={"PASSWORD": PASSWORD},
-        says=('"result":"created"', "active\n", "10m\n", "nightly-report@manual-deploy-42", '"deleted_at"'),
+        prints=('"result":"created"', "active\n", "10m\n", "nightly-report@manual-deploy-42", '"deleted_at"'),
     ),
-    "when-something-failed.md": Scene(says=("no rows", "~r1")),
+    "when-something-failed.md": Scene(prints=("no rows", "~r1")),
 }
 
 
 async def prepared(page: Path, cluster: Cluster, folder: Path) -> tuple[Scene, dict[str, str]]:
-    """The page's scene, set, and what stands for what in its texts."""
+    """Prepare the scene of a page. Returns it with the replacements for its texts."""
     scene = SCENES.get(page.name, Scene())
     failed = ""
     if scene.report and any("nightly-report" in block.text for block in blocks(page)):
@@ -114,29 +113,29 @@ async def prepared(page: Path, cluster: Cluster, folder: Path) -> tuple[Scene, d
     return scene, stand_ins
 
 
-def put(text: str, stand_ins: Mapping[str, str]) -> str:
-    """The text with what is here for what is elsewhere."""
+def replaced(text: str, stand_ins: Mapping[str, str]) -> str:
+    """The text with its replacements."""
     for word, here in stand_ins.items():
         text = text.replace(word, here)
     return text
 
 
 def program(page: list[Block], folder: Path, stand_ins: Mapping[str, str]) -> str:
-    """The page as one program of bash; its files are saved on the way."""
+    """The page as one bash program; saves the files of the page."""
     lines = []
     for block in page:
-        text = put(block.text, stand_ins)
+        text = replaced(block.text, stand_ins)
         if block.name or block.language == "python":
             file = folder / (block.name or f"line_{block.line}.py")
             file.write_text(text, "utf-8")
             text = f"python3 {shlex.quote(str(file))}" if block.language == "python" else ""
-        if block.language in DONE:
+        if block.language in EXECUTED:
             lines += [f"echo '=== {block.place}' | tee /dev/stderr", text]
     return "\n".join(lines)
 
 
 def tools(folder: Path, cronflow: str) -> Path:
-    """A folder with `cronflow`, `python3` and `make` as they are to be found here. Make only says what it would do."""
+    """A directory with `cronflow`, `python3` and `make` for the PATH. `make` only prints its commands."""
     found = {
         "cronflow": cronflow,
         "python3": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
@@ -151,7 +150,7 @@ def tools(folder: Path, cronflow: str) -> Path:
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
-async def test_what_a_page_says_can_be_done(page: Path, cluster: Cluster, tmp_path: Path, home: Path) -> None:
+async def test_every_block_of_a_page_works(page: Path, cluster: Cluster, tmp_path: Path, home: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     try:
@@ -174,17 +173,17 @@ async def test_what_a_page_says_can_be_done(page: Path, cluster: Cluster, tmp_pa
             check=False,
         )
     finally:
-        cluster.forget()
+        cluster.reset()
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    for words in scene.says:
+    for words in scene.prints:
         assert words in done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_block_is_run_read_or_marked_as_shown_alone(page: Path, tmp_path: Path) -> None:
+def test_every_block_is_executed_parsed_or_marked_as_output(page: Path, tmp_path: Path) -> None:
     assert page.read_text("utf-8").count("\n```") == 2 * len(blocks(page))
     for block in blocks(page):
-        assert block.language in (*DONE, *READ, *SHOWN), f"{block.place} is in {block.language or 'nothing'}"
+        assert block.language in (*EXECUTED, *PARSED, *SHOWN), f"{block.place} is in {block.language or 'nothing'}"
         if block.language == "json":
             read_objects(block.text)
         elif block.language == "yaml":
@@ -192,13 +191,13 @@ def test_every_block_is_run_read_or_marked_as_shown_alone(page: Path, tmp_path: 
 
 
 def read_objects(text: str) -> None:
-    """One value of JSON after the other."""
+    """Parse JSON values that follow each other."""
     while text := text.lstrip():
         text = text[json.JSONDecoder().raw_decode(text)[1] :]
 
 
 def read(block: Block, file: Path) -> None:
-    """As the reader of its kind does; the names are those that the block has. Files of other programs are YAML."""
+    """Parse job files and alert files like CronFlow does, and compare the names; other files only as YAML."""
     file.write_text(block.text, "utf-8")
     found = yaml.safe_load(block.text)
     if "alerts" in found:
@@ -208,11 +207,10 @@ def read(block: Block, file: Path) -> None:
 
 
 def names(items: list[dict[str, str]]) -> list[str]:
-    """Of the jobs or alerts of a file."""
     return [item["name"] for item in items]
 
 
-def test_an_example_with_a_mistake_would_be_noticed(tmp_path: Path) -> None:
+def test_an_example_with_a_mistake_is_detected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```yaml\njobs:\n  - {name: a, run: {argv: ['true']}, time_out: 1s}\n```\n")
     [block] = blocks(page)

@@ -18,24 +18,24 @@ from tests.docs.blocks import ROOT
 from tools.docs import glossary, life_of_a_run
 
 MADE = re.findall(r"^\t\$\(BIN\)/python -m (.+) > (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-"""What `make docs` runs, and the file that each makes."""
+"""The modules that `make docs` runs, and the file that each of them generates."""
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """A module of Python, in the root."""
+    """Run a Python module in the root of the repository."""
     return subprocess.run(
         [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
 
 
 @pytest.mark.parametrize(("module", "page"), MADE, ids=[page for _, page in MADE])
-def test_a_page_that_is_made_is_up_to_date(module: str, page: str) -> None:
+def test_a_generated_page_is_up_to_date(module: str, page: str) -> None:
     done = run(*module.split())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (ROOT / page).read_text("utf-8"), f"{page} is out of date; run: make docs"
 
 
-def test_make_docs_makes_every_page_that_says_so() -> None:
+def test_make_docs_generates_every_page_marked_as_generated() -> None:
     pages = {
         path
         for path in (ROOT / "docs").rglob("*.md")
@@ -51,13 +51,13 @@ def test_the_picture_has_every_transition_and_every_state() -> None:
     assert all(f">{state}</text>" in life_of_a_run.svg() for state in OPEN | ENDED)
 
 
-def test_the_glossary_has_every_word() -> None:
+def test_the_glossary_lists_every_word() -> None:
     lines = (cronflow.domain.__doc__ or "").rpartition("\n\n")[2].strip().splitlines()
     assert len(glossary.words()) == len(lines) > 30
 
 
 class Page(HTMLParser):
-    """What a page of the site leads to and loads, and the places within it that can be led to."""
+    """The links of a page, the resources it loads, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -76,13 +76,13 @@ class Page(HTMLParser):
             self.loaded += [found[name] for name in ("href", "src") if name in found]
 
 
-def test_the_site_is_built_without_a_warning_and_every_link_of_it_leads_somewhere(tmp_path: Path) -> None:
+def test_the_site_builds_without_warnings_and_without_broken_links(tmp_path: Path) -> None:
     done = run("mkdocs", "build", "--strict", "--site-dir", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     pages = {path: Page(path.read_text("utf-8")) for path in tmp_path.rglob("*.html") if path.name != "404.html"}
     assert len(pages) > 60
     for path, page in pages.items():
-        # A reader without a network sees all of it, and nobody else learns what he reads.
+        # Pages load nothing from other servers: they work offline, and no one can track the reader.
         assert [link for link in page.loaded if urlsplit(link).netloc] == [], path
         for link in page.links + page.loaded:
             parts = urlsplit(link)

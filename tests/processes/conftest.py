@@ -1,4 +1,4 @@
-"""A cluster of node processes on real servers, with short time limits, and a sink that no part of CronFlow writes."""
+"""A cluster of node processes on real servers, with short time limits, and a sink that only the jobs write."""
 
 from __future__ import annotations
 
@@ -51,22 +51,21 @@ class Processes:
 
     @property
     def service(self) -> Service:
-        """The use-cases."""
         return Service(self.backends, SystemClock())
 
     @property
     def sink(self) -> Path:
-        """Where the jobs write a line at each start and each end."""
+        """The file to which jobs write a line at each start and each end."""
         return self.folder / "sink"
 
     def start(self, name: str, *labels: str, redis_url: str | None = None, mongo_url: str | None = None) -> None:
-        """One more node, with labels (`on=a`); its own URLs lead to the same servers, or to others."""
+        """Start a node with labels (`on=a`), on the same servers or on others."""
         environment = cluster_environment(
             redis_url or self.redis_url,
             mongo_url or self.mongo_url,
             self.namespace,
             **self.limits,
-            # Tests read what nodes log.
+            # Tests read the logs of the nodes.
             CRONFLOW_LOG_FORMAT="text",
             CRONFLOW_NODE_NAME=name,
             CRONFLOW_ALLOW_SHELL="true",
@@ -85,25 +84,24 @@ class Processes:
             )
 
     def log(self, name: str) -> Path:
-        """What a node said."""
         return self.folder / f"{name}.log"
 
     def spooled(self, name: str) -> str:
-        """What lies in a node's spool."""
+        """The content of a node's spool."""
         return "".join(path.read_text() for path in self.folder.glob(f"spool/*/{name}/*.spool"))
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send it to the node's process alone."""
+        """Send a signal to the node's process only."""
         self.children[name].send_signal(number)
 
     def kill(self, name: str) -> None:
-        """kill -9, and reap."""
+        """Kill the node with SIGKILL and reap it."""
         child = self.children.pop(name)
         child.kill()
         child.wait(10)
 
     async def leader(self) -> str | None:
-        """The name of the node that has the leader's key."""
+        """The name of the node that holds the leader key."""
         held = await self.backends.election.holder()
         return None if held is None else node_name(held[0])
 
@@ -119,24 +117,24 @@ class Processes:
         return leader
 
     async def up(self, *names: str) -> str:
-        """Start these and wait until all are members and one leads; returns the leader's name."""
+        """Start nodes and wait until all are members and one leads. Returns the name of the leader."""
         for name in names:
             self.start(name)
         return await self.all_up(*names)
 
     async def all_up(self, *names: str, timeout: float = PATIENCE_S) -> str:
-        """Wait until all are members and one leads; returns the leader's name."""
+        """Wait until all are members and one leads. Returns the name of the leader."""
 
         async def ready() -> str | None:
             members = {member.report.name for member in await self.service.members()}
             return await self.leader() if members >= set(names) else None
 
-        leader = await eventually(ready, timeout, f"nodes {names} up and led")
+        leader = await eventually(ready, timeout, f"nodes {names} are up and have a leader")
         assert leader is not None
         return leader
 
     def job(self, name: str, *, every: str | None = "1s", seconds: float = 0.0, **fields: object) -> Job:
-        """A job that notes its start in the sink, takes so long, and notes its end."""
+        """A job that records its start in the sink, runs for `seconds`, and records its end."""
         note = f'"$CRONFLOW_RUN_ID $CRONFLOW_FENCE" >>{self.sink}'
         command = f"echo start {note}; sleep {seconds}; echo end {note}"
         return Job(
@@ -149,14 +147,14 @@ class Processes:
         )
 
     def noted(self, word: str) -> list[tuple[str, int]]:
-        """(run, fence) of each line in the sink that begins with the word."""
+        """(run, fence) of each line in the sink that starts with the word."""
         if not self.sink.exists():
             return []
         lines = [line.split() for line in self.sink.read_text().splitlines()]
         return [(run, int(fence)) for kind, run, fence, *_ in lines if kind == word]
 
     async def runs(self) -> list[Run]:
-        """All of them, the oldest first."""
+        """All runs, oldest first."""
         found: list[Run] = []
         while True:
             before = (found[-1].fire_at, found[-1].id) if found else None
@@ -166,37 +164,37 @@ class Processes:
                 return found[::-1]
 
     async def proof(self, since: dict[str, datetime], timeout: float = PATIENCE_S) -> Audit:
-        """Let the cluster deal with all that is due until now, then audit."""
+        """Wait until the cluster has handled everything that is due until now, then audit."""
         until = datetime.now(UTC).replace(microsecond=0)
-        await self.dealt_with(until, timeout)
+        await self.all_handled(until, timeout)
         jobs = {record.name: record.job for record in await self.service.jobs()}
         expected = {
             name: Expectation(job.schedule, since[name])
             for name, job in jobs.items()
-            # The leader may define the system's own jobs after these were applied.
+            # The leader may define the system jobs later.
             if job.schedule is not None and name in since
         }
         return audit(expected, [run for run in await self.runs() if run.fire_at < until], until)
 
-    async def dealt_with(self, until: datetime, timeout: float) -> None:
-        """Wait until all that falls due before `until` is planned and has ended."""
+    async def all_handled(self, until: datetime, timeout: float) -> None:
+        """Wait until every run due before `until` is planned and has ended."""
 
         async def ended() -> bool:
             records = await self.service.jobs()
             planned = all(record.next_fire is None or record.next_fire >= until for record in records)
             return planned and not any(run.is_open for run in await self.runs() if run.fire_at < until)
 
-        await eventually(ended, timeout, "all that fell due has ended")
+        await eventually(ended, timeout, "all due runs have ended")
 
     async def apply(self, *jobs: Job) -> dict[str, datetime]:
-        """Apply; returns each job's first instant."""
+        """Apply the jobs. Returns the creation time of each."""
         await self.service.apply(jobs)
         return {record.name: record.created_at.replace(microsecond=0) for record in await self.service.jobs()}
 
 
 @asynccontextmanager
 async def process_cluster(redis_url: str, mongo_url: str, namespace: str, folder: Path) -> AsyncIterator[Processes]:
-    """The servers are the caller's; the nodes that are still alive at the end are ended by their process ids."""
+    """Node processes on the given servers; nodes that are still alive at the end are terminated."""
     async with open_backends(redis_url, mongo_url, namespace) as backends:
         cluster = Processes(redis_url, mongo_url, namespace, folder, backends)
         try:

@@ -1,7 +1,7 @@
-"""An editor in a process of its own that stops in the midst of an edit, to be killed there.
+"""A process that stops in the middle of an edit, so that a test can kill it there.
 
-`python -m tests.processes.editing REDIS MONGO NAMESPACE JOB` resumes the job. Its cursor has moved and the run of what
-it jumps over has not been inserted when it prints `moved` and waits for ever.
+`python -m tests.processes.editing REDIS MONGO NAMESPACE JOB` resumes the job. It prints `moved` and waits forever after
+the cursor has moved and before the run for the skipped fires is inserted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cronflow.usecases.service import Service
 
 
 class Stops:
-    """A run store that stops before it inserts anything."""
+    """A run store that never returns from an insert."""
 
     def __init__(self, runs: RunStore) -> None:
         self._runs = runs
@@ -28,14 +28,13 @@ class Stops:
         return getattr(self._runs, name)
 
     async def insert(self, runs: Sequence[Run]) -> set[str]:
-        """Say so, and wait."""
         print("moved", flush=True)
         await asyncio.get_running_loop().create_future()
         return set()
 
 
 async def main(redis_url: str, mongo_url: str, namespace: str, job: str) -> None:
-    """Resume the job, up to the insert."""
+    """Resume the job up to the insert."""
     async with open_backends(redis_url, mongo_url, namespace) as backends:
         stopping = replace(backends, runs=Stops(backends.runs))  # type: ignore[arg-type]
         await Service(stopping, SystemClock()).resume(job)

@@ -1,8 +1,7 @@
-"""The network between one node and one server, in the event loop of a test, which can be cut and mended.
+"""A proxy between one node and one server that can drop all traffic, in the event loop of a test.
 
-The rule: a cut says nothing. Every connection stands, everything can be written to it and nothing arrives, in either
-direction; new connections are taken and are as deaf. That is what a node sees whose network is gone; a server that is
-killed would tell it so.
+A cut is silent: connections stay open and accept data, new connections are accepted too, but nothing arrives in either
+direction. This is how a broken network looks to a node; connections to a killed server would be closed instead.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Link:
 
     @property
     def url(self) -> str:
-        """Where a node finds the server. A set of MongoDB would tell its client the way around this link."""
+        """The URL of the proxy. Without directConnection, a replica set would redirect the client around it."""
         aside = "/?directConnection=true" if self._to.scheme == "mongodb" else "/0"
         return f"{self._to.scheme}://127.0.0.1:{self._port}{aside}"
 
@@ -42,16 +41,16 @@ class Link:
         await self._end_all()
 
     def cut(self) -> None:
-        """From now on nothing arrives."""
+        """Drop all traffic from now on."""
         self._cut = True
 
     async def mend(self) -> None:
-        """New connections work; those of before have lost bytes, and end."""
+        """Forward new connections; close the old ones, which have lost data."""
         self._cut = False
         await self._end_all()
 
     async def _end_all(self) -> None:
-        # More than once: one that had come already may be taken meanwhile.
+        # Repeat, because a pending connection may be accepted meanwhile.
         while self._connections:
             for connection in self._connections:
                 connection.cancel()
@@ -61,7 +60,7 @@ class Link:
         connection = asyncio.ensure_future(self._serve(reader, writer))
         self._connections.add(connection)
         connection.add_done_callback(self._connections.discard)
-        # Also of one that is ended before it has reached the server.
+        # Also for a connection that ends before it has reached the server.
         connection.add_done_callback(lambda _: writer.close())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,7 +69,7 @@ class Link:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Before anything is awaited: whoever cancels this might cancel that too.
+            # Before the first await, because the task may be cancelled again.
             questions.close()
             for way in ways:
                 way.cancel()
@@ -82,5 +81,5 @@ class Link:
                 writer.write(data)
                 await writer.drain()
         if self._cut:
-            # Even the end of the other side is not heard of.
+            # Do not forward the close either.
             await asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Alerts by real nodes on real servers, to real receivers that fail; and what the how-to says, done."""
+"""Alerts from real nodes on real servers to receivers that fail, and the signature check of the how-to."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def processes(redis_url: str, mongo_url: str, namespace: str, tmp_path: Pa
 
 
 def genuine() -> Callable[[dict[str, str], bytes, str], bool]:
-    """The function of the how-to."""
+    """The signature check in the how-to."""
     [code] = re.findall(r"^```python\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     made: dict[str, Any] = {}
     exec(code, made)
@@ -50,14 +50,13 @@ def genuine() -> Callable[[dict[str, str], bytes, str], bool]:
 
 @dataclass
 class Receiver:
-    """A server that answers as it is told to, once each; the last answer stays. None: it hangs."""
+    """A server with a list of responses, one per request; the last one repeats. None: the request hangs."""
 
     web: Server
     answers: list[int | None] = field(default_factory=lambda: [204])
     enough: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, writer: asyncio.StreamWriter) -> None:
-        """The next one."""
         status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if status is None:
             await self.enough.wait()
@@ -85,7 +84,7 @@ async def define(processes: Processes, port: int, secret: str | None = None) -> 
 
 
 async def due_now(processes: Processes, mongo_url: str) -> None:
-    """Put what waits where half a minute would: nobody here has that long."""
+    """Move retries forward, so that the test does not wait half a minute."""
     from cronflow.backends.mongo.database import MongoDatabase
 
     async with MongoDatabase(mongo_url, processes.namespace) as database:
@@ -103,7 +102,7 @@ async def ended(processes: Processes) -> bool:
     return notification is not None and notification.state is NotificationState.DELIVERED
 
 
-async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Processes) -> None:
+async def test_a_receiver_verifies_a_real_notification_as_in_the_how_to(processes: Processes) -> None:
     processes.limits["CRONFLOW_SECRETS_KEY"] = base64.b64encode(SEALED_WITH).decode()
     service = Service(processes.backends, SystemClock(), vault=Vault([SEALED_WITH]))
     await service.secrets.set("HOOKS", SECRET)
@@ -112,7 +111,7 @@ async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Pro
         await processes.up("a")
         await processes.apply(FAILS)
         run = await processes.service.trigger("billing-sums")
-        await eventually(lambda: ended(processes), what="the notice was taken")
+        await eventually(lambda: ended(processes), what="the notification was delivered")
         [request] = receiver.web.requests
         is_genuine = genuine()
         assert is_genuine(request.headers, request.body, SECRET)
@@ -127,7 +126,7 @@ async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Pro
         assert (example.keys(), example["run"].keys()) == (body.keys(), body["run"].keys())
 
 
-async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_notice_once_it_can(
+async def test_a_receiver_that_is_down_then_fails_then_recovers_gets_the_notification(
     processes: Processes, mongo_url: str
 ) -> None:
     async with receiving() as receiver:
@@ -146,7 +145,7 @@ async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_no
         receiver.answers = [500, 200]
 
         async def taken() -> bool:
-            # The rest of a receiver that failed is ten seconds; what waits would be due later still.
+            # A receiver that failed is skipped for ten seconds; the retry is due even later.
             await due_now(processes, mongo_url)
             return await ended(processes)
 
@@ -158,7 +157,7 @@ async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_no
         assert len(receiver.web.requests) == 2
 
 
-async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to_another_node(
+async def test_another_node_delivers_the_notification_of_a_node_killed_while_the_receiver_hangs(
     processes: Processes, mongo_url: str
 ) -> None:
     async with receiving() as receiver:
@@ -175,7 +174,7 @@ async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to
             await due_now(processes, mongo_url)
             return await ended(processes)
 
-        await eventually(taken, what="the notice was taken")
+        await eventually(taken, what="the notification was delivered")
         notification = await the_notice(processes)
         assert notification is not None
         assert {request.headers["webhook-id"] for request in receiver.web.requests} == {notification.id}

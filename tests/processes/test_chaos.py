@@ -1,9 +1,9 @@
-"""Chaos on real processes, and a verdict: a cluster lives through everything at once, and its history is checked.
+"""Chaos on real processes: a cluster under all faults, and a check of its history.
 
-Jobs of every kind run on three nodes while a seeded list of faults goes over them: the leader and a worker are killed,
+Jobs of every kind run on three nodes while a seeded sequence of faults is injected: the leader and a worker are killed,
 a leader is stopped for longer than its TTL, Redis is flushed, MongoDB is killed and restarted; jobs are edited and
-paused meanwhile. Then all is well again, and what the records, the oplog of MongoDB and the handlers' own file tell
-must be a history that the protocol allows (`tests.history`).
+paused meanwhile. Then the cluster recovers, and the records, the oplog of MongoDB and the file that the handlers write
+must form a history that the protocol allows (`tests.history`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ELECTED = re.compile(r"leader elected.*")
 
 
 def the_jobs(sink: Path) -> list[Job]:
-    """Of each kind, every one to three seconds."""
+    """Jobs of each kind, with intervals of one to three seconds."""
 
     def job(name: str, every: str, seconds: float, fails: int = 0, **fields: object) -> Job:
         args = {"sink": str(sink), "seconds": seconds, "fails": fails}
@@ -67,7 +67,7 @@ def the_jobs(sink: Path) -> list[Job]:
 
 @dataclass
 class Chaos:
-    """What is done to the cluster, and what is known of it."""
+    """Injects faults and edits, and records them."""
 
     cluster: Processes
     redis: RedisServer
@@ -78,41 +78,39 @@ class Chaos:
 
     @property
     def now(self) -> datetime:
-        """The time of this machine."""
         return datetime.now(UTC)
 
     def ended(self) -> int:
-        """How many ends the sink has."""
+        """The number of ends in the sink."""
         return sum(line.startswith("end ") for line in self.lines())
 
     def lines(self) -> list[str]:
-        """The sink."""
         return self.cluster.sink.read_text().splitlines() if self.cluster.sink.exists() else []
 
     async def progress(self, least: int) -> None:
-        """Wait until so many more handlers have ended."""
+        """Wait until `least` more handlers have ended."""
         wanted = self.ended() + least
         await eventually(lambda: self.ended() >= wanted, PATIENCE_S, f"{least} more ends in the sink")
 
     @asynccontextmanager
     async def fault(self, what: str, killed: str | None = None) -> AsyncIterator[None]:
-        """Note what is done inside."""
+        """Record the fault that is injected inside this context."""
         since = self.now
         try:
             yield
         finally:
             self.faults.append(Fault(what, since, self.now, killed))
 
-    # ----------------------------------------------------------------------------------------------- what is done
+    # ---------------------------------------------------------------------------------------------------- faults
 
     async def leader(self) -> str:
-        """Whoever leads, as soon as somebody does."""
+        """Wait for a leader and return its name."""
         found = await eventually(self.cluster.leader, PATIENCE_S, "a leader")
         assert found is not None
         return found
 
     async def kill(self, name: str) -> None:
-        """kill -9; then it starts again."""
+        """Kill the node with SIGKILL, wait until its heartbeat expires, and restart it."""
         async with self.fault(f"{name} killed", killed=name):
             self.cluster.kill(name)
 
@@ -124,16 +122,16 @@ class Chaos:
         await self.cluster.all_up(*NODES, timeout=PATIENCE_S)
 
     async def kill_the_leader(self) -> None:
-        """And wait for another one."""
+        """Kill the leader."""
         await self.kill(await self.leader())
 
     async def kill_a_worker(self) -> None:
-        """One that does not lead."""
+        """Kill a node that is not the leader."""
         leader = await self.leader()
         await self.kill(self.rng.choice([name for name in NODES if name != leader]))
 
     async def stop_the_leader(self) -> None:
-        """Until another one leads, and a while longer."""
+        """Stop the leader until another node leads, and a while longer."""
         leader = await self.leader()
         async with self.fault(f"{leader} stopped"):
             self.cluster.signal(leader, signal.SIGSTOP)
@@ -144,37 +142,36 @@ class Chaos:
                 self.cluster.signal(leader, signal.SIGCONT)
 
     async def flush_redis(self) -> None:
-        """FLUSHALL."""
         async with self.fault("Redis flushed"), Redis.from_url(self.redis.url) as redis:
             await redis.flushall()
 
     async def restart_mongodb(self) -> None:
-        """kill -9, and start it again when a node has seen that it is away."""
+        """Kill MongoDB, and restart it after a node has detected the outage."""
 
-        def told() -> int:
+        def detected() -> int:
             return sum(len(re.findall("service away.*MongoDB", self.cluster.log(name).read_text())) for name in NODES)
 
-        before = told()
+        before = detected()
         async with self.fault("MongoDB killed"):
             await asyncio.to_thread(self.mongo.kill)
-            await eventually(lambda: told() > before, PATIENCE_S, "a node says that MongoDB is away")
+            await eventually(lambda: detected() > before, PATIENCE_S, "a node logs that MongoDB is unavailable")
             await asyncio.to_thread(self.mongo.start)
             await self.progress(1)
 
     async def edit(self, job: Job) -> None:
-        """Its runs may take another time."""
+        """Change the duration of a job."""
         assert isinstance(job.target, PythonTarget)
         target = replace(job.target, args={**job.target.args, "seconds": 0.4})
         await self.cluster.service.apply([replace(job, target=target)])
         self.acks.append(Ack(job.name, (await self.cluster.service.job(job.name)).ver, self.now))
 
     async def pause(self, name: str) -> None:
-        """Nothing of it starts until it is resumed."""
+        """Pause a job."""
         record = await self.cluster.service.pause(name)
         self.acks.append(Ack(name, record.ver, self.now))
 
     async def live(self, jobs: list[Job]) -> None:
-        """Each fault once, edits and pauses in between, in the order that the seed gives."""
+        """Inject each fault once, with edits and pauses in between, in an order that depends on the seed."""
         acts: list[Callable[[], Awaitable[None]]] = [
             *(self.kill_the_leader, self.kill_a_worker, self.stop_the_leader),
             *(self.flush_redis, self.restart_mongodb),
@@ -191,16 +188,16 @@ class Chaos:
             self.acks.append(Ack(paused.name, resumed.ver, self.now))
 
     async def heal(self) -> History:
-        """All nodes are up, what was due until then ends; then everything is stopped, and the book closed."""
+        """Wait until all nodes are up and all due runs have ended, stop everything, and return the history."""
         await self.cluster.all_up(*NODES, timeout=PATIENCE_S)
         healed = self.now
         until = healed.replace(microsecond=0)
-        await self.cluster.dealt_with(until, PATIENCE_S)
+        await self.cluster.all_handled(until, PATIENCE_S)
         for record in await self.cluster.service.jobs():
             if not record.name.startswith(SYSTEM_PREFIX):
                 await self.pause(record.name)
         await eventually(self.nothing_open, PATIENCE_S, "no run is open")
-        # What is late, or in a spool, is written before a node ends.
+        # Nodes write late and spooled outcomes before they exit.
         for child in self.cluster.children.values():
             child.terminate()
         for child in self.cluster.children.values():
@@ -212,7 +209,7 @@ class Chaos:
             runs=found.runs,
             late=found.late,
             notes=found.notes,
-            terms=[*found.terms, *self.believed()],
+            terms=[*found.terms, *self.elections()],
             steps=found.steps,
             sink=[noted(line) for line in self.lines()],
             faults=self.faults,
@@ -223,19 +220,18 @@ class Chaos:
         )
 
     async def nothing_open(self) -> bool:
-        """Whether all runs have ended."""
         return not any(run.is_open for run in await self.cluster.runs())
 
     async def watch(self) -> None:
-        """A machine that stalls is a fault that nobody injected."""
+        """Record stalls of the machine as faults."""
         while True:
             began, since = time.monotonic(), self.now
             await asyncio.sleep(0.1)
             if time.monotonic() - began > STALL_S:
                 self.faults.append(Fault("the machine stalled", since, self.now))
 
-    def believed(self) -> list[Elected]:
-        """Who said in its log that it leads."""
+    def elections(self) -> list[Elected]:
+        """The elections in the logs of the nodes."""
         found = []
         for name in NODES:
             for line in ELECTED.findall(self.cluster.log(name).read_text()):
@@ -244,8 +240,8 @@ class Chaos:
         return found
 
 
-def told(seed: int, history: History) -> str:
-    """What somebody needs who wants to see it again."""
+def failure_report(seed: int, history: History) -> str:
+    """The findings, with the seed and the faults to reproduce them."""
     start = min(step.at for step in history.steps)
     faults = [f"  {(fault.since - start).total_seconds():5.1f} s  {fault.what}" for fault in history.faults]
     return "\n".join([f"seed {seed}", *(f"  {finding}" for finding in check(history)), "faults:", *faults])
@@ -265,6 +261,6 @@ async def test_a_cluster_under_everything_at_once_leaves_a_history_that_the_prot
         await chaos.live(jobs)
         history = await chaos.heal()
         watching.cancel()
-        assert check(history) == [], told(seed, history)
+        assert check(history) == [], failure_report(seed, history)
         assert len(history.sink) > 100
         assert len(history.steps) > 300

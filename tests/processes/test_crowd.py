@@ -1,4 +1,4 @@
-"""Two hundred sockets on one API process for a minute, some of them badly behaved."""
+"""Two hundred sockets on one API process for a minute, some of them misbehaving."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.chaos
 
 @dataclass
 class Client:
-    """A socket, and what it was sent."""
+    """A socket, and the messages it received."""
 
     socket: ClientConnection
     ticks: list[dict[str, Any]] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Client:
     code: int | None = None
 
     async def read(self, until: asyncio.Event | None = None) -> None:
-        """All that comes, until the server closes it; or one message, when `until` says so."""
+        """Read all messages until the server closes the socket, or one message each time `until` is set."""
         try:
             while until is None or await until.wait():
                 message = orjson.loads(await self.socket.recv())
@@ -62,35 +62,35 @@ class Client:
         except ConnectionClosed as closed:
             self.code = None if closed.rcvd is None else closed.rcvd.code
 
-    async def say(self, **message: object) -> None:
+    async def send(self, **message: object) -> None:
         await self.socket.send(orjson.dumps(message).decode())
 
 
-class Entrance:
-    """Tickets from the API, of as many keys as the sockets need."""
+class Sockets:
+    """Opens sockets with tickets from the API, with as many keys as they need."""
 
     def __init__(self, url: str, keys: list[str]) -> None:
         self._url, self._keys, self._given = url, keys, 0
         self._http = httpx2.AsyncClient(base_url=url, trust_env=False)
 
-    async def __aenter__(self) -> Entrance:
+    async def __aenter__(self) -> Sockets:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
     async def client(self, stack: AsyncExitStack, **hello: object) -> Client:
-        """A socket that has said hello."""
-        client = await self.stranger(stack)
+        """A socket that has sent hello."""
+        client = await self.unauthenticated(stack)
         key = self._keys[self._given // LIMITS.sockets_each]
         self._given += 1
         answer = await self._http.post("/api/v1/auth/ws-ticket", headers={"Authorization": f"Bearer {key}"})
         assert answer.status_code == 200, answer.text
-        await client.say(op="hello", ticket=answer.json()["ticket"], **hello)
+        await client.send(op="hello", ticket=answer.json()["ticket"], **hello)
         return client
 
-    async def stranger(self, stack: AsyncExitStack) -> Client:
-        """A socket that has said nothing."""
+    async def unauthenticated(self, stack: AsyncExitStack) -> Client:
+        """A socket that has sent nothing."""
         url = f"ws{self._url.removeprefix('http')}/api/v1/stream"
         return Client(await stack.enter_async_context(connect(url, proxy=None, ping_interval=None)))
 
@@ -123,9 +123,9 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
     keys = [(await service.keys.create(f"key-{n}", Role.VIEWER))[1] for n in range(CROWD // LIMITS.sockets_each + 1)]
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        entrance = await stack.enter_async_context(Entrance(url, keys))
+        entrance = await stack.enter_async_context(Sockets(url, keys))
         began = loop.time()
-        silent = await entrance.stranger(stack)
+        silent = await entrance.unauthenticated(stack)
         await entrance.client(stack)  # It never reads.
         slow, flooding = await entrance.client(stack), await entrance.client(stack)
         followers = [await entrance.client(stack, topics=["cluster", "logs"]) for _ in range(10)]
@@ -137,7 +137,7 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
 
         async def flood() -> None:
             while True:
-                await flooding.say(op="sub", topic="nothing of the kind")
+                await flooding.send(op="sub", topic="nothing of the kind")
 
         flooder = asyncio.create_task(flood())
         await eventually(lambda: all(client.ticks for client in good), MINUTE, "everybody was sent a tick")
@@ -161,10 +161,10 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
             assert seqs[:common] == everything[first : first + common]
             assert {tick["dropped"] for tick in client.ticks} == {0}
         assert silent.code == LOGIN_OVER
-        # Whoever is behind for so long that it does not come to answer a ping is closed for that.
+        # A client that is so far behind that it does not answer a ping is disconnected for that.
         assert {slow.code, flooding.code} <= {None, CloseCode.INTERNAL_ERROR}
         assert slow.ticks
-        # It was obeyed as often as anybody is, and no oftener.
+        # The server handled as many of its commands as the rate limit allows.
         assert 0 < flooding.errors <= LIMITS.burst + LIMITS.messages_s * took
 
         await service.pause("chatty")

@@ -1,4 +1,4 @@
-"""`cronflow dev` as a person runs it: the examples, for a while, on real servers."""
+"""`cronflow dev` with the examples on real servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def dev(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
     return subprocess.run(
         command(*arguments), env=child_environment(**more), capture_output=True, text=True, timeout=120, check=False
     )
@@ -43,7 +42,7 @@ def dev(*arguments: str | Path, **more: str) -> subprocess.CompletedProcess[str]
 
 @contextmanager
 def started(folder: Path, *arguments: str | Path, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start it; what it prints is in `out` and `err` of the folder."""
+    """Start it with its output in the files `out` and `err` of the directory."""
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         child = subprocess.Popen(command(*arguments), env=child_environment(**more), stdout=out, stderr=err)
         try:
@@ -54,8 +53,8 @@ def started(folder: Path, *arguments: str | Path, **more: str) -> Iterator[subpr
 
 
 async def stopped(child: subprocess.Popen[bytes], folder: Path) -> tuple[str, str]:
-    """Its output and what it said besides, once it has stopped by itself or at the signal of before."""
-    code = await eventually(lambda: child.poll() is not None and [child.returncode], what="it has ended")
+    """Wait until it has stopped. Returns stdout and stderr."""
+    code = await eventually(lambda: child.poll() is not None and [child.returncode], what="it has exited")
     out, err = (folder / "out").read_text(), (folder / "err").read_text()
     assert code == [0], out + err
     return out, err
@@ -64,9 +63,9 @@ async def stopped(child: subprocess.Popen[bytes], folder: Path) -> tuple[str, st
 async def dev_until(
     condition: Callable[[], object], folder: Path, *arguments: str | Path, **more: str
 ) -> tuple[dict[str, Any], str]:
-    """Run it until the condition holds, for as long as that takes; returns the summary, and what it said besides."""
+    """Run it until the condition holds. Returns the summary and stderr."""
     with started(folder, *arguments, "--for", "10m", "-o", "json", **more) as child:
-        await eventually(lambda: condition() or child.poll() is not None, 2 * PATIENCE_S, "what it is run for")
+        await eventually(lambda: condition() or child.poll() is not None, 2 * PATIENCE_S, "the condition")
         child.send_signal(signal.SIGTERM)
         out, err = await stopped(child, folder)
     found: dict[str, Any] = json.loads(out)
@@ -74,7 +73,6 @@ async def dev_until(
 
 
 def ask(port: int, path: str, token: str = "", **body: str) -> Any:
-    """Of its API."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     sent = json.dumps(body).encode() if body else None
     request = urllib.request.Request(f"http://127.0.0.1:{port}/api/v1{path}", data=sent, headers=headers)
@@ -84,7 +82,7 @@ def ask(port: int, path: str, token: str = "", **body: str) -> Any:
 
 
 class Succeeded:
-    """How many runs of each job have, as the API at a port shows them; none while it does not listen."""
+    """The number of successful runs of each job according to the API; empty while it does not listen."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -93,7 +91,7 @@ class Succeeded:
         self._found: Counter[str] = Counter()
 
     def __call__(self) -> Counter[str]:
-        # Not at every poll: the API answers only so many requests a second.
+        # Not on every poll, because the API limits the request rate.
         if time.monotonic() < self._asked + 1:
             return self._found
         self._asked = time.monotonic()
@@ -111,7 +109,7 @@ class Succeeded:
 
 
 def examples_on(port: int, folder: Path) -> Path:
-    """The example jobs, with the address of this test's API."""
+    """The example jobs, with the port of this test's API."""
     copy = folder / "jobs.yaml"
     copy.write_text((EXAMPLES / "jobs.yaml").read_text().replace("127.0.0.1:8500", f"127.0.0.1:{port}"))
     for module in ("heartbeat.py", "sales_report.py"):
@@ -120,13 +118,13 @@ def examples_on(port: int, folder: Path) -> Path:
 
 
 SCHEDULED = {"backup-folder", "check-livez", "sales-report", "fails-twice", "tick", "tock", "tea-is-ready"}
-"""The examples that run without being asked to."""
+"""The examples with a schedule."""
 
 
-async def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_kept(tmp_path: Path, home: Path) -> None:
+async def test_the_examples_run_on_real_servers_and_again_on_the_same_data(tmp_path: Path, home: Path) -> None:
     port, data, scratch = free_port(), tmp_path / "data", tmp_path / "scratch"
     scratch.mkdir()
-    # They are run from the root of the repository, where a person may have a cronflow.toml.
+    # The working directory is like the root of the repository, but without a cronflow.toml.
     (home / "docs").symlink_to(ROOT / "docs")
     out = scratch / "cronflow-examples"
     jobs = examples_on(port, tmp_path)
@@ -152,12 +150,12 @@ async def test_the_examples_run_on_real_servers_and_again_on_the_data_that_was_k
     second = dev(*run, "--for", "5s", "-o", "json", **own)
     assert second.returncode == 0, second.stderr
     again = json.loads(second.stdout)
-    # The second counts from where the first left off: what fell due in between is covered, not forgotten.
+    # The second run continues where the first stopped: fires missed in between are covered.
     assert (again["lost"], again["doubled"]) == (0, 0)
     assert again["fires_due"] > 5 + 2
 
 
-async def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Path) -> None:
+async def test_no_job_fires_before_the_api_listens(tmp_path: Path) -> None:
     port, late = free_port(), tmp_path / "late"
     late.mkdir()
     (late / "sitecustomize.py").write_text("import sys, time\nif 'api' in sys.orig_argv: time.sleep(5)\n")
@@ -173,7 +171,7 @@ async def test_no_job_fires_before_the_api_listens_that_it_may_ask(tmp_path: Pat
     assert (found["dead"], found["lost"], found["doubled"]) == ([], 0, 0)
 
 
-async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_killed_node_is_restarted_and_nothing_is_lost(tmp_path: Path) -> None:
     port = free_port()
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text('jobs: [{name: tick, schedule: {every: 1s}, run: {shell: "true"}, retry: {max: 0}}]')
@@ -207,17 +205,17 @@ async def test_a_killed_node_is_started_again_and_nothing_is_lost(tmp_path: Path
     assert "every fire has exactly one run" in text
 
 
-async def test_without_servers_it_runs_in_memory_and_says_so_loudly(tmp_path: Path) -> None:
+async def test_without_servers_it_runs_in_memory_with_a_warning(tmp_path: Path) -> None:
     jobs, ticks = tmp_path / "jobs.yaml", tmp_path / "ticks"
     job = {"name": "tick", "schedule": {"every": "1s"}, "run": {"shell": f"echo >>{ticks}"}, "retry": {"max": 0}}
     jobs.write_text(json.dumps({"jobs": [job]}))
     ticks.touch()
-    # What was due before the nodes were up does not count in the summary.
-    found, said = await dev_until(
+    # The summary does not count fires from before the nodes were up.
+    found, output = await dev_until(
         lambda: len(ticks.read_text()) > 3, tmp_path, jobs, "--memory", "--port", str(free_port())
     )
-    assert "RUNNING IN MEMORY" in said
-    assert re.search(r"log in as admin with the password \S{16}\n", said)
+    assert "RUNNING IN MEMORY" in output
+    assert re.search(r"log in as admin with the password \S{16}\n", output)
     assert found["lost"] == 0
     assert found["runs"]["succeeded"] >= 1
 
@@ -247,7 +245,7 @@ async def test_the_admin_logs_in_with_the_password_of_the_environment(tmp_path: 
     assert "horse" not in text
 
 
-def test_a_file_with_an_error_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_file_with_an_error_is_rejected_before_anything_starts(tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text("jobs:\n  - name: never\n    schedule: {cron: '0 0 31 2 *'}\n    run: {shell: 'true'}\n")
     done = dev(jobs, "--data", tmp_path / "data", "--for", "3s")
@@ -257,7 +255,7 @@ def test_a_file_with_an_error_is_refused_before_anything_is_started(tmp_path: Pa
     assert not (tmp_path / "data").exists()
 
 
-def test_a_port_that_is_taken_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_a_port_in_use_is_rejected_with_a_remedy(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

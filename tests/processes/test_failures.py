@@ -1,4 +1,4 @@
-"""What the cluster promises, on real processes and real servers: kill, stop, wipe, and count what was lost."""
+"""The guarantees of the cluster on real processes and servers: kill, stop, wipe, and count lost runs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE_S, eventually
 pytestmark = pytest.mark.chaos
 
 
-async def some_instants(cluster: Processes, job: str, count: int) -> None:
-    """Wait until that many more runs of the job have succeeded."""
+async def more_runs(cluster: Processes, job: str, count: int) -> None:
+    """Wait until `count` more runs of the job have succeeded."""
 
     async def succeeded() -> int:
         return sum(run.job == job and run.state is RunState.SUCCEEDED for run in await cluster.runs())
@@ -44,10 +44,10 @@ async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost_or
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         since = await cluster.apply(cluster.job("tick"), cluster.job("tock", every="2s"))
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         cluster.kill(leader)
         await cluster.new_leader(leader)
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
         assert found.fires_due >= 6
@@ -62,12 +62,12 @@ async def test_a_leader_that_was_paused_beyond_its_ttl_does_no_harm_when_it_wake
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         since = await cluster.apply(cluster.job("tick"))
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         cluster.signal(leader, signal.SIGSTOP)
         successor = await cluster.new_leader(leader)
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         cluster.signal(leader, signal.SIGCONT)
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         assert await cluster.leader() == successor
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
@@ -82,9 +82,9 @@ async def test_a_flushed_redis_loses_nothing(
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.5))
         async with Redis.from_url(own_redis.url) as redis:
             for _ in range(3):
-                await some_instants(cluster, "tick", 2)
+                await more_runs(cluster, "tick", 2)
                 await redis.flushall()
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
         assert set(found.states) == {"succeeded"}
@@ -94,7 +94,7 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     """sidekiq #3196, #4937, #5540: what a killed process had taken was recovered only when some process started. Here
-    nobody starts.
+    no process starts.
     """
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
@@ -127,18 +127,18 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
         assert not run.node.startswith(f"{worker}#")
 
 
-async def test_redis_away_is_told_once_and_nothing_is_lost(
+async def test_a_redis_outage_is_logged_once_and_nothing_is_lost(
     own_redis: RedisServer, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(own_redis.url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("a", "b")
         since = await cluster.apply(cluster.job("tick"))
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         await asyncio.to_thread(own_redis.kill)
-        await eventually(lambda: "service away" in cluster.log("a").read_text(), what="node a says that Redis is away")
+        await eventually(lambda: "service away" in cluster.log("a").read_text(), what="node a logs the outage of Redis")
         await asyncio.to_thread(own_redis.start)
-        await eventually(lambda: "service back" in cluster.log("a").read_text(), what="node a says that Redis is back")
-        await some_instants(cluster, "tick", 2)
+        await eventually(lambda: "service back" in cluster.log("a").read_text(), what="node a logs that Redis is back")
+        await more_runs(cluster, "tick", 2)
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
         assert len(re.findall("service away.*Redis", cluster.log("a").read_text())) == 1
@@ -150,29 +150,29 @@ async def test_mongodb_killed_and_restarted_loses_nothing(
     async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
         await cluster.up("a", "b")
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.0))
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         await asyncio.to_thread(own_mongo.kill)
         await eventually(
-            lambda: "service away" in cluster.log("a").read_text(), what="node a says that MongoDB is away"
+            lambda: "service away" in cluster.log("a").read_text(), what="node a logs the outage of MongoDB"
         )
         await asyncio.to_thread(own_mongo.start)
         await eventually(
-            lambda: "service back" in cluster.log("a").read_text(), what="node a says that MongoDB is back"
+            lambda: "service back" in cluster.log("a").read_text(), what="node a logs that MongoDB is back"
         )
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
 
 
-async def test_a_terminated_node_ends_what_runs_and_hands_over_the_lead_at_once(
+async def test_a_terminated_node_finishes_its_runs_and_hands_over_leadership_at_once(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
-        # Far longer than a busy machine takes: only a lead that is handed over is taken in time.
+        # Much longer than even a slow machine takes, so only a handover happens in time.
         cluster.limits["CRONFLOW_LEADER_TTL"] = f"{4 * PATIENCE_S:g}s"
         leader = await cluster.up("a", "b")
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="1s", seconds=1.0))
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         child = cluster.children.pop(leader)
         child.terminate()
         await cluster.new_leader(leader)
@@ -192,7 +192,7 @@ async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_le
     """apscheduler #1116: a job that starved the loop kept it from renewing its own lease, and was started again."""
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("a", "b")
-        # Longer than the run's lease, the job lock, the node's TTL and the leader's TTL together.
+        # Longer than the lease of the run, the job lock, the node TTL and the leader TTL together.
         target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 8.0})
         since = await cluster.apply(
             Job(name="block", target=target, retry=Retry(max=0)), cluster.job("tick", overlap=Overlap.ALLOW)
@@ -206,10 +206,10 @@ async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_le
             lambda: any(run == run_id for run, _ in cluster.noted("start")), what="the handler has started"
         )
 
-        async def told_to_be_blocked() -> bool:
+        async def reported_as_blocked() -> bool:
             return any(member.report.lag_s > 2 for member in await cluster.service.members())
 
-        await eventually(told_to_be_blocked, what="the blocked node says so")
+        await eventually(reported_as_blocked, what="the node reports the blocked event loop")
         assert len(await cluster.service.members()) == 2
         await eventually(ended, what="the run has ended")
         run = await cluster.service.run(run_id)
@@ -225,7 +225,7 @@ async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("a", "b")
         pids = tmp_path / "pids"
-        # The shell, and a child of it in the same group; neither heeds SIGTERM.
+        # The shell and its child in the same group; both ignore SIGTERM.
         line = f"trap '' TERM; (echo $$ >>{pids}; while :; do sleep 0.1; done) & while :; do sleep 0.1; done"
         await cluster.apply(Job(name="long", target=CommandTarget(line), timeout=timedelta(minutes=5)))
         run = await cluster.service.trigger("long")
@@ -234,21 +234,21 @@ async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
             found = await cluster.service.run(run)
             return found if found.state is RunState.RUNNING and pids.exists() and pids.read_text().strip() else None
 
-        first = await eventually(running, what="the run to start")
+        first = await eventually(running, what="the run has started")
         group = int(pids.read_text().split()[0])
         assert in_group(group) >= 2
         assert first is not None
         assert first.node is not None
         cluster.kill(node_name(first.node))
-        await eventually(lambda: in_group(group) == 0, what="the end of the command's whole group")
-        await eventually(lambda: len(pids.read_text().split()) == 2, what="the second attempt")
+        await eventually(lambda: in_group(group) == 0, what="the process group of the command has ended")
+        await eventually(lambda: len(pids.read_text().split()) == 2, what="the second attempt has started")
         assert in_group(group) == 0
         assert in_group(int(pids.read_text().split()[1])) >= 2
         await cluster.service.cancel(run)
 
 
 def in_group(group: int) -> int:
-    """How many processes run in the group."""
+    """The number of running processes in the group."""
     found = 0
     for process in psutil.process_iter():
         try:

@@ -1,7 +1,7 @@
-"""The fault table of the protocol (section 9) on real processes and real servers: what `test_failures` does not show.
+"""The fault table of the protocol (section 9) on real processes and servers, except what `test_failures` covers.
 
-Cut networks, stopped workers, servers that forget or step down, two primaries. Each ends with the audit: no instant
-lost, none committed twice.
+Cut networks, stopped workers, servers that forget or step down, two primaries. Each ends with the audit: no fire
+is lost or committed twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.children import child_environment, python
 from tests.processes.conftest import Processes, process_cluster
 from tests.processes.link import Link
-from tests.processes.test_failures import some_instants
+from tests.processes.test_failures import more_runs
 from tests.processes.test_stopping import ended, running
 from tests.waiting import PATIENCE_S, eventually
 
@@ -31,22 +31,22 @@ pytestmark = pytest.mark.chaos
 
 
 async def sound(cluster: Processes, since: dict[str, datetime], timeout: float = PATIENCE_S) -> None:
-    """The audit, and the sink: no end was accepted that no handler has told."""
+    """Audit, and check in the sink that every successful run has a handler that ended."""
     found = await cluster.proof(since, timeout=timeout)
     assert (found.lost, found.doubled) == ([], [])
-    told = set(cluster.noted("end"))
-    assert {(run.id, run.fence) for run in await cluster.runs() if run.state is RunState.SUCCEEDED} <= told
+    ends = set(cluster.noted("end"))
+    assert {(run.id, run.fence) for run in await cluster.runs() if run.state is RunState.SUCCEEDED} <= ends
 
 
 def the_file_of_a_redis(folder: Path) -> Path:
-    """Where it writes every command."""
+    """The append-only file of Redis."""
     (file,) = folder.glob("**/*.incr.aof")
     return file
 
 
-async def says(cluster: Processes, node: str, words: str, timeout: float = PATIENCE_S) -> None:
-    """Wait until a node has logged it."""
-    await eventually(lambda: words in cluster.log(node).read_text(), timeout, f"node {node} says {words!r}")
+async def logs(cluster: Processes, node: str, words: str, timeout: float = PATIENCE_S) -> None:
+    """Wait until a node has logged a text."""
+    await eventually(lambda: words in cluster.log(node).read_text(), timeout, f"node {node} logs {words!r}")
 
 
 def attempts(run: Run) -> list[Outcome]:
@@ -64,13 +64,13 @@ async def test_a_leader_cut_from_redis_is_replaced_and_follows_when_it_is_back(
         assert await cluster.all_up("cut") == "cut"
         await cluster.up("other")
         since = await cluster.apply(cluster.job("tick"))
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         link.cut()
         assert await cluster.new_leader("cut") == "other"
-        await says(cluster, "cut", "leader stepped down")
-        await some_instants(cluster, "tick", 3)
+        await logs(cluster, "cut", "leader stepped down")
+        await more_runs(cluster, "tick", 3)
         await link.mend()
-        await says(cluster, "cut", "service back")
+        await logs(cluster, "cut", "service back")
         assert await cluster.leader() == "other"
         await sound(cluster, since)
 
@@ -83,13 +83,13 @@ async def test_a_leader_cut_from_mongodb_gives_the_lead_to_one_that_reaches_it(
         assert await cluster.all_up("cut") == "cut"
         await cluster.up("other")
         since = await cluster.apply(cluster.job("tick"))
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         link.cut()
-        # Its key expires while it waits for an answer, or it gives it away; a call may last five seconds.
+        # Its key expires while it waits for a response, or it steps down; a call can take five seconds.
         assert await cluster.new_leader("cut") == "other"
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         await link.mend()
-        await says(cluster, "cut", "leader stepped down")
+        await logs(cluster, "cut", "leader stepped down")
         assert await cluster.leader() == "other"
         await sound(cluster, since)
 
@@ -101,7 +101,7 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
         await cluster.up("leader")
         cluster.start("cut", "on=cut", redis_url=link.url)
         await cluster.all_up("leader", "cut")
-        # Longer than the lease, the job lock and the life of a heartbeat.
+        # Longer than the lease, the job lock and the TTL of a heartbeat.
         await cluster.apply(cluster.job("long", every=None, seconds=7.0, require={"on": "cut"}))
         first = await cluster.service.trigger("long")
         began = await running(cluster, first)
@@ -115,7 +115,7 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
             run = await cluster.service.run(second)
             return run.waiting is not None and second not in dict(cluster.noted("start"))
 
-        await eventually(waits, what="no node takes the next one")
+        await eventually(waits, what="no node takes the next run")
         await link.mend()
         assert (await ended(cluster, second)).state is RunState.SUCCEEDED
         assert Counter(run for run, _ in cluster.noted("start")) == {first: 1, second: 1}
@@ -133,7 +133,7 @@ async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_
         first = await running(cluster, run_id)
         link.cut()
         await eventually(lambda: cluster.noted("end"), what="its handler has ended")
-        await eventually(lambda: run_id in cluster.spooled("cut"), what="the outcome lies in its spool")
+        await eventually(lambda: run_id in cluster.spooled("cut"), what="the outcome is in its spool")
         cluster.start("other", "on=worker")
         second = await ended(cluster, run_id)
         assert (second.state, attempts(second)) == (RunState.SUCCEEDED, [Outcome.LOST, Outcome.OK])
@@ -143,7 +143,7 @@ async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_
         async def kept() -> list[int]:
             return [late.fence for late in await cluster.service.late(run_id)]
 
-        assert await eventually(kept, what="its outcome is kept as a late one") == [first.fence]
+        assert await eventually(kept, what="its outcome is stored as a late result") == [first.fence]
         assert await cluster.service.run(run_id) == second
 
 
@@ -169,11 +169,11 @@ async def test_a_worker_stopped_beyond_its_lease_wakes_is_fenced_out_and_aborts(
 
         await eventually(elsewhere, what="another node runs it")
         cluster.signal("stopped", signal.SIGCONT)
-        await says(cluster, "stopped", "run superseded")
+        await logs(cluster, "stopped", "run superseded")
         last = await ended(cluster, run_id)
         assert (last.state, attempts(last)) == (RunState.SUCCEEDED, [Outcome.LOST, Outcome.OK])
         assert [late.fence for late in await cluster.service.late(run_id)] == [first.fence]
-        # The command of the first attempt was stopped before its end.
+        # The command of the first attempt was stopped.
         assert cluster.noted("end") == [(run_id, last.fence)]
 
 
@@ -230,14 +230,14 @@ async def test_two_redis_primaries_with_a_leader_each_commit_every_instant_once(
         cluster.start("here")
         assert await cluster.all_up("here") == "here"
         since = await cluster.apply(cluster.job("tick"), cluster.job("tock", every="2s", overlap=Overlap.QUEUE))
-        await some_instants(cluster, "tick", 2)
-        # The other side of a split: it has its own key of the leader, its own term, lists and locks.
+        await more_runs(cluster, "tick", 2)
+        # The other side of a split, with its own leader key, term, queues and locks.
         cluster.start("there", redis_url=own_redis.url)
-        await says(cluster, "there", "leader elected")
-        await says(cluster, "here", "leader stepped down")
-        await some_instants(cluster, "tick", 4)
-        await says(cluster, "there", "leader stepped down")
-        await some_instants(cluster, "tick", 4)
+        await logs(cluster, "there", "leader elected")
+        await logs(cluster, "here", "leader stepped down")
+        await more_runs(cluster, "tick", 4)
+        await logs(cluster, "there", "leader stepped down")
+        await more_runs(cluster, "tick", 4)
         await sound(cluster, since)
         terms = [run.term for run in await cluster.runs()]
         assert len(set(terms)) >= 3
@@ -249,18 +249,18 @@ async def test_a_redis_that_lost_the_tail_of_its_file_loses_nothing_of_ours(
     async with process_cluster(own_redis.url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.5))
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         file = the_file_of_a_redis(tmp_path)
         known = file.stat().st_size
         cluster.kill(leader)
         await cluster.new_leader(leader)
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         await asyncio.to_thread(own_redis.kill)
         with file.open("r+b") as tail:
-            # In the middle of a command, from before the last election: an older term is what it knows.
+            # Truncate in the middle of a command before the last election, so that Redis has an older term.
             tail.truncate(known - 3)
         await asyncio.to_thread(own_redis.start)
-        await some_instants(cluster, "tick", 4)
+        await more_runs(cluster, "tick", 4)
         await sound(cluster, since)
 
 
@@ -272,11 +272,11 @@ async def test_a_redis_whose_clock_jumps_and_lets_everything_expire_at_once_lose
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every="2s", seconds=1.5))
         async with Redis.from_url(own_redis.url) as redis:
             for _ in range(4):
-                await some_instants(cluster, "tick", 2)
+                await more_runs(cluster, "tick", 2)
                 async for key in redis.scan_iter():
                     if await redis.pttl(key) > 0:
                         await redis.pexpire(key, 1)
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         await sound(cluster, since)
         starts = Counter(run for run, _ in cluster.noted("start"))
         done = {run.id for run in await cluster.runs() if run.state is RunState.SUCCEEDED}
@@ -298,10 +298,10 @@ async def test_without_doorbells_everything_is_found_by_polls(
 
             deaf = asyncio.create_task(deafen())
             try:
-                await some_instants(cluster, "tick", 3)
+                await more_runs(cluster, "tick", 3)
                 run = await cluster.service.trigger("by-hand")
                 assert (await ended(cluster, run)).state is RunState.SUCCEEDED
-                await some_instants(cluster, "tick", 3)
+                await more_runs(cluster, "tick", 3)
             finally:
                 deaf.cancel()
                 await asyncio.gather(deaf, return_exceptions=True)
@@ -326,9 +326,9 @@ async def test_a_mongodb_primary_that_steps_down_and_comes_back_loses_nothing(
                 assert not client.admin.command("hello")["isWritablePrimary"]
 
         for _ in range(3):
-            await some_instants(cluster, "tick", 2)
+            await more_runs(cluster, "tick", 2)
             await asyncio.to_thread(step_down)
-        await some_instants(cluster, "tick", 3)
+        await more_runs(cluster, "tick", 3)
         await sound(cluster, since)
 
 
@@ -338,7 +338,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         await cluster.up("a")
         since = await cluster.apply(cluster.job("tick"))
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
         paused = await cluster.service.pause("tick")
 
         async def fell_due() -> bool:
@@ -346,7 +346,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
             now = await cluster.backends.store_admin.time()
             return (now - max(known)).total_seconds() > 3
 
-        await eventually(fell_due, what="instants have fallen due while it was paused")
+        await eventually(fell_due, what="fires were due while it was paused")
         with subprocess.Popen(
             python("-m", "tests.processes.editing", redis_url, mongo_url, namespace, "tick"),
             env=child_environment(),
@@ -358,12 +358,12 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
         moved = await cluster.service.job("tick")
         assert moved.ver == paused.ver + 1
         assert moved.pending_run is not None
-        await some_instants(cluster, "tick", 2)
+        await more_runs(cluster, "tick", 2)
 
         async def settled() -> bool:
             return not await cluster.backends.plans.left_behind(1_000_000, timedelta(0))
 
-        await eventually(settled, what="the note is gone")
+        await eventually(settled, what="the intent is gone")
         await sound(cluster, since)
         jumped = [run for run in await cluster.runs() if run.state is RunState.SKIPPED]
         assert [run.fire_at for run in jumped] == [moved.pending_run.fire]

@@ -1,4 +1,4 @@
-"""MongoDB is killed while runs end, and their worker too: what ended is recorded as ended, and nothing runs twice."""
+"""MongoDB is killed while runs end, and their worker too: all outcomes are recorded, and nothing runs twice."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.chaos
 RUNS = 3
 
 
-async def runs_end_unheard(cluster: Processes, own_mongo: MongoServer) -> tuple[list[Run], str]:
-    """Kill MongoDB while runs are on their way; wait until each has ended and lies in the spool of its worker."""
+async def runs_end_without_mongodb(cluster: Processes, own_mongo: MongoServer) -> tuple[list[Run], str]:
+    """Kill MongoDB while runs are running, and wait until their outcomes are in the spool of their worker."""
     await cluster.apply(cluster.job("long", every=None, seconds=3.0))
     ids = [await cluster.service.trigger("long") for _ in range(RUNS)]
 
@@ -31,7 +31,7 @@ async def runs_end_unheard(cluster: Processes, own_mongo: MongoServer) -> tuple[
     await eventually(lambda: len(cluster.noted("end")) == RUNS, what="the runs have ended")
     nodes = {run.id: (run.node or "").partition("#")[0] for run in runs}
     await eventually(
-        lambda: all(run in cluster.spooled(node) for run, node in nodes.items()), what="the outcomes lie in the spools"
+        lambda: all(run in cluster.spooled(node) for run, node in nodes.items()), what="the outcomes are in the spools"
     )
     return runs, nodes[ids[0]]
 
@@ -52,26 +52,26 @@ async def test_a_worker_killed_while_mongodb_is_away_tells_its_outcomes_when_bot
     redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
-        # As long as by default: whether the leader waits for a spool is the other test's business.
+        # The default; the other test covers whether the leader waits for a spool.
         cluster.limits["CRONFLOW_RUN_LEASE"] = "45s"
         await cluster.up("a", "b")
-        runs, worker = await runs_end_unheard(cluster, own_mongo)
-        # Some roles ask MongoDB now and then only: their steps that go through are no sign of it.
-        said = {name: cluster.log(name).read_text("utf-8") for name in ("a", "b")}
-        assert any("service away" in text for text in said.values())
-        assert {name: text.count("service back") for name, text in said.items()} == {"a": 0, "b": 0}
+        runs, worker = await runs_end_without_mongodb(cluster, own_mongo)
+        # Some roles rarely call MongoDB, so their successful steps do not prove that it is available.
+        logs = {name: cluster.log(name).read_text("utf-8") for name in ("a", "b")}
+        assert any("service away" in text for text in logs.values())
+        assert {name: text.count("service back") for name, text in logs.items()} == {"a": 0, "b": 0}
         cluster.kill(worker)
         await asyncio.to_thread(own_mongo.start)
         cluster.start(worker)
         await all_recorded_once(cluster, runs)
 
 
-async def test_a_lone_node_that_leads_again_waits_for_its_own_spool_before_it_calls_a_run_lost(
+async def test_a_single_node_that_leads_again_drains_its_spool_before_it_marks_a_run_as_lost(
     redis_url: str, own_mongo: MongoServer, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, own_mongo.url, namespace, tmp_path) as cluster:
         await cluster.up("a")
-        runs, worker = await runs_end_unheard(cluster, own_mongo)
+        runs, worker = await runs_end_without_mongodb(cluster, own_mongo)
         cluster.kill(worker)
         await asyncio.to_thread(own_mongo.start)
         cluster.start(worker)

@@ -1,4 +1,4 @@
-"""Redis Sentinel and Redis Cluster, real ones: the same contract, and a failover that loses nothing."""
+"""Real Redis Sentinel and Redis Cluster: the same contract, and a failover that loses nothing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.run import RunState
 from tests.contracts.builders import an_assignment
 from tests.processes.conftest import process_cluster
-from tests.processes.test_failures import some_instants
+from tests.processes.test_failures import more_runs
 from tests.redis_topologies import cluster, sentinels
 
 pytestmark = pytest.mark.chaos
 
 
-async def test_a_redis_cluster_serves_election_lists_and_locks(tmp_path: Path, namespace: str) -> None:
+async def test_a_redis_cluster_supports_election_queues_and_locks(tmp_path: Path, namespace: str) -> None:
     with cluster(tmp_path) as topology:
         async with RedisConnection(topology.url, namespace) as connection:
             election, queue = RedisElection(connection), RedisQueue(connection)
@@ -39,7 +39,7 @@ async def test_jobs_run_on_a_redis_cluster(tmp_path: Path, mongo_url: str, names
         async with process_cluster(topology.url, mongo_url, namespace, tmp_path) as nodes:
             await nodes.up("a", "b")
             since = await nodes.apply(nodes.job("tick"))
-            await some_instants(nodes, "tick", 3)
+            await more_runs(nodes, "tick", 3)
             found = await nodes.proof(since)
             assert (found.lost, found.doubled) == ([], [])
             assert set(found.states) == {RunState.SUCCEEDED.value}
@@ -51,14 +51,14 @@ async def test_jepsen_2013_a_sentinel_failover_loses_nothing(tmp_path: Path, mon
         async with process_cluster(topology.url, mongo_url, namespace, tmp_path) as nodes:
             await nodes.up("a", "b")
             since = await nodes.apply(nodes.job("tick"))
-            await some_instants(nodes, "tick", 2)
+            await more_runs(nodes, "tick", 2)
             topology.kill(master)
-            await some_instants(nodes, "tick", 3)
+            await more_runs(nodes, "tick", 3)
             found = await nodes.proof(since)
             assert (found.lost, found.doubled) == ([], [])
 
 
-def test_a_url_with_several_hosts_is_read_and_its_mistakes_are_told() -> None:
+def test_a_url_with_several_hosts_is_parsed_and_its_errors_are_reported() -> None:
     read = parse("redis+sentinel://user:p%40ss@a:1,b/main/3")
     assert (read.hosts, read.username, read.password, read.path) == (
         (("a", 1), ("b", 26379)),

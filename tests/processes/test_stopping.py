@@ -1,4 +1,4 @@
-"""Stopping things on real processes and real servers: a cancelled command, a drained node, a killed worker."""
+"""Stopping on real processes and servers: a cancelled command, a drained node, a killed worker."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def ended(cluster: Processes, run_id: str, timeout: float = PATIENCE_S) ->
 
 
 def runs_still(pid: int) -> bool:
-    """Whether a process of that number is there and no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def runs_still(pid: int) -> bool:
 
 
 async def cronflow(cluster: Processes, *words: str) -> dict[str, object]:
-    """A command, with its answer as JSON."""
+    """Run a command and return its JSON output."""
     environment = cluster_environment(cluster.redis_url, cluster.mongo_url, cluster.namespace)
     child = await asyncio.create_subprocess_exec(
         *python("-m", "cronflow", *words, "-o", "json"), env=environment, stdout=asyncio.subprocess.PIPE
@@ -66,7 +66,7 @@ async def cronflow(cluster: Processes, *words: str) -> dict[str, object]:
     return answer
 
 
-async def test_a_cancelled_command_is_stopped_with_all_that_it_started(
+async def test_a_cancelled_command_is_stopped_with_its_child_processes(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
@@ -96,7 +96,7 @@ async def test_a_cancelled_command_is_stopped_with_all_that_it_started(
         assert [pid for pid in started if runs_still(pid)] == []
 
 
-async def test_draining_waits_for_what_runs_and_gives_the_rest_to_others(
+async def test_draining_waits_for_running_jobs_and_returns_the_rest(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
@@ -126,12 +126,12 @@ async def test_draining_waits_for_what_runs_and_gives_the_rest_to_others(
         async def back() -> bool:
             return name in {node_name(run.node or "") for run in await later()}
 
-        await eventually(back, what="the node takes work again")
+        await eventually(back, what="the node accepts runs again")
         found = await cluster.proof(since)
         assert (found.lost, found.doubled) == ([], [])
 
 
-async def test_a_run_whose_worker_is_killed_after_its_cancellation_was_asked_ends_as_cancelled(
+async def test_a_run_whose_worker_is_killed_after_a_cancel_request_ends_as_cancelled(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
@@ -139,7 +139,7 @@ async def test_a_run_whose_worker_is_killed_after_its_cancellation_was_asked_end
         await cluster.apply(cluster.job("long", every=None, seconds=2.0))
         run_id = await cluster.service.trigger("long")
         name = node_name((await running(cluster, run_id)).node or "")
-        # It is stopped first, so that it cannot hear of the cancellation.
+        # Stopped first, so that it does not receive the cancellation.
         cluster.signal(name, signal.SIGSTOP)
         asked = await cluster.service.cancel(run_id, "", by="ada")
         assert (asked.state, asked.cancel_requested) == (RunState.RUNNING, True)

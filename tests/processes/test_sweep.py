@@ -1,4 +1,4 @@
-"""The sweep and the clean-up on node processes and real servers, in the middle of their work."""
+"""The sweep and the cleanup on node processes and real servers, while jobs run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.chaos
 
 
-async def asked_for(cluster: Processes, job: str) -> Run:
-    """A run by hand, when it has ended."""
+async def requested_run(cluster: Processes, job: str) -> Run:
+    """Request a run and wait until it has ended."""
     name = await cluster.service.trigger(job)
 
     async def ended() -> Run | None:
@@ -36,12 +36,12 @@ async def test_no_false_alarms_before_and_after_a_worker_was_killed(
         async def defined() -> bool:
             return {record.name for record in await cluster.service.jobs()} >= {SWEEP, CLEANUP}
 
-        await eventually(defined, what="the leader has defined the system's jobs")
+        await eventually(defined, what="the leader has defined the system jobs")
         since = await cluster.apply(*(cluster.job(f"job-{k}", seconds=0.3) for k in range(5)))
-        await eventually(lambda: len(cluster.noted("end")) >= 10, what="the cluster is at work")
+        await eventually(lambda: len(cluster.noted("end")) >= 10, what="jobs have run")
         cluster.kill("a" if leader == "b" else "b")
         for job in (SWEEP, CLEANUP, SWEEP):
-            run = await asked_for(cluster, job)
+            run = await requested_run(cluster, job)
             assert run.state is RunState.SUCCEEDED, run.error
         report = await cluster.service.last_sweep()
         assert report is not None

@@ -1,4 +1,4 @@
-"""What the documents call `billing`, on a node: it succeeds, or fails when it is told so."""
+"""The module `billing` of the documentation, on a node: it succeeds, or fails on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ app = App("billing")
 
 @app.job(name="nightly-report", cron="0 2 * * *", overlap="allow", timeout="2m")
 async def nightly_report(ctx: Context, region: str = "eu") -> dict[str, int]:
-    """Builds the report of the night."""
+    """Builds the nightly report."""
     ctx.log.info("reading 3 rows", region=region)
     ctx.log.warning("almost nothing")
     if region == "bad":
