@@ -150,7 +150,7 @@ BILLING = Alert(
 
 
 class Receiver:
-    """A Postman whose receiver says what the test wants."""
+    """A WebhookSender whose receiver gives this answer."""
 
     def __init__(self) -> None:
         self.answer = Answer(204, None, 12)
@@ -271,7 +271,7 @@ class Scene:
         self.clock.step(timedelta(seconds=-11.2))
         for report in reports[:2]:
             await self.backends.membership.report(report, 60.0)
-        # It holds more than it has slots for, which is no room that others would lack.
+        # It has more runs than slots; the surplus must not reduce the capacity of the others.
         self.backends.memory.held["node-c#0c44"] = {f"reindex-search@{n}": FENCE for n in range(6)}
         term = await self.backends.control.begin_term("node-a#5f1c")
         await self.backends.election.acquire("node-a#5f1c", 30.0)

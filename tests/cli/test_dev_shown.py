@@ -7,8 +7,7 @@ from datetime import timedelta
 
 from rich.console import Console
 
-from cronflow.cli.dev.live import Live
-from cronflow.cli.dev.summary import Proof, as_json, view
+from cronflow.cli.dev.output import Live, Proof, as_json, view
 from cronflow.domain.run import RunState
 from cronflow.testing.audit import Audit
 from tests.cli.scene import NOON, run

@@ -58,22 +58,22 @@ def test_a_node_gets_its_apps_labels_and_settings(
     assert settings.sources["slots"] == "flag"
 
 
-def test_every_mistake_is_reported_before_a_server_is_contacted(
+def test_all_problems_are_reported_before_a_server_is_contacted(
     cli: Cli, started: list[tuple[Any, dict[str, Any]]]
 ) -> None:
     flags = ["--app", "nowhere_at_all:app", "--label", "eu", "--label", "a=1", "--label", "a=2", "--slots", "0"]
     result = cli("node", *flags)
     assert result.exit_code == 2
     assert started == []
-    said = result.stderr.splitlines()
-    assert len(said) == 4
-    assert "nowhere_at_all" in said[0]
-    assert "'eu' is not KEY=VALUE" in said[1]
-    assert "a is given twice" in said[2]
-    assert said[3].startswith("error: --slots:")
+    lines = result.stderr.splitlines()
+    assert len(lines) == 4
+    assert "nowhere_at_all" in lines[0]
+    assert "'eu' is not KEY=VALUE" in lines[1]
+    assert "a is given twice" in lines[2]
+    assert lines[3].startswith("error: --slots:")
 
 
-def test_a_node_that_loses_its_servers_at_the_start_exits_5(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_reach_its_servers_at_startup_exits_5(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*_: Any, **__: Any) -> None:
         raise ExceptionGroup("roles", [BackendUnavailable("Redis", "r:6379", "refused")])
 

@@ -92,7 +92,7 @@ def test_an_instant_outside_the_schedule_names_the_nearest_ones(cli: Cli) -> Non
 
 @pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize(
-    ("time", "said"),
+    ("time", "expected"),
     [
         ("2026-11-21T02:00:00", "has no time zone"),
         ("yesterday", "neither an instant nor a duration such as -2h"),
@@ -100,13 +100,13 @@ def test_an_instant_outside_the_schedule_names_the_nearest_ones(cli: Cli) -> Non
         ("--job", "neither an instant nor a duration such as -2h"),
     ],
 )
-def test_a_time_that_is_not_clear_is_refused(cli: Cli, time: str, said: str) -> None:
+def test_an_ambiguous_time_is_refused(cli: Cli, time: str, expected: str) -> None:
     result = cli("jobs", "why", "nightly-report", time)
-    assert (result.exit_code, said in result.stderr) == (2, True)
+    assert (result.exit_code, expected in result.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("scene")
-def test_help_is_there_although_minus_h_is_part_of_a_time(cli: Cli) -> None:
+def test_help_works_although_a_time_may_begin_with_minus(cli: Cli) -> None:
     result = cli("jobs", "why", "--help")
     assert (result.exit_code, "schedule to the outcome" in " ".join(result.stdout.split())) == (0, True)
 
@@ -146,7 +146,7 @@ def test_a_waiting_fire_names_the_blocking_run_and_the_time(cli: Cli, scene: Sce
     assert "cronflow runs show x@1" in shown
 
 
-def test_a_skipped_overlap_names_the_run_in_the_way(cli: Cli, scene: Scene) -> None:
+def test_a_skipped_overlap_names_the_blocking_run(cli: Cli, scene: Scene) -> None:
     change(scene, "sync-tokens@20261121T115830Z", blocked_by="sync-tokens@20261121T115800Z", attempt=0, node=None)
     shown = cli("jobs", "why", "sync-tokens", "2026-11-21T11:58:30Z").stdout
     assert "run sync-tokens@20261121T115800Z was open, and the job has overlap: forbid" in shown
@@ -160,7 +160,7 @@ def nothing_open(scene: Scene, name: str) -> None:
         del runs[one.id]
 
 
-def test_what_was_held_names_the_edit(cli: Cli, scene: Scene) -> None:
+def test_a_skipped_fire_of_a_paused_job_names_the_edit(cli: Cli, scene: Scene) -> None:
     nothing_open(scene, "health-ping")
     asyncio.run(scene.service.pause("health-ping", by="bob@desk"))
     scene.clock.step(timedelta(minutes=5))
@@ -223,7 +223,7 @@ def test_the_history_has_each_version_and_its_author(cli: Cli, scene: Scene) -> 
         (3, "paused", "bob@desk"),
     ]
     assert answer[1]["job"]["schedule"] == {"every": "2m"} | answer[1]["job"]["schedule"]
-    assert cli("jobs", "history", "nobody").exit_code == 3
+    assert cli("jobs", "history", "missing").exit_code == 3
 
 
 def test_a_deleted_job_is_still_explained(cli: Cli, scene: Scene) -> None:
