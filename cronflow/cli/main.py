@@ -71,7 +71,6 @@ class LazyGroup(TyperGroup):
 
 
 def new_group(text: str, *, cls: type[TyperGroup] = TyperGroup, add_completion: bool = False) -> typer.Typer:
-    """A group of commands, in the common style."""
     group = typer.Typer(cls=cls, help=text, no_args_is_help=True, add_completion=add_completion, **STYLE)
     # A group with a callback stays a group even with a single command.
     group.callback()(_placeholder)

@@ -1,6 +1,6 @@
-"""A cluster in memory as the tests of the command line find it: a dozen jobs, runs in every state, three nodes.
+"""A cluster in memory for the tests of the command line: a dozen jobs, runs in every state, three nodes.
 
-It is noon on Saturday, 2026-11-21. Nothing in it moves by itself.
+It is noon on Saturday, 2026-11-21, and time stands still.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def ago(**length: float) -> datetime:
 
 
 def job(name: str, schedule: Schedule | None = None, **rest: Any) -> Job:
-    """A job; a Python one unless a target is given."""
+    """A job, by default a Python job."""
     rest.setdefault("target", PythonTarget(f"shop.jobs:{name.replace('-', '_').replace('.', '_')}"))
     return Job(name=name, schedule=schedule, **rest)
 
 
 def run(job: str, fire: datetime, state: RunState, **rest: Any) -> Run:
-    """A run with what its state implies."""
+    """A run with the fields that its state implies."""
     is_open = state in (RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING)
     started = state in (RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.LOST, RunState.RETRYING)
     ran: dict[str, Any] = {
@@ -157,13 +157,12 @@ class Receiver:
         self.posted: list[tuple[Webhook, str, str]] = []
 
     async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        """Remember it."""
         self.posted.append((webhook, notification, body))
         return self.answer
 
 
 class Scene:
-    """The service on the memory, and the memory itself."""
+    """The service and its backends in memory."""
 
     def __init__(self, *, namespace: str = "default") -> None:
         self.namespace = namespace
@@ -175,12 +174,11 @@ class Scene:
 
     @asynccontextmanager
     async def open_service(self, _settings: Settings) -> AsyncIterator[Service]:
-        """What the command line calls instead of connecting to servers."""
+        """Replaces `connect.open_service`."""
         self.opened += 1
         yield self.service
 
     async def fill(self) -> None:
-        """Put everything in its place."""
         self.clock.step(timedelta(days=-30))
         await self.service.apply(JOBS)
         self.clock.step(timedelta(days=30))

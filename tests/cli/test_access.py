@@ -1,4 +1,4 @@
-"""`cronflow users`, `keys` and `secrets`; and that what the command line changes is in the audit log."""
+"""`cronflow users`, `keys` and `secrets`, the audit log of commands, and credentials of `cronflow dev`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cronflow alerts`: define, look at, try out and delete alerts; and what is wrong with a file of them."""
+"""`cronflow alerts`: define, show, test and delete alerts; errors in a file."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def state_of(scene: Scene, run_id: str) -> RunState:
 
 
 def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
-    """The run ends while the command waits."""
+    """End the run while the command waits."""
 
     async def wait(_seconds: float) -> None:
         runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]

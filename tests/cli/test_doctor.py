@@ -39,7 +39,7 @@ def urls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def findings(cli: Cli) -> dict[str, dict[str, Any]]:
-    """The findings by what was looked at."""
+    """The findings by check."""
     import orjson
 
     return {one["check"]: one for one in orjson.loads(cli("doctor", "-o", "json").stdout)["findings"]}
@@ -138,7 +138,7 @@ def test_invalid_settings_are_failures_and_the_other_checks_still_run(
 
 
 def script(folder: Path, body: str) -> Binary:
-    """A program with that body."""
+    """A shell script with this body."""
     path = folder / "server"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -275,7 +275,7 @@ def test_a_spool_folder_that_is_not_writable_is_a_failure(
     assert findings(cli)["spool"]["found"] == f"{tmp_path} is writable"
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "new" / "one"))
     assert findings(cli)["spool"]["found"] == f"{tmp_path / 'new' / 'one'} can be created"
-    # Root may write everywhere, so the answer of the system is put in its place.
+    # Root may write everywhere, so os.access is replaced.
     monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
     found = findings(cli)["spool"]
     assert (found["state"], found["remedy"]) == ("failed", f"make {tmp_path} writable, or set CRONFLOW_SPOOL_DIR")
@@ -291,7 +291,6 @@ def test_without_a_login_the_api_is_unchecked(cli: Cli) -> None:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    """An API."""
     with serving() as found:
         yield found
 

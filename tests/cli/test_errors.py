@@ -1,4 +1,4 @@
-"""From an error to a message and an exit code."""
+"""Error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def test_settings_without_urls_name_the_missing_variables(cli: Cli) -> None:
 
 
 DRIVER_GIVES_UP_S = 30.0
-"""PyMongo by itself would look for a server for so long."""
+"""The server selection timeout of PyMongo."""
 
 
 def run(*args: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command line as a process of its own."""
+    """Run the command line in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", "from cronflow.cli.main import main; main()", *args],
         env=child_environment(**env),

@@ -1,4 +1,4 @@
-"""The views that follow: what they write for people and for scripts, drawn and not drawn, and how they end."""
+"""Following: live views on a terminal, lines for pipes and scripts, and how they end."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_the_progress_of_a_run_is_shown_below_its_lines() -> None:
     status.read(a_line("30/120", level="progress"))  # type: ignore[arg-type]
     assert f"▶ running  {RUNNING}" in status.text().plain
     assert status.text().plain.endswith("██████··················  25%  30/120")
-    # Of an attempt that is over.
+    # Of an earlier attempt.
     status.run = a_run(fence=SOME.fence + 1)  # type: ignore[assignment]
     assert "30/120" not in status.text().plain
 
@@ -226,7 +226,7 @@ def a_view(client: Any) -> ClusterView:
 
 
 def drawn(view: Any, *messages: Any, width: int, height: int = 40) -> list[str]:
-    """The frame after these messages, as a terminal of this width shows it."""
+    """The frame after these messages on a terminal of this width."""
 
     async def take() -> None:
         for message in messages:
@@ -320,7 +320,7 @@ def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(scripted
     assert "████············  25%  30/120" in frame[3]
     assert " 1m 2s… " in frame[3]
     assert frame[5].endswith("ValueError: no rows")
-    # Due long ago, ended now: no list of the newest has it.
+    # It was due long ago and ended now, so no list of the newest runs contains it.
     scripted.details = {RUNNING: a_run(RunState.SUCCEEDED, ended_at="2026-11-21T11:59:59Z")}
     frame = drawn(view, a_tick(), width=140)
     assert [text.split()[1:3] for text in frame[3:]] == [

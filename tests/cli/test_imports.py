@@ -1,4 +1,4 @@
-"""What a command does not use, it does not import; so help answers at once."""
+"""Commands import only what they use, so that help is fast."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_commands_import_no_driver_and_no_web_framework(command: list[str], tmp_
     assert result.returncode == 0, result.stderr
     loaded = set(result.stdout.splitlines()[-1].split())
     assert "typer" in loaded
-    # typer itself loads pydantic to parse the parameters of a command.
+    # typer loads pydantic to parse the parameters of a command.
     allowed = set() if command == ["--help"] else {"pydantic"}
     assert sorted(HEAVY & loaded - allowed) == []
 

@@ -1,4 +1,4 @@
-"""One Ctrl-C ends a command, whatever becomes of the first cancellation."""
+"""One Ctrl-C ends a command even if the first cancellation is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a process that runs."""
+"""The log of a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cronflow.cli.process_log import LogFormat, People, configure
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    """What `configure` changes belongs to the process; give it back."""
+    """Restore the logging of the process."""
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     yield

@@ -1,4 +1,4 @@
-"""Secrets in the log: each kind is put through the whole configuration, as an event and as a library's line."""
+"""Each kind of secret is masked in the log, in events and in lines of libraries."""
 
 from __future__ import annotations
 

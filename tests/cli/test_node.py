@@ -1,4 +1,4 @@
-"""`cronflow node` and `cronflow api`: what they hand to the composition root."""
+"""`cronflow node` and `cronflow api`: what they pass to bootstrap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Cli
 
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Logging and the import path are the process's; give them back."""
+    """Restore the logging and the import path of the process."""
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -30,7 +30,7 @@ def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
-    """What was handed over, instead of being run."""
+    """Record the arguments instead of running a process."""
     calls: list[tuple[Any, dict[str, Any]]] = []
 
     async def run_node(settings: Any, **rest: Any) -> None:

@@ -67,7 +67,7 @@ alerts:
 
 
 class Given(NamedTuple):
-    """A command line, and what stands in its stdin."""
+    """A command line and its stdin."""
 
     words: str
     stdin: str | None = None
@@ -179,7 +179,7 @@ def server() -> Iterator[Served]:
 
 
 async def more(scene: Scene) -> None:
-    """What the scene of the other tests does not have."""
+    """Add what the common scene lacks."""
     service = scene.service
     for one in system_jobs(time(0, 0), time(3, 0)):
         assert (
@@ -227,7 +227,7 @@ async def more(scene: Scene) -> None:
 
 
 def finish_while_waiting(scene: Scene) -> Any:
-    """With each wait of a command, what is open ends; a sweep leaves its report."""
+    """Each wait of a command ends the open runs; a sweep stores its report."""
 
     async def wait(_seconds: float) -> None:
         kept: dict[str, Run] = scene.backends.runs.runs  # type: ignore[attr-defined]
@@ -244,7 +244,7 @@ def finish_while_waiting(scene: Scene) -> Any:
 
 
 class Printed(NamedTuple):
-    """What a command printed."""
+    """The output of a command."""
 
     code: int
     stdout: str
@@ -252,7 +252,7 @@ class Printed(NamedTuple):
 
 
 class Both:
-    """Runs commands in a fresh scene, one way or the other."""
+    """Runs commands in a fresh scene, directly or through the API."""
 
     def __init__(self, cli: Cli, server: Served, patch: pytest.MonkeyPatch) -> None:
         self._cli, self._server, self._patch = cli, server, patch
@@ -279,7 +279,7 @@ class Both:
 
 
 def blotted(text: str) -> str:
-    """Without what is drawn anew each time; what takes its place is as long."""
+    """Replace random values with fixed ones of the same length."""
     text = re.sub(r"msg_test_[0-9a-f]{24}", "msg_test_0123456789abcdef01234567", text)
     text = re.sub(r"manual-[0-9a-f]{16}", "manual-0123456789abcdef", text)
     return re.sub(r"(cfk\.[\w-]+\.)[\w-]+", r"\1text", text)
@@ -295,7 +295,7 @@ def both(cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "alerts.yaml").write_text(ALERTS)
     (tmp_path / "wrong.yaml").write_text(FILE.replace("timeout:", "time_out:"))
     monkeypatch.setattr(connect, "author", lambda: "admin")
-    # A run's id has the key of the request in it, which is shorter where there is no request.
+    # The id of a run contains the key of the request, which is shorter without HTTP.
     token_hex = secrets.token_hex
     monkeypatch.setattr(aio, "secrets", SimpleNamespace(token_hex=lambda _: token_hex(8)))
     return Both(cli, server, monkeypatch)

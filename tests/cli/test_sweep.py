@@ -1,4 +1,4 @@
-"""`cronflow cluster sweep`, and where else the system's own jobs show."""
+"""`cronflow cluster sweep`, and system jobs in other commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FINDINGS = (
 
 @pytest.fixture
 def swept(scene: Scene) -> Scene:
-    """The scene after a leader has defined the system's jobs."""
+    """The scene after a leader has defined the system jobs."""
 
     async def define() -> None:
         for job in system_jobs(time(0, 0), time(3, 0)):
@@ -49,7 +49,7 @@ def finish_while_waiting(
     state: RunState = RunState.SUCCEEDED,
     report_of: str | None = None,
 ) -> None:
-    """With the first wait of the command, the sweep that it asked for ends."""
+    """The requested sweep ends while the command waits for the first time."""
 
     async def wait(_seconds: float) -> None:
         runs: dict[str, Run] = scene.backends.runs.runs  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Tables that fit, and text of others that cannot steer a terminal."""
+"""Tables fit the terminal, and text from outside cannot control it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time for people and for scripts."""
+"""Times as text, and parsing of instants."""
 
 from __future__ import annotations
 

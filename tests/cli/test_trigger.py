@@ -18,7 +18,7 @@ from tests.cli.scene import NOON, Scene
 
 
 def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunState, **fields: Any) -> None:
-    """With each wait of the command, the youngest manual run goes on to the next of the states."""
+    """Each wait of the command moves the newest manual run to the next of these states."""
     steps = iter(states)
 
     async def wait(_seconds: float) -> None:

@@ -154,7 +154,7 @@ def test_a_skipped_overlap_names_the_blocking_run(cli: Cli, scene: Scene) -> Non
 
 
 def nothing_open(scene: Scene, name: str) -> None:
-    """An edit would wait for a dispatched run to show that it has started, and the clock stands still."""
+    """Start the dispatched run: an edit waits for it, and the clock stands still."""
     runs: dict[str, Any] = scene.backends.runs.runs  # type: ignore[attr-defined]
     for one in [one for one in runs.values() if one.job == name and one.is_open]:
         del runs[one.id]
@@ -177,7 +177,7 @@ def test_an_upcoming_fire_shows_when_it_is_due(cli: Cli, scene: Scene) -> None:
 
 
 def test_a_missed_range_is_explained_for_each_of_its_instants(cli: Cli, scene: Scene) -> None:
-    # A run is named by the first instant of its range, the cursor that it consumed.
+    # The id of a run contains the first instant of its range, which was the cursor.
     first = datetime(2026, 11, 1, 4, 30, tzinfo=UTC)
     change(scene, "clean-uploads@20261115T043000Z", fire_at=first, created_at=ago(days=6))
     shown = cli("jobs", "why", "clean-uploads", "2026-11-08T04:30:00Z").stdout

@@ -263,5 +263,5 @@ def test_a_port_that_is_taken_is_refused_with_the_remedy(tmp_path: Path) -> None
         taken.listen()
         done = dev("--data", tmp_path / "data", "--port", str(taken.getsockname()[1]), "--for", "3s")
     assert done.returncode == 2
-    assert "is taken" in done.stderr
+    assert "is in use" in done.stderr
     assert "--port" in done.stderr

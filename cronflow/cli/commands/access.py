@@ -50,7 +50,6 @@ def create_user(
 ) -> None:
     """Create a user. The password is read from a prompt or from the first line of stdin."""
     password = hidden_value("password", confirmed=True)
-
     user = call(lambda cluster: cluster.users.create(name, role, password))
     show(output, user, [name], lambda: _user_table([user]))
 
@@ -69,7 +68,6 @@ def change_user(
     if role is None and enabled is None and not password:
         raise InvalidInput(Problem("", "nothing to change", "give --role, --enable, --disable or --password"))
     new = hidden_value("new password", confirmed=True) if password else None
-
     user = call(lambda cluster: cluster.users.change(name, role=role, enabled=enabled, password=new))
     show(output, user, [name], lambda: _user_table([user]))
 
@@ -117,7 +115,6 @@ def create_key(
     """Create a key and print it. It cannot be shown again."""
     length: timedelta | None = None if expires_in is None else parse_duration(expires_in)
     until = None if length is None else times.now() + length
-
     key = call(lambda cluster: cluster.keys.create(name, role, jobs=job or (), expires_at=until))
     show(output, key, [key["key"]], key["key"])
     note("this key cannot be shown again; send it as `Authorization: Bearer …`")
@@ -171,7 +168,6 @@ def set_secret(name: SecretName, output: Output = Format.TABLE) -> None:
     """Create or replace a secret. The value is read from a prompt, or from stdin without the trailing newline."""
     check_secret_name(name)
     value = hidden_value("value", whole=True)
-
     found = call(lambda cluster: cluster.secrets.set(name, value))
 
     result = "created" if found["new"] else "replaced"

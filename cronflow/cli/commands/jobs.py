@@ -150,7 +150,6 @@ def list_jobs(
         return [job async for job in cluster.jobs.list() if everything or not job["name"].startswith(SYSTEM_PREFIX)]
 
     found = connect.call(read)
-
     show(output, found, [job["name"] for job in found], lambda: views.job_table(found, times.now()))
 
 
@@ -205,7 +204,6 @@ def why(
 ) -> None:
     """Explain why a job ran, did not run or is waiting: each step from the schedule to the outcome."""
     at, exact = (None, True) if time is None else times.instant_of(time, "TIME")
-
     found = connect.call(lambda cluster: cluster.jobs.why(name, at, exact=exact))
     from cronflow.cli.views.why import why_page
 

@@ -107,7 +107,6 @@ class Proof:
 
 
 async def baseline(service: Service) -> Baseline:
-    """The jobs before the nodes start."""
     return {record.name: record for record in await _all_jobs(service)}
 
 

@@ -43,8 +43,6 @@ class View(Protocol):
 
 
 class Liveness:
-    """Whether messages still arrive."""
-
     def __init__(self) -> None:
         self._at: float | None = None
 
@@ -110,7 +108,6 @@ def clock() -> str:
 
 
 def hour(instant: str) -> str:
-    """The time of day of an instant of the API."""
     return f"{datetime.fromisoformat(instant):%H:%M:%SZ}"
 
 

@@ -103,7 +103,6 @@ def one_line(text: str) -> str:
 
 
 def gist(text: str | None) -> str:
-    """The first line that is not empty."""
     return next((one_line(line) for line in (text or "").splitlines() if line.strip()), "")
 
 

@@ -123,7 +123,6 @@ def show_deleted(kind: str, name: str, output: Format) -> None:
 
 
 def write_json(answer: object, *, lines: bool = False) -> None:
-    """Print JSON, indented, or on a single line."""
     import orjson
 
     typer.echo(orjson.dumps(answer, option=0 if lines else orjson.OPT_INDENT_2))
@@ -131,7 +130,6 @@ def write_json(answer: object, *, lines: bool = False) -> None:
 
 
 def yaml_text(answer: object) -> str:
-    """YAML, in the order of the answer."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -92,7 +92,6 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
 
 
 def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
-    """The history of a job, the newest version first."""
     table_of(
         versions[::-1],
         [

@@ -163,7 +163,6 @@ async def wait_for_end(cluster: Cluster, run: RunDetailSchema) -> RunDetailSchem
 
 
 def print_state(run: RunSchema) -> None:
-    """Print the state of a run to stderr."""
     if not run["attempt"]:
         diagnostics().print(Text("◌ waiting for a node", style=formatting.BLUE))
         return

@@ -103,7 +103,6 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
 
 
 def end_of_run(run: RunDetailSchema) -> None:
-    """Print the outcome of a run after following it."""
     line = Text.assemble(formatting.run_state(run["state"]), "  ", (run["id"], "bold"))
     if run["duration_ms"] is not None:
         line.append(f"  took {times.duration(run['duration_ms'])}")

@@ -75,7 +75,6 @@ class ClusterView:
                 self._events.extend(reversed(found))
 
     def frame(self, width: int, height: int) -> Sequence[Text]:
-        """The page; events use the remaining lines."""
         doc = self._doc
         right = Text.assemble(self._liveness.text(), (f"  {clock()}", "dim"))
         if doc is None:
@@ -221,7 +220,6 @@ def _next(doc: LiveSchema, width: int) -> Text:
 
 
 def status_text(doc: LiveSchema) -> Text:
-    """The state of the cluster on one line."""
     queue, rates = doc["queue"], doc["rates"]
     leader = "no leader" if doc["leader"] is None else f"leader {formatting.clean(doc['leader'])}, term {doc['term']}"
     return Text.assemble(
@@ -364,7 +362,6 @@ def _took(run: RunSchema, now: datetime) -> Cell:
 
 
 def changed_text(run: RunSchema) -> Text:
-    """A changed run on one line."""
     text = Text.assemble((f"{times.absolute(times.now())} ", "dim"))
     state = formatting.run_state(run["state"])
     text.append_text(state).append(" " * max(1, 13 - state.cell_len)).append(run["id"])
