@@ -20,7 +20,7 @@ import pytest
 import typer.main
 
 from cronflow import App, Context
-from cronflow.cli.dev.jobs import Given, read
+from cronflow.cli.dev.inputs import Given, read
 from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS

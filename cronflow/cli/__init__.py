@@ -1,6 +1,5 @@
 """The command line: `cronflow …`.
 
-A singular noun runs a process, a plural one manages things. The rule: a command reads its arguments, asks the service,
-and shows values; what is decided, is decided below. Nothing heavy is imported before a command needs it, so that help
-answers at once.
+A command reads its arguments, calls a client and prints the answer; it makes no decisions. Heavy modules are imported
+only when a command needs them, so that help is fast.
 """

@@ -1,5 +1,5 @@
-"""The one way from a command to the cluster: a client of the API for a logged-in user, else one on the servers of the
-settings. Both have the methods of `AsyncClient`.
+"""Connects a command to the cluster: a client of the API for a logged-in user, else one on the servers of the settings.
+Both have the methods of `AsyncClient`.
 
 The rule: files and flags are checked before the client is opened, so an error about an unreachable server means that
 everything else was valid. `client` is the only access to the API, `open_service` and `open_live` to the servers; tests
@@ -8,16 +8,18 @@ replace them. CRONFLOW_API_URL takes precedence over the login file, and both ov
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+import signal
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cronflow.cli.terminal import interrupt
-from cronflow.cli.terminal.prompts import author
+from cronflow.cli.terminal.output import author
 from cronflow.domain.errors import CronFlowError, InvalidInput, NotFound, Problem
 from cronflow.domain.job import Retry
 
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
 
 SUGGESTED_FROM = 500
 NEAR_ENOUGH = 0.6
+AGAIN_S = 1.0
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 api_in_use: str | None = None
-"""The API that this command uses; None: it connects to the servers, or has not connected yet."""
+"""The URL of the API that this command uses; None: it connects to the servers, or has not connected yet."""
 
 
 def settings(overrides: Mapping[str, object] | None = None) -> Settings:
@@ -47,9 +50,6 @@ def settings(overrides: Mapping[str, object] | None = None) -> Settings:
     from cronflow.config import load_settings
 
     return load_settings(overrides or {})
-
-
-# -------------------------------------------------------------------------------------------------------- the two ways
 
 
 def client() -> AsyncClient | None:
@@ -74,7 +74,7 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
-    """The same with the live stream, as an API replica has it."""
+    """`open_service` with the live stream, as in an API replica."""
     from cronflow.bootstrap import commands
 
     _log_to_stderr(settings)
@@ -83,7 +83,7 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
 
 
 def _log_to_stderr(settings: Settings) -> None:
-    """Warnings about a server go to the log, in the form for people; stdout carries the answer."""
+    """Log warnings about the servers as text to stderr."""
     import structlog
 
     from cronflow.cli.process_log import LogFormat, log_of
@@ -94,7 +94,7 @@ def _log_to_stderr(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_client(*, live: bool = False) -> AsyncIterator[Cluster]:
-    """The client of this process; `live`: it can follow. Names that do not exist get suggestions."""
+    """`live`: the client can follow. Names that do not exist get suggestions."""
     global api_in_use
     found = client()
     api_in_use = None if found is None else found.url
@@ -120,38 +120,41 @@ def _local(read: Settings, service: Service, hub: Hub | None = None) -> LocalCli
 
 
 def call(use: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
-    """Connect, use the client, disconnect."""
 
     async def run() -> Answer:
         async with open_client() as cluster:
             return await use(cluster)
 
-    return interrupt.run(run())
+    return run_interruptible(run())
 
 
 def following(use: Callable[[Cluster], Awaitable[Answer]], *, awaited: bool = False) -> Answer | None:
-    """The same with a client that can follow. Ctrl-C ends following and returns None; with `awaited` the command was
-    waiting for an end, and KeyboardInterrupt is raised.
-    """
+    """`call` with a client that can follow. Ctrl-C returns None; with `awaited`, it raises KeyboardInterrupt."""
 
     async def run() -> Answer:
         async with open_client(live=True) as cluster:
             return await use(cluster)
 
     try:
-        return interrupt.run(run())
+        return run_interruptible(run())
     except KeyboardInterrupt:
         if awaited:
             raise
         return None
 
 
-def retry() -> Retry:
-    """The retry of jobs that do not define one, read before anything else is requested.
+def api_version() -> str | None:
+    """The version of the API that this command uses; None without an API, or if it does not answer."""
+    if api_in_use is None:
+        return None
+    try:
+        return call(lambda cluster: cluster.cluster.settings())["version"] or None
+    except CronFlowError:
+        return None
 
-    If the API does not answer, the retry of the local settings is used: files can still be checked, and the next
-    request reports the problem.
-    """
+
+def retry() -> Retry:
+    """The default retry of jobs: that of the API, or of the local settings if the API does not answer."""
 
     async def read() -> Retry:
         try:
@@ -162,14 +165,11 @@ def retry() -> Retry:
         initial = timedelta(milliseconds=found["retry_initial_ms"])
         return Retry(max=found["retry_max"], initial=initial, multiplier=found["retry_multiplier"])
 
-    return settings().retry if current_login() is None else interrupt.run(read())
-
-
-# ----------------------------------------------------------------------------------------------------------- the login
+    return settings().retry if current_login() is None else run_interruptible(read())
 
 
 def login_file() -> LoginFile:
-    """In the configuration folder of the XDG base directories. Raises InvalidInput without a home directory."""
+    """In the XDG configuration folder. Raises InvalidInput without a home directory."""
     from cronflow.client.session import LoginFile
 
     folder = os.environ.get("XDG_CONFIG_HOME", "")
@@ -177,7 +177,9 @@ def login_file() -> LoginFile:
         try:
             folder = str(Path.home() / ".config")
         except RuntimeError:
-            raise InvalidInput(Problem("HOME", "is not set, so no login is stored", "set XDG_CONFIG_HOME")) from None
+            raise InvalidInput(
+                Problem("HOME", "is not set, so no login can be stored", "set XDG_CONFIG_HOME")
+            ) from None
     return LoginFile(Path(folder) / "cronflow" / "login.json")
 
 
@@ -189,7 +191,7 @@ def current_login() -> tuple[Login, LoginFile | None] | None:
     key = _api_key(read)
     if read.api_url is None:
         if key is not None:
-            what = "is set, and CRONFLOW_API_URL is not"
+            what = "is set, but CRONFLOW_API_URL is not"
             raise InvalidInput(Problem("CRONFLOW_API_KEY", what, "set CRONFLOW_API_URL to the address of the API"))
         return _stored_login()
     url = read.api_url.rstrip("/")
@@ -197,7 +199,7 @@ def current_login() -> tuple[Login, LoginFile | None] | None:
         return Login(url=url, token=key, insecure=read.api_insecure), None
     stored = _stored_login()
     if stored is None or stored[0].url != url:
-        what = f"is {url}, and there is no login for it"
+        what = f"is {url}, but you are not logged in there"
         remedy = f"set CRONFLOW_API_KEY or CRONFLOW_API_KEY_FILE, or: cronflow login {url}"
         raise InvalidInput(Problem("CRONFLOW_API_URL", what, remedy))
     return stored
@@ -231,9 +233,6 @@ def _api_key(read: Settings) -> str | None:
     raise InvalidInput(Problem("CRONFLOW_API_KEY_FILE", reason))
 
 
-# --------------------------------------------------------------------------------------------------------- suggestions
-
-
 @asynccontextmanager
 async def _suggesting(cluster: Cluster) -> AsyncIterator[None]:
     """Add the nearest names to a NotFound."""
@@ -248,7 +247,7 @@ async def _suggesting(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def _known(cluster: Cluster, error: NotFound) -> list[str]:
-    """The names of this kind. Suggestions are optional: if they cannot be read, the error is reported without them."""
+    """The names of this kind; none if they cannot be read, because suggestions are optional."""
     try:
         if error.kind == "job":
             return [job["name"] async for job in cluster.jobs.list()]
@@ -262,7 +261,6 @@ async def _known(cluster: Cluster, error: NotFound) -> list[str]:
 
 
 async def collect(items: AsyncIterator[Item]) -> list[Item]:
-    """All items of a list of the client."""
     return [item async for item in items]
 
 
@@ -280,7 +278,42 @@ async def runs_of(
         found = cluster.runs.list(job=job, state=[*states], since=since, dead=dead, limit=limit)
         return await collect(found)
     try:
-        # An API key for this job alone may read this address too.
+        # An API key limited to this job may use this route.
         return await collect(cluster.jobs.runs(job, limit=limit))
     except NotFound:
         return []
+
+
+def run_interruptible(work: Coroutine[object, object, Answer]) -> Answer:
+    """Run until the work ends or one Ctrl-C, which raises KeyboardInterrupt.
+
+    asyncio turns Ctrl-C into a cancellation of the command's task, and in CPython 3.11 `asyncio.wait_for`, which the
+    Redis client uses, loses a cancellation that arrives just as it finishes (python/cpython#86296). So the cancellation
+    is repeated until the work has ended.
+    """
+    return asyncio.run(_interruptible(work))
+
+
+async def _interruptible(work: Coroutine[object, object, Answer]) -> Answer:
+    # Only the main thread receives signals.
+    if threading.current_thread() is not threading.main_thread():
+        return await work
+    loop, working = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    interrupted = False
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted = True
+        if not working.done():
+            working.cancel()
+            loop.call_later(AGAIN_S, interrupt)
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await working
+    except asyncio.CancelledError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)

@@ -1,12 +1,14 @@
-"""The one place where an error becomes a message and an exit code.
+"""Turns an error into a message and an exit code.
 
-The rule: an error states what is wrong, where, and what to do next, each on a line on stderr; tracebacks are only for
-unexpected errors. The codes are part of the interface: scripts depend on them.
+The rule: an error states what is wrong, where, and what to do next, on stderr; tracebacks are only for unexpected
+errors. The codes are part of the interface: scripts depend on them.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.text import Text
 
@@ -16,16 +18,7 @@ from cronflow.domain.errors import BackendUnavailable, CronFlowError, InvalidInp
 
 FAILED, USAGE, NOT_FOUND, RUN_FAILED, UNREACHABLE = 1, 2, 3, 4, 5
 
-_NEXT_STEP = {
-    "job": "list the jobs: cronflow jobs list",
-    "run": "list the latest runs: cronflow runs list",
-    "node": "list the nodes: cronflow nodes list",
-    "user": "list the users: cronflow users list",
-    "key": "list the keys: cronflow keys list",
-    "alert": "list the alerts: cronflow alerts list",
-    "secret": "list the secrets: cronflow secrets list",
-    "leader": "list the nodes: cronflow nodes list; start one: cronflow node",
-}
+_LISTED = ("job", "run", "node", "user", "key", "alert", "secret")
 
 
 def expected(error: BaseException) -> CronFlowError | None:
@@ -36,13 +29,34 @@ def expected(error: BaseException) -> CronFlowError | None:
         found = [expected(inner) for inner in error.exceptions]
         if found and all(found) and len({str(one) for one in found}) == 1:
             return found[0]
-    if isinstance(error, KeyError | TypeError | ValueError):
-        return _unreadable_answer(error)
     return None
 
 
+def version_mismatch(error: Exception) -> CronFlowError | None:
+    """The error to report if a command cannot read an answer because the API has another version, which it asks for.
+    None if the versions are equal: then it is a bug, and its traceback is shown.
+    """
+    from importlib.metadata import version
+
+    from cronflow.cli import connect
+
+    if not isinstance(error, KeyError | TypeError | ValueError):
+        return None
+    theirs, ours = connect.api_version(), version("cronflow")
+    if theirs in (None, ours):
+        return None
+    made = CronFlowError(
+        f"cannot read the answer of {connect.api_in_use}: the API has version {theirs}, this command has {ours}"
+    )
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" at {Path(frame.filename).name}:{frame.lineno}" for frame in place)
+    made.add_note(f"{type(error).__name__}: {error}{where}")
+    made.add_note(f"install the same version here: pip install cronflow=={theirs}")
+    return made
+
+
 def report(error: CronFlowError) -> int:
-    """Write it to stderr. Returns the exit code."""
+    """Print it on stderr. Returns the exit code."""
     code, lines, hints = _described(error)
     out = diagnostics()
     for line in lines:
@@ -52,31 +66,22 @@ def report(error: CronFlowError) -> int:
     return code
 
 
-def _unreadable_answer(error: Exception) -> CronFlowError | None:
-    """An API of another version may answer with other fields than the views of this version read."""
-    from cronflow.cli import connect
-
-    if connect.api_in_use is None:
-        return None
-    reason = f"{type(error).__name__}: {error}"
-    made = CronFlowError(
-        f"{connect.api_in_use} answered with something this version of CronFlow cannot read ({reason})"
-    )
-    made.add_note("install the version of the API here; cronflow version shows the installed one")
-    return made
-
-
 def _described(error: CronFlowError) -> tuple[int, Sequence[str], Sequence[str]]:
     match error:
         case InvalidInput():
             return USAGE, [" ".join(str(problem).split("\n")) for problem in error.problems], ()
         case NotFound(kind="leader"):
-            return NOT_FOUND, ["the cluster has no leader"], [_NEXT_STEP["leader"]]
+            return (
+                NOT_FOUND,
+                ["the cluster has no leader"],
+                ["list the nodes: cronflow nodes list; start one: cronflow node"],
+            )
         case NotFound():
-            return NOT_FOUND, [str(error)], [_NEXT_STEP[error.kind]] if error.kind in _NEXT_STEP else []
+            listed = f"list the {error.kind}s: cronflow {error.kind}s list"
+            return NOT_FOUND, [str(error)], [listed] if error.kind in _LISTED else []
         case BackendUnavailable():
             if error.service not in ("Redis", "MongoDB"):
-                return UNREACHABLE, [str(error)], ["check the address, and that the API is up: cronflow api"]
+                return UNREACHABLE, [str(error)], ["check the address; start the API there: cronflow api"]
             setting = "CRONFLOW_REDIS_URL" if error.service == "Redis" else "CRONFLOW_MONGO_URL"
             return UNREACHABLE, [str(error)], [f"start it, or set {setting}; check both servers: cronflow doctor"]
     return FAILED, [str(error) or type(error).__name__], []

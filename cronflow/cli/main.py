@@ -1,40 +1,106 @@
-"""The entry point, and the table of all commands: name, module and help."""
+"""The entry point: the table of all commands, and the group that loads a command when it is called.
+
+The rule: `cronflow --help` imports no command, and a command imports no other one.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from cronflow.cli.lazy import Place, root
+import typer
+from typer.core import TyperGroup
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+STYLE: dict[str, Any] = {"context_settings": CONTEXT, "pretty_exceptions_enable": False, "rich_markup_mode": "markdown"}
+
+
+class LazyCommand(NamedTuple):
+    """The address of a function or a `typer.Typer` below `cronflow.cli`, and its entry in the help."""
+
+    address: str
+    help: str
+    panel: str
+
 
 RUN, MANAGE, INSPECT = "Run", "Manage", "Inspect"
 
-PLACES = {
-    "dev": Place("cronflow.cli.dev:dev", "Run a whole cluster on this machine, for development.", RUN),
-    "node": Place("cronflow.cli.commands.node:node", "Run a cluster node.", RUN),
-    "api": Place("cronflow.cli.commands.node:api", "Serve the API.", RUN),
-    "jobs": Place("cronflow.cli.commands.jobs:jobs", "Define, list, run, pause and delete jobs.", MANAGE),
-    "runs": Place("cronflow.cli.commands.runs:runs", "List, show, cancel and replay runs.", MANAGE),
-    "nodes": Place("cronflow.cli.commands.nodes:nodes", "List and drain nodes.", MANAGE),
-    "cluster": Place("cronflow.cli.commands.cluster:cluster", "The leader, the load, events and sweeps.", MANAGE),
-    "users": Place("cronflow.cli.commands.access:users", "Users of the API and their roles.", MANAGE),
-    "keys": Place("cronflow.cli.commands.access:keys", "API keys, for scripts.", MANAGE),
-    "secrets": Place("cronflow.cli.commands.access:secrets", "Secret values that jobs refer to by name.", MANAGE),
-    "alerts": Place("cronflow.cli.commands.alerts:alerts", "Notify webhooks when something goes wrong.", MANAGE),
-    "logs": Place("cronflow.cli.commands.logs:logs", "Search and follow the log lines of all runs.", INSPECT),
-    "login": Place("cronflow.cli.commands.login:login", "Log in to an API; commands then go through it.", MANAGE),
-    "logout": Place("cronflow.cli.commands.login:logout", "Log out; commands connect to the servers again.", MANAGE),
-    "whoami": Place("cronflow.cli.commands.login:whoami", "Show the current user, role and API.", MANAGE),
-    "cron": Place("cronflow.cli.commands.cron:cron", "Explain cron expressions, without a cluster.", INSPECT),
-    "config": Place("cronflow.cli.commands.config:config", "Show and check the settings.", INSPECT),
-    "doctor": Place("cronflow.cli.doctor:doctor", "Check this machine and its servers, with remedies.", INSPECT),
-    "version": Place("cronflow.cli.commands.config:version", "Show the installed versions.", INSPECT),
+COMMANDS = {
+    "dev": LazyCommand("dev:dev", "Run a whole cluster on this machine for development.", RUN),
+    "node": LazyCommand("commands.node:node", "Run a cluster node.", RUN),
+    "api": LazyCommand("commands.node:api", "Serve the API.", RUN),
+    "jobs": LazyCommand("commands.jobs:jobs", "Define, list, run, pause and delete jobs.", MANAGE),
+    "runs": LazyCommand("commands.runs:runs", "List, show, cancel and replay runs.", MANAGE),
+    "nodes": LazyCommand("commands.cluster:nodes", "List and drain nodes.", MANAGE),
+    "cluster": LazyCommand("commands.cluster:cluster", "Show the leader, load and events; start a sweep.", MANAGE),
+    "users": LazyCommand("commands.access:users", "Manage users of the API and their roles.", MANAGE),
+    "keys": LazyCommand("commands.access:keys", "Manage API keys for scripts.", MANAGE),
+    "secrets": LazyCommand("commands.access:secrets", "Manage secret values that jobs refer to by name.", MANAGE),
+    "alerts": LazyCommand("commands.alerts:alerts", "Notify webhooks when something goes wrong.", MANAGE),
+    "logs": LazyCommand("commands.logs:logs", "Search and follow the log lines of all runs.", INSPECT),
+    "login": LazyCommand("commands.login:login", "Log in to an API, which later commands use.", MANAGE),
+    "logout": LazyCommand("commands.login:logout", "Log out; later commands connect to the servers.", MANAGE),
+    "whoami": LazyCommand("commands.login:whoami", "Show the current user, role and API.", MANAGE),
+    "cron": LazyCommand("commands.cron:cron", "Explain cron expressions without a cluster.", INSPECT),
+    "config": LazyCommand("commands.config:config", "Show and check the settings.", INSPECT),
+    "doctor": LazyCommand("commands.doctor:doctor", "Check this machine and its servers for problems.", INSPECT),
+    "version": LazyCommand("commands.config:version", "Show the installed versions.", INSPECT),
 }
 
-app = root(PLACES, "Cron for a cluster: schedules that survive the loss of any machine.")
+
+class LazyGroup(TyperGroup):
+    """Loads commands, and reports the errors that they raise."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in COMMANDS:
+            self.commands[args[0]] = _load(args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Expected errors become a message and an exit code; all others propagate."""
+        from cronflow.cli import errors
+
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            found = errors.expected(error) or errors.version_mismatch(error)
+            if found is None:
+                raise
+            raise typer.Exit(errors.report(found)) from None
+
+
+def new_group(text: str, *, cls: type[TyperGroup] = TyperGroup, add_completion: bool = False) -> typer.Typer:
+    group = typer.Typer(cls=cls, help=text, no_args_is_help=True, add_completion=add_completion, **STYLE)
+    # A group with a callback stays a group even with a single command.
+    group.callback()(_placeholder)
+    return group
+
+
+def _placeholder() -> None:
+    """Stands for a command that has not been loaded."""
+
+
+def _load(name: str) -> Any:
+    module, _, attribute = COMMANDS[name].address.partition(":")
+    found = getattr(import_module(f"cronflow.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, **STYLE)
+        single.command(name)(found)
+        found = single
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+app = new_group(
+    "Cron for a cluster: schedules that survive the loss of any machine.", cls=LazyGroup, add_completion=True
+)
+for _name, _entry in COMMANDS.items():
+    app.command(_name, help=_entry.help, rich_help_panel=_entry.panel)(_placeholder)
 
 
 def main() -> None:
-    """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a glyph shows a question mark instead.
         if hasattr(stream, "reconfigure"):

@@ -1,10 +1,9 @@
-"""The log of every process, on stderr: lines for people, or JSON.
+"""The log of every process, on stderr, as text or JSON.
 
-The rules: one event, one line: an ISO time in UTC, the level, what happened, then `key=value`. Lines of libraries that
-use Python's own logging look the same. `cronflow node` and `cronflow api` write for people on a terminal and JSON
-elsewhere, unless LOG_FORMAT is set. JSON has the role and the name of the process in each line. No line shows the value
-of a secret setting, a password in a URL, the content of an `Authorization` header, an API key or an access token, nor
-the value of a field that is named like a secret. Only terminals get colours.
+The rules: each event is one line with an ISO time in UTC, the level, the event and `key=value` fields, also for
+libraries that use Python's logging. Without LOG_FORMAT, `cronflow node` and `cronflow api` write text to a terminal and
+JSON elsewhere; JSON lines include the role and name of the process. No line contains the value of a secret setting, a
+password in a URL, an `Authorization` header, an API key, an access token, or a field named like a secret.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 SUCCESS = 25
 MASK = "***"
 SHORTEST = 4
-"""A shorter secret would match inside ordinary words; in a URL it is masked all the same."""
+"""Shorter secrets would match inside ordinary words; in a URL they are still masked."""
 DEEPEST = 8
 
 _NAMED = re.compile(r"passw|secret|token|authorization|api_?key|cookie|credential", re.IGNORECASE)
@@ -51,16 +50,12 @@ Event = MutableMapping[str, Any]
 
 
 class LogFormat(StrEnum):
-    """The forms of the log."""
-
     TEXT = "text"
     JSON = "json"
 
 
 def log_of(settings: Settings, *, otherwise: LogFormat | None = None, level: str | None = None, **about: str) -> None:
-    """Configure the log from the settings; without LOG_FORMAT in the form `otherwise`, or as suits stderr. JSON has
-    `about` in each line.
-    """
+    """Configure the log. `otherwise` is the default of LOG_FORMAT; JSON lines include `about`."""
     from cronflow.config.credentials import secrets_of
 
     form = LogFormat(settings.log_format) if settings.log_format is not None else otherwise
@@ -72,7 +67,7 @@ def log_of(settings: Settings, *, otherwise: LogFormat | None = None, level: str
 def configure(
     level: str, form: LogFormat, *, about: Mapping[str, str] | None = None, secrets: Collection[str] = ()
 ) -> None:
-    """Log to stderr in this form, from this level on."""
+    """Log to stderr in this format, at this level or above."""
     least = _LEVELS[level]
     render = Json(about or {}) if form is LogFormat.JSON else People(colour=_is_coloured())
     before: list[structlog.typing.Processor] = [
@@ -80,7 +75,7 @@ def configure(
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
         structlog.processors.format_exc_info,
-        # After all processors that add fields.
+        # Last, because it masks the fields that the others add.
         Masking(secrets),
     ]
     structlog.configure(

@@ -14,8 +14,7 @@ from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
 from cronflow.api.routes.chaos import Chaos
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.cli.dev.chaos import DevChaos
-from cronflow.cli.dev.processes import Child
+from cronflow.cli.dev.processes import Child, DevChaos
 from cronflow.domain.errors import NotFound
 from tests.api.conftest import Client, Document, HeaderGate, client_of, the_document
 from tests.cli.scene import Scene

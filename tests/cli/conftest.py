@@ -1,4 +1,4 @@
-"""The command line on a cluster in memory: no server, no setting of the machine, and a time that stands still."""
+"""Runs the command line on a cluster in memory, without servers or local settings, and with a fixed time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cli = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A login of the test's own, an empty working directory, and a time that stands still."""
+    """Give each test its own configuration folder, an empty working directory and a fixed time."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(times, "now", lambda: NOON)
@@ -29,7 +29,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def cli() -> Cli:
-    """Runs a command: `cli("jobs", "list", columns=80)`. Without columns the output is as it is when it is piped."""
+    """Runs a command: `cli("jobs", "list", columns=80)`. Without columns the output is that of a pipe."""
     runner = CliRunner()
 
     def run(*args: str, columns: int | None = None, stdin: str | None = None) -> Result:
@@ -44,7 +44,7 @@ def cli() -> Cli:
 
 @pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """A cluster without anything, where every command of the test ends up."""
+    """An empty cluster, which all commands of the test use."""
     scene = Scene()
     monkeypatch.setattr(connect, "open_service", scene.open_service)
     return scene
@@ -58,12 +58,12 @@ def scene(empty: Scene) -> Scene:
 
 
 def parsed(result: Result) -> Any:
-    """Stdout as JSON; nothing but JSON may stand there."""
+    """Stdout as JSON, which must contain nothing else."""
     assert result.exit_code == 0, result.output
     return orjson.loads(result.stdout_bytes)
 
 
 def row(result: Result, word: str) -> str:
-    """The only line of stdout that has this word."""
+    """The only line of stdout with this word."""
     [line] = [line for line in result.stdout.splitlines() if word in line.split()]
     return line

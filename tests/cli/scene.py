@@ -1,6 +1,6 @@
-"""A cluster in memory as the tests of the command line find it: a dozen jobs, runs in every state, three nodes.
+"""A cluster in memory for the tests of the command line: a dozen jobs, runs in every state, three nodes.
 
-It is noon on Saturday, 2026-11-21. Nothing in it moves by itself.
+It is noon on Saturday, 2026-11-21, and time stands still.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def ago(**length: float) -> datetime:
 
 
 def job(name: str, schedule: Schedule | None = None, **rest: Any) -> Job:
-    """A job; a Python one unless a target is given."""
+    """A job, by default a Python job."""
     rest.setdefault("target", PythonTarget(f"shop.jobs:{name.replace('-', '_').replace('.', '_')}"))
     return Job(name=name, schedule=schedule, **rest)
 
 
 def run(job: str, fire: datetime, state: RunState, **rest: Any) -> Run:
-    """A run with what its state implies."""
+    """A run with the fields that its state implies."""
     is_open = state in (RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING)
     started = state in (RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.LOST, RunState.RETRYING)
     ran: dict[str, Any] = {
@@ -151,20 +151,19 @@ BILLING = Alert(
 
 
 class Receiver:
-    """A Postman whose receiver says what the test wants."""
+    """A WebhookSender whose receiver gives this answer."""
 
     def __init__(self) -> None:
         self.answer = Answer(204, None, 12)
         self.posted: list[tuple[Webhook, str, str]] = []
 
     async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        """Remember it."""
         self.posted.append((webhook, notification, body))
         return self.answer
 
 
 class Scene:
-    """The service on the memory, and the memory itself."""
+    """The service and its backends in memory."""
 
     def __init__(self, *, namespace: str = "default") -> None:
         self.namespace = namespace
@@ -176,12 +175,11 @@ class Scene:
 
     @asynccontextmanager
     async def open_service(self, _settings: Settings) -> AsyncIterator[Service]:
-        """What the command line calls instead of connecting to servers."""
+        """Replaces `connect.open_service`."""
         self.opened += 1
         yield self.service
 
     async def fill(self) -> None:
-        """Put everything in its place."""
         self.clock.step(timedelta(days=-30))
         await self.service.apply(JOBS)
         self.clock.step(timedelta(days=30))
@@ -272,7 +270,7 @@ class Scene:
         self.clock.step(timedelta(seconds=-11.2))
         for report in reports[:2]:
             await self.backends.membership.report(report, 60.0)
-        # It holds more than it has slots for, which is no room that others would lack.
+        # It has more runs than slots; the surplus must not reduce the capacity of the others.
         self.backends.memory.held["node-c#0c44"] = {f"reindex-search@{n}": FENCE for n in range(6)}
         term = await self.backends.control.begin_term("node-a#5f1c")
         await self.backends.election.acquire("node-a#5f1c", 30.0)

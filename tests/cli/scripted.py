@@ -1,4 +1,4 @@
-"""A client for the views that follow: its messages and answers are scripted."""
+"""A client with scripted messages and answers, for live views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cronflow.domain.run import RunState
 
 
 class ScriptedClient:
-    """Yields these messages, and then ends, or is interrupted as by Ctrl-C."""
+    """Yields its messages, and then ends or raises KeyboardInterrupt."""
 
     def __init__(self, *, interrupted: bool = True) -> None:
         self.stream: list[Any] = []
@@ -34,7 +34,7 @@ class ScriptedClient:
 
     @asynccontextmanager
     async def open(self, **_: object) -> AsyncIterator[ScriptedClient]:
-        """What the command line calls instead of connecting."""
+        """Replaces `connect.open_client`."""
         yield self
 
     def follow(self, *topics: str, tail: int = 0) -> AsyncGenerator[Any, None]:
@@ -56,7 +56,7 @@ class ScriptedClient:
         return self._each(self.stored[::-1][:limit], end=False)
 
     def _runs(self, *, job: str | None, state: Sequence[RunState], limit: int) -> AsyncGenerator[Any, None]:
-        """The next poll: of the runs that it has, those in these states."""
+        """The runs of the next poll that have these states."""
         if state[0] in (RunState.DISPATCHED,) and len(self.polls) > 1:
             self.polls.pop(0)
         found = [run for run in self.polls[0] if run["state"] in state and job in (None, run["job"])]

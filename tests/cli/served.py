@@ -1,4 +1,4 @@
-"""The API of a scene, served by uvicorn on loopback, for commands that go through it."""
+"""Serves the API of a scene with uvicorn on loopback, for commands that use it."""
 
 from __future__ import annotations
 
@@ -21,40 +21,39 @@ from tests.waiting import eventually
 
 @dataclass
 class Served:
-    """An address, and the application that answers there now."""
+    """An address and the application that currently answers there."""
 
     url: str
     app: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """As ASGI has it."""
         await self.app(scope, receive, send)
 
     def serve(self, scene: Scene, **rest: Any) -> Replica:
-        """Answer for this scene from now on; its service is the API's, so that both ways end at the same one."""
+        """Serve this scene, whose service becomes that of the API."""
         replica = Replica(scene.backends, scene.clock, webhook_sender=scene.webhook_sender, **rest)
         scene.service = replica.service
         self.app = replica.app
         return replica
 
     def log_in(self, cli: Cli, user: str = "admin", password: str = PASSWORD) -> None:
-        """From now on the commands of this test go through the API."""
+        """Make the commands of this test use the API."""
         result = cli("login", self.url, "--user", user, "--password-stdin", stdin=f"{password}\n")
         assert result.exit_code == 0, result.output
 
 
 @contextmanager
 def serving() -> Iterator[Served]:
-    """A server in a thread, which ends with this."""
-    # What the API logs would stand in the output of the commands, which run in the same process.
+    """Run a server in a thread."""
+    # Keep the log of the API out of the output of the commands, which run in the same process.
     with socket.socket() as listening, capture_logs():
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}")
         config = uvicorn.Config(served, lifespan="off", ws="none", log_config=None, access_log=False)
         server = uvicorn.Server(config)
-        # Before there is a second thread: Python 3.11 may fail when two of them read source texts at the same time, and
-        # the description of the routes is made from docstrings.
+        # Build the application before the thread starts: Python 3.11 may fail when two threads read source files at the
+        # same time, and the description of the routes is made from docstrings.
         next(APPLICATIONS)
         thread = Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -1,4 +1,4 @@
-"""`cronflow users`, `keys` and `secrets`; and that what the command line changes is in the audit log."""
+"""`cronflow users`, `keys` and `secrets`, the audit log of commands, and credentials of `cronflow dev`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cronflow.auth.vault import Vault
-from cronflow.cli.dev.credentials import complete
+from cronflow.cli.dev.inputs import complete
 from cronflow.config import Settings, credentials
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.errors import CronFlowError
@@ -51,8 +51,8 @@ def test_a_user_is_created_changed_and_deleted(cli: Cli, empty: Scene) -> None:
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_user_that_cannot_be_is_refused(cli: Cli) -> None:
-    assert "is empty" in cli("users", "create", "ada", stdin="").stderr
+def test_an_invalid_user_is_refused(cli: Cli) -> None:
+    assert "no password given" in cli("users", "create", "ada", stdin="").stderr
     short = cli("users", "create", "ada", stdin="short\n")
     assert (short.exit_code, "8 to 1024 characters" in short.stderr, "short" in short.stderr) == (2, True, False)
     assert "ADMIN_USER" in cli("users", "create", "admin", stdin=GOOD).stderr
@@ -65,7 +65,7 @@ def test_a_key_is_printed_once(cli: Cli, empty: Scene) -> None:
     made = cli("keys", "create", "ci", "--role", "operator", "--job", "billing-*", "--expires-in", "90d")
     text = made.stdout.strip()
     assert text.startswith("cfk.ci.")
-    assert "not shown again" in made.stderr
+    assert "cannot be shown again" in made.stderr
     [listed] = parsed(cli("keys", "list", "-o", "json"))
     assert (listed["jobs"], listed["expires_at"], listed["created_by"]) == (
         ["billing-*"],
@@ -160,14 +160,14 @@ def test_a_data_folder_has_credentials_of_its_own_that_only_its_owner_can_read(t
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
-def test_credentials_of_the_settings_are_used_and_not_printed(tmp_path: Path) -> None:
+def test_credentials_from_the_settings_are_used_and_not_printed(tmp_path: Path) -> None:
     given = Settings(admin_password="of the settings", jwt_secret="x" * 32, secrets_key=(b"0" * 32,))
     found = complete(given, tmp_path)
     assert (found.settings, found.password, found.for_api, found.for_all) == (given, None, {}, {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_in_memory_nothing_is_kept_and_no_two_are_the_same() -> None:
+def test_in_memory_credentials_are_new_each_time() -> None:
     assert complete(Settings(), None).password != complete(Settings(), None).password
 
 

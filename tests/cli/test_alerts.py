@@ -1,4 +1,4 @@
-"""`cronflow alerts`: define, look at, try out and delete alerts; and what is wrong with a file of them."""
+"""`cronflow alerts`: define, show, test and delete alerts; errors in a file."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def test_an_alert_is_shown_with_its_notifications(cli: Cli) -> None:
     assert "204" in row(shown, "delivered")
     answer = parsed(cli("alerts", "show", "billing", "-n", "1", "-o", "json"))
     assert [(one["state"], one["attempts"], one["status"]) for one in answer["notices"]] == [("waiting", 3, 500)]
-    missing = cli("alerts", "show", "nobody")
+    missing = cli("alerts", "show", "missing")
     assert (missing.exit_code, "cronflow alerts list" in missing.stderr) == (3, True)
 
 
-def test_a_file_is_applied_again_and_again(cli: Cli, scene: Scene, tmp_path: Path) -> None:
+def test_applying_a_file_twice_changes_nothing(cli: Cli, scene: Scene, tmp_path: Path) -> None:
     file = tmp_path / "alerts.yaml"
     file.write_text(FILE, "utf-8")
     first = cli("alerts", "apply", "-f", str(file))
@@ -77,7 +77,7 @@ def test_a_file_is_applied_again_and_again(cli: Cli, scene: Scene, tmp_path: Pat
 
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("alerts: [{name: a}]", ":1: alerts[0].on: missing"),
         ("name: a\non: [fail]\nwebhook: {url: 'http://x'}", ":2: on[0]: expected failed"),
@@ -95,12 +95,12 @@ def test_a_file_is_applied_again_and_again(cli: Cli, scene: Scene, tmp_path: Pat
         (FILE + FILE.replace("\nalerts:", "").replace("billing", "other"), "the name 'cluster' is taken by"),
     ],
 )
-def test_what_is_wrong_with_a_file_has_its_line_and_a_remedy(cli: Cli, tmp_path: Path, text: str, told: str) -> None:
+def test_errors_in_a_file_have_a_line_and_a_remedy(cli: Cli, tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "alerts.yaml"
     file.write_text(text, "utf-8")
     refused = cli("alerts", "apply", "-f", str(file))
     assert refused.exit_code == 2
-    assert told in refused.stderr
+    assert message in refused.stderr
 
 
 def test_a_test_prints_the_receivers_answer(cli: Cli, scene: Scene) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.cli.dev import jobs as dev_jobs
+from cronflow.cli.dev import inputs as dev_inputs
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import Job, Retry
 from cronflow.usecases.compare import Comparison
@@ -101,12 +101,12 @@ def test_a_dry_run_predicts_the_result_of_apply(cli: Cli, file: str, tmp_path: P
 
 
 @pytest.mark.usefixtures("empty")
-def test_the_files_that_a_shell_puts_behind_the_first_are_applied_too(cli: Cli, file: str, tmp_path: Path) -> None:
+def test_all_files_of_a_shell_pattern_are_applied(cli: Cli, file: str, tmp_path: Path) -> None:
     (tmp_path / "more.yaml").write_text("name: third\nrun: {argv: [x]}\n")
     assert cli("jobs", "apply", "-f", file, "more.yaml", "-o", "name").stdout.split() == ["nightly", "tokens", "third"]
 
 
-def test_nothing_is_contacted_before_every_file_and_app_is_right(
+def test_files_and_apps_are_checked_before_a_server_is_contacted(
     cli: Cli, file: str, tmp_path: Path, empty: Scene
 ) -> None:
     (tmp_path / "bad.yaml").write_text("jobs:\n  - name: Bad Name\n    run: {argv: [x]}\n    timeot: 5m\n")
@@ -150,9 +150,7 @@ def test_a_python_target_must_exist_unless_it_is_not_imported(cli: Cli, tmp_path
 
 
 @pytest.mark.usefixtures("empty")
-def test_the_retry_of_the_settings_stands_in_for_what_a_file_leaves_out(
-    cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_without_a_retry_get_that_of_the_settings(cli: Cli, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_RETRY_MAX", "7")
     cli("jobs", "apply", "-f", file)
     assert parsed(cli("jobs", "show", "nightly", "-o", "json"))["retry"]["max"] == 7
@@ -162,7 +160,7 @@ def test_the_retry_of_the_settings_stands_in_for_what_a_file_leaves_out(
 def test_apply_without_files_shows_an_example(cli: Cli) -> None:
     result = cli("jobs", "apply")
     assert result.exit_code == 2
-    assert "cronflow jobs apply -f jobs.yaml" in result.stderr
+    assert "use -f jobs.yaml" in result.stderr
 
 
 def test_a_conflict_notes_that_applying_again_is_safe(
@@ -177,7 +175,7 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     assert "it is safe to apply all of them again" in result.stderr
 
 
-def test_of_jobs_that_take_several_requests_none_is_applied_when_one_is_refused(
+def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronflow.cli.commands.jobs.MOST_JOBS", 2)
@@ -214,7 +212,7 @@ def once(): ...
 """
 
 
-def test_jobs_in_python_get_the_retry_of_the_settings_as_files_do(
+def test_python_jobs_without_a_retry_get_that_of_the_settings(
     cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     (tmp_path / f"{module}.py").write_text(PLAIN_AND_OWN)
@@ -227,5 +225,5 @@ def test_jobs_in_python_get_the_retry_of_the_settings_as_files_do(
         "once": Retry(max=0),
     }
     assert parsed(cli("jobs", "apply", "--app", f"{module}:shop", "-o", "json"))[0]["result"] == "unchanged"
-    from_dev = dev_jobs.read([tmp_path / f"{module}.py"], Retry(max=1))
+    from_dev = dev_inputs.read([tmp_path / f"{module}.py"], Retry(max=1))
     assert [job.retry.max for job in from_dev.jobs] == [1, 5, 0]

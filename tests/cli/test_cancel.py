@@ -21,8 +21,8 @@ def state_of(scene: Scene, run_id: str) -> RunState:
     return asyncio.run(scene.service.run(run_id)).state
 
 
-def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
-    """The run ends while the command waits."""
+def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
+    """End the run while the command waits."""
 
     async def wait(_seconds: float) -> None:
         runs: dict[str, Any] = scene.backends.documents.runs
@@ -31,7 +31,7 @@ def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, s
     monkeypatch.setattr(times, "sleep", wait)
 
 
-def test_a_run_that_waits_is_cancelled_at_once(cli: Cli, scene: Scene) -> None:
+def test_a_waiting_run_is_cancelled_immediately(cli: Cli, scene: Scene) -> None:
     result = cli("runs", "cancel", RETRYING, "--reason", "wrong month")
     assert row(result, RETRYING).startswith("⊘ cancelled")
     assert result.stderr == ""
@@ -40,11 +40,11 @@ def test_a_run_that_waits_is_cancelled_at_once(cli: Cli, scene: Scene) -> None:
     assert "wrong month" in (run.reason or "")
 
 
-def test_a_run_that_runs_is_asked_to_end_and_shown_so(cli: Cli, scene: Scene) -> None:
+def test_cancelling_a_running_run_shows_the_request(cli: Cli, scene: Scene) -> None:
     shape = parsed(cli("runs", "cancel", RUNNING, "-o", "json"))[0]
     assert (shape["state"], shape["cancel_requested"]) == ("running", True)
     assert shape["cancel_by"]
-    assert "--wait waits for them" in cli("runs", "cancel", RUNNING).stderr  # asking again is harmless
+    assert "use --wait to wait for them" in cli("runs", "cancel", RUNNING).stderr  # asking again is harmless
     assert "requested  cancelled by" in cli("runs", "show", RUNNING).stdout
     assert scene.backends.memory.is_cancelled(RUNNING)
 
@@ -53,7 +53,7 @@ def test_a_run_that_runs_is_asked_to_end_and_shown_so(cli: Cli, scene: Scene) ->
 def test_waiting_prints_the_outcome(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, code: int
 ) -> None:
-    attempt_result(scene, monkeypatch, RUNNING, state)
+    finish_while_waiting(scene, monkeypatch, RUNNING, state)
     result = cli("runs", "cancel", RUNNING, "--wait")
     assert result.exit_code == code
     assert state.value in row(result, RUNNING)
@@ -68,7 +68,7 @@ def test_cancelling_an_ended_run_is_refused(cli: Cli) -> None:
     assert cli("runs", "cancel", "nothing@1").exit_code == 3
 
 
-def test_many_are_counted_before_they_are_cancelled(cli: Cli, scene: Scene) -> None:
+def test_cancelling_several_runs_prints_their_number_and_asks(cli: Cli, scene: Scene) -> None:
     result = cli("runs", "cancel", "--state", "running", "--state", "retrying", stdin="n\n")
     assert result.exit_code == 1
     assert "Cancel 2 open runs?" in result.stderr
@@ -87,7 +87,7 @@ def test_yes_skips_the_question_and_still_prints_the_count(cli: Cli, scene: Scen
 
 
 @pytest.mark.usefixtures("scene")
-def test_nothing_that_matches_is_no_mistake_but_an_unknown_job_is(cli: Cli) -> None:
+def test_no_match_is_fine_but_an_unknown_job_is_an_error(cli: Cli) -> None:
     assert cli("runs", "cancel", "--job", "rotate-keys", "--yes").stdout == (
         "No open runs match; nothing was cancelled.\n"
     )
@@ -96,7 +96,7 @@ def test_nothing_that_matches_is_no_mistake_but_an_unknown_job_is(cli: Cli) -> N
 
 @pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize("words", [[], [RUNNING, "--job", "reindex-search"], ["--state", "succeeded"]])
-def test_what_makes_no_sense_is_refused(cli: Cli, words: list[str]) -> None:
+def test_contradictory_selections_are_refused(cli: Cli, words: list[str]) -> None:
     assert cli("runs", "cancel", *words).exit_code == 2
 
 
@@ -104,7 +104,7 @@ def test_what_makes_no_sense_is_refused(cli: Cli, words: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_node_is_shown_with_what_it_runs(cli: Cli) -> None:
+def test_a_node_is_shown_with_its_runs(cli: Cli) -> None:
     page = cli("nodes", "show", "node-a").stdout
     assert page.startswith("● up  node-a")
     assert "♛ leader" in page
@@ -129,7 +129,7 @@ def test_a_node_is_drained_and_undrained(cli: Cli, scene: Scene) -> None:
     assert scene.backends.memory.drains == {"node-a": False}
 
 
-def test_waiting_for_a_node_ends_when_it_has_nothing_left(
+def test_waiting_for_a_drain_ends_when_the_node_is_empty(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = []
@@ -151,7 +151,7 @@ def test_a_node_that_is_not_up_can_be_undrained_and_not_drained(cli: Cli) -> Non
     assert cli("nodes", "drain", "node-z").exit_code == 3
     result = cli("nodes", "undrain", "node-z")
     assert result.exit_code == 0
-    assert "node node-z is not up now" in result.stderr
+    assert "node node-z is not up" in result.stderr
 
 
 def test_a_node_is_shown_with_its_breakers_and_its_spool(cli: Cli, empty: Scene) -> None:

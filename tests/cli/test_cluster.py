@@ -28,7 +28,7 @@ def test_a_leader_without_a_heartbeat_is_marked(cli: Cli, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("scene")
-def test_the_status_as_json_has_the_shape_of_the_interface(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_as_json_has_the_documented_fields(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_NAMESPACE", "shop")
     status = parsed(cli("cluster", "status", "-o", "json"))
     assert (status["namespace"], status["term"], status["leader"]) == ("shop", 1, "node-a")

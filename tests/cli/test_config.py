@@ -43,19 +43,17 @@ def test_check_reports_every_problem_and_exits_2(cli: Cli, monkeypatch: pytest.M
     assert "did you mean CRONFLOW_LEADER_TTL?" in result.stderr
 
 
-def test_check_of_good_settings_exits_0_and_names_what_servers_will_need(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checking_valid_settings_exits_0_and_names_unset_urls(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://db:27017")
     result = cli("config", "check")
     assert result.exit_code == 0
     assert "✓ ok" in result.stdout
     assert "environment CRONFLOW_MONGO_URL" in result.stdout
-    assert "REDIS_URL unset" in result.stderr
+    assert "REDIS_URL not set" in result.stderr
     assert "MONGO_URL unset" not in result.stderr
 
 
-def test_what_has_no_effect_is_noted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_without_effect_are_noted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCHEDULER_NODE", "master")
     assert "SCHEDULER_NODE has no effect" in cli("config", "check").stderr
     assert "SCHEDULER_NODE has no effect" in cli("config", "show").stderr

@@ -12,7 +12,7 @@ from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON
 
 
-def test_an_expression_is_explained_in_words_and_as_fires_on_both_clocks(cli: Cli) -> None:
+def test_an_expression_is_explained_in_words_with_its_fires(cli: Cli) -> None:
     assert cli("cron", "explain", "0 9 * * MON#2", "--tz", "Europe/Berlin", "-n", "2").stdout.splitlines() == [
         "0 9 * * MON#2  at 09:00 on the second Monday of the month (Europe/Berlin)",
         "",
@@ -22,7 +22,7 @@ def test_an_expression_is_explained_in_words_and_as_fires_on_both_clocks(cli: Cl
     ]
 
 
-def test_json_has_the_shape_of_the_interface(cli: Cli) -> None:
+def test_json_has_the_documented_fields(cli: Cli) -> None:
     assert parsed(cli("cron", "explain", "0 12 * * *", "-n", "2", "-o", "json")) == {
         "expression": "0 12 * * *",
         "tz": "UTC",
@@ -41,13 +41,13 @@ def test_json_has_the_shape_of_the_interface(cli: Cli) -> None:
         ("2026-07-02", "2026-07-02T07:00:00Z"),
     ],
 )
-def test_from_is_inclusive_and_without_an_offset_on_the_clock_of_the_zone(cli: Cli, start: str, first: str) -> None:
+def test_from_is_inclusive_and_in_the_time_zone_if_it_has_no_offset(cli: Cli, start: str, first: str) -> None:
     result = cli("cron", "explain", "0 9 * * *", "--tz", "Europe/Berlin", "-n", "1", "--from", start, "-o", "name")
     assert result.stdout == f"{first}\n"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "expected"),
     [
         (["61 * * * *"], "minute field"),
         (["0 2 * * *", "--tz", "Europe/Berln"], "did you mean Europe/Berlin?"),
@@ -55,11 +55,11 @@ def test_from_is_inclusive_and_without_an_offset_on_the_clock_of_the_zone(cli: C
         (["0 0 30 2 *"], "never fires"),
     ],
 )
-def test_what_is_wrong_exits_2_with_one_line(cli: Cli, args: list[str], said: str) -> None:
+def test_invalid_input_exits_2_with_one_line(cli: Cli, args: list[str], expected: str) -> None:
     result = cli("cron", "explain", *args)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert said in result.stderr
+    assert expected in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -69,7 +69,7 @@ def notes(expr: str, tz: str = "UTC", after: datetime = NOON) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("expr", "said"),
+    ("expr", "expected"),
     [
         ("@daily", "@daily is short for 0 0 * * *."),
         ("0 0 13 * FRI", "so it fires on days that match either one. To use only one of them, set the other to *."),
@@ -94,11 +94,11 @@ def notes(expr: str, tz: str = "UTC", after: datetime = NOON) -> list[str]:
         ),
     ],
 )
-def test_a_surprising_expression_has_a_warning(expr: str, said: str) -> None:
-    assert any(said in note for note in notes(expr))
+def test_a_surprising_expression_has_a_warning(expr: str, expected: str) -> None:
+    assert any(expected in note for note in notes(expr))
 
 
-def test_an_interval_is_no_remedy_for_a_step_within_some_hours() -> None:
+def test_a_step_within_some_hours_gets_no_interval_as_a_remedy() -> None:
     assert notes("*/7 9-17 * * *") == [
         "*/7 in the minute field starts over every hour: the step from minute 56 to minute 0 is 4, not 7."
     ]
@@ -134,17 +134,17 @@ REMEDY = "To avoid clock changes, choose other hours or a zone without them, suc
         ),
     ],
 )
-def test_the_next_changes_of_the_clocks_are_noted(expr: str, in_spring: str, in_autumn: str) -> None:
+def test_the_next_dst_changes_are_noted(expr: str, in_spring: str, in_autumn: str) -> None:
     assert notes(expr, "Europe/Berlin") == [SPRING + in_spring, AUTUMN + in_autumn, REMEDY]
 
 
 @pytest.mark.parametrize("expr", ["30 3 * * *", "*/15 * * * *", "30 2 1 1 *"])
-def test_changes_of_the_clocks_that_do_not_matter_are_not_noted(expr: str) -> None:
+def test_irrelevant_dst_changes_are_not_noted(expr: str) -> None:
     assert notes(expr, "Europe/Berlin") == []
 
 
 @pytest.mark.parametrize("expr", ["30 2 * * *", "0,30 2 * * *", "*/20 2 * * *"])
-def test_what_the_notes_say_is_what_the_schedule_does(expr: str) -> None:
+def test_the_notes_match_the_schedule(expr: str) -> None:
     schedule, day = Cron(expr, "Europe/Berlin"), datetime(2027, 3, 27, 23, tzinfo=UTC)
     skipped = notes_on(schedule, day)[0]
     first = next_after(schedule, day)

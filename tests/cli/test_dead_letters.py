@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronflow.cli.terminal import prompts
+from cronflow.cli.terminal import output
 from cronflow.client import local_admin
 from cronflow.domain.run import AttemptResult, Outcome, RunState, Settled
 from cronflow.ports import LateResult
@@ -45,13 +45,13 @@ def settled(scene: Scene, name: str) -> tuple[str, str, str] | None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_dead_letters_are_what_failed_or_was_lost(cli: Cli) -> None:
+def test_dead_letters_are_failed_and_lost_runs(cli: Cli) -> None:
     assert cli("runs", "list", "--dead", "-o", "name").stdout.split() == [FAILED, LOST]
     assert cli("runs", "list", "--dead", "--job", "nightly-report", "-o", "name").stdout.split() == [FAILED]
 
 
 @pytest.mark.usefixtures("empty")
-def test_no_dead_letter_is_good_news(cli: Cli) -> None:
+def test_without_dead_letters_the_list_is_empty(cli: Cli) -> None:
     assert "No dead letters" in cli("runs", "list", "--dead").stdout
 
 
@@ -110,9 +110,9 @@ def test_acknowledging_stores_author_and_note_and_is_repeatable(cli: Cli, scene:
 
 
 @pytest.mark.usefixtures("scene")
-def test_what_went_well_cannot_be_acknowledged(cli: Cli) -> None:
+def test_a_succeeded_run_cannot_be_acknowledged(cli: Cli) -> None:
     result = cli("runs", "ack", SUCCEEDED)
-    assert (result.exit_code, "only what failed or was lost" in result.stderr) == (1, True)
+    assert (result.exit_code, "only failed or lost runs" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("verb", ["retry", "ack"])
@@ -126,7 +126,7 @@ def test_many_at_once_need_confirmation_or_yes(cli: Cli, scene: Scene, verb: str
 
 
 @pytest.mark.parametrize(("verb", "how"), [("retry", Settled.REPLAYED), ("ack", Settled.ACKNOWLEDGED)])
-def test_with_yes_all_dead_letters_of_the_choice_are_settled_and_no_other(
+def test_with_yes_exactly_the_matching_dead_letters_are_resolved(
     cli: Cli, scene: Scene, verb: str, how: Settled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_admin, "PAGE", 2)
@@ -141,7 +141,7 @@ def test_with_yes_all_dead_letters_of_the_choice_are_settled_and_no_other(
 
 
 def test_the_confirmation_can_be_declined(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts, "interactive", lambda: True)
+    monkeypatch.setattr(output, "interactive", lambda: True)
     result = cli("runs", "ack", "--state", "failed", stdin="n\n")
     assert (result.exit_code, settled(scene, FAILED)) == (1, None)
     assert "1 run to acknowledge. Continue?" in result.stderr
@@ -152,23 +152,23 @@ def test_the_confirmation_can_be_declined(cli: Cli, scene: Scene, monkeypatch: p
 
 @pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
-        ([], "no runs are selected"),
+        ([], "no runs selected"),
         ([FAILED, "--job", "nightly-report"], "cannot be combined"),
         (["--state", "succeeded"], "succeeded runs are not dead letters"),
         (["--since", "soon"], "neither a duration nor an instant"),
     ],
 )
 @pytest.mark.parametrize("verb", ["retry", "ack"])
-def test_a_choice_that_makes_no_sense_is_a_usage_error(cli: Cli, verb: str, words: list[str], said: str) -> None:
+def test_a_contradictory_selection_is_a_usage_error(cli: Cli, verb: str, words: list[str], expected: str) -> None:
     result = cli("runs", verb, *words, "--yes")
     assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
+    assert expected in " ".join(result.stderr.split())
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_choice_without_dead_letters_does_nothing_and_asks_nothing(cli: Cli) -> None:
+def test_a_selection_without_dead_letters_does_nothing_and_does_not_ask(cli: Cli) -> None:
     assert cli("runs", "ack", "--job", "sync-tokens").stdout == "No dead letters match these filters.\n"
     assert cli("runs", "retry", "--job", "sync-tokes").exit_code == 3
 
@@ -201,7 +201,7 @@ def test_the_report_covers_the_requested_time(cli: Cli, scene: Scene) -> None:
     assert (len(parsed(result)["failures"]), parsed(result)["more"]) == (1, True)
     assert "2 more reasons" in result.stderr
     assert "have failed" in cli("runs", "report", "--since", "1m", "--job", "sync-tokens").stdout
-    assert cli("runs", "report", "--job", "nobody").exit_code == 3
+    assert cli("runs", "report", "--job", "missing").exit_code == 3
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -211,7 +211,7 @@ def test_the_report_fits_the_terminal(cli: Cli, scene: Scene, columns: int) -> N
     assert max(map(len, lines[:3])) <= columns
 
 
-def test_outcomes_that_came_too_late_are_shown_with_their_run(cli: Cli, scene: Scene) -> None:
+def test_late_outcomes_are_shown_with_their_run(cli: Cli, scene: Scene) -> None:
     attempt_result = AttemptResult(Outcome.ERROR, {"rows": 3}, "woke up \x1b[31mlate")
     late = LateResult(
         run=SUCCEEDED, fence=FENCE - 1, node="node-d#0", at=NOON, attempt_result=attempt_result, finish_id="f1"

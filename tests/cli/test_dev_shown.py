@@ -1,4 +1,4 @@
-"""What a development cluster shows: a line for each run, and at the end what became of every fire."""
+"""The output of `cronflow dev`: a line per run, and the summary at the end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from datetime import timedelta
 
 from rich.console import Console
 
-from cronflow.cli.dev.live import Live
-from cronflow.cli.dev.summary import Proof, as_json, view
+from cronflow.cli.dev.output import Live, Proof, as_json, view
 from cronflow.domain.run import RunState
 from cronflow.testing.audit import Audit
 from tests.cli.scene import NOON, run
 
 
 class Shown:
-    """A console of a hundred and forty columns without colours."""
+    """A console of 140 columns without colours."""
 
     def __init__(self) -> None:
         self.file = io.StringIO()

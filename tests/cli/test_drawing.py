@@ -8,7 +8,7 @@ from cronflow.cli.terminal import drawing
 from cronflow.cli.terminal.output import diagnostics
 
 
-def test_how_far_a_command_is_is_shown_on_a_terminal_alone(
+def test_progress_bars_are_shown_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with drawing.counted(1000, "applying") as done:

@@ -1,4 +1,4 @@
-"""From an error to a message and an exit code."""
+"""Error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +30,7 @@ from tests.cli.scene import Scene
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "expected"),
     [
         (InvalidInput([Problem("a.b", "is wrong", "mend it"), Problem("c", "too")]), 2, "a.b: is wrong (mend it)"),
         (NotFound("job", "x"), 3, "cronflow jobs list"),
@@ -42,7 +46,7 @@ from tests.cli.scene import Scene
     ],
 )
 def test_each_error_has_its_code_and_next_step(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: CronFlowError, code: int, said: str
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: CronFlowError, code: int, expected: str
 ) -> None:
     def refuse(_settings: object) -> None:
         raise error
@@ -51,7 +55,7 @@ def test_each_error_has_its_code_and_next_step(
     result = cli("jobs", "list")
     assert result.exit_code == code
     assert result.stdout == ""
-    assert said in result.stderr
+    assert expected in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -72,7 +76,7 @@ def test_a_group_of_one_error_is_reported_once_and_other_groups_are_unexpected()
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_name_that_is_almost_right_is_suggested(cli: Cli) -> None:
+def test_a_misspelled_name_gets_a_suggestion(cli: Cli) -> None:
     result = cli("jobs", "show", "nightly-reprot")
     assert result.exit_code == 3
     assert result.stderr.splitlines()[:2] == [
@@ -81,24 +85,24 @@ def test_a_name_that_is_almost_right_is_suggested(cli: Cli) -> None:
     ]
 
 
-def test_servers_that_go_away_during_the_suggestion_do_not_hide_the_error(cli: Cli, scene: Scene) -> None:
+def test_a_server_failure_while_looking_for_suggestions_does_not_hide_the_error(cli: Cli, scene: Scene) -> None:
     scene.backends.faults.fail_before("jobs.find")
     assert cli("jobs", "show", "nightly-reprot").exit_code == 3
 
 
-def test_settings_without_urls_say_what_to_set(cli: Cli) -> None:
+def test_settings_without_urls_name_the_missing_variables(cli: Cli) -> None:
     result = cli("jobs", "list")
     assert result.exit_code == 2
-    for said in ("CRONFLOW_REDIS_URL", "CRONFLOW_MONGO_URL", "cronflow dev"):
-        assert said in result.stderr
+    for expected in ("CRONFLOW_REDIS_URL", "CRONFLOW_MONGO_URL", "cronflow dev"):
+        assert expected in result.stderr
 
 
 DRIVER_GIVES_UP_S = 30.0
-"""PyMongo by itself would look for a server for so long."""
+"""The server selection timeout of PyMongo."""
 
 
 def run(*args: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command line as a process of its own."""
+    """Run the command line in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", "from cronflow.cli.main import main; main()", *args],
         env=child_environment(**env),
@@ -111,7 +115,7 @@ def run(*args: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str
 
 def test_servers_that_do_not_answer_exit_5_before_a_driver_would_give_up(tmp_path: Path) -> None:
     with socket.socket() as closed:
-        # Bound and not listening: nobody else can take the port, and whoever connects is refused.
+        # Bound but not listening: no other process can take the port, and connections are refused.
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
         began = time.monotonic()
@@ -153,11 +157,48 @@ def test_a_reader_that_closes_the_pipe_early_gets_no_traceback(tmp_path: Path) -
     assert result.stderr == ""
 
 
-def test_an_answer_of_another_version_is_reported_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert errors.expected(KeyError("words")) is None
+@pytest.mark.parametrize("theirs", ["0.0.1", None, "ours"])
+def test_a_view_that_cannot_read_an_answer_blames_the_version_only_if_it_differs(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, theirs: str | None
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("words")
+
+    monkeypatch.setattr("cronflow.cli.views.jobs.job_table", fail)
+    monkeypatch.setattr(connect, "api_version", lambda: version("cronflow") if theirs == "ours" else theirs)
+    if theirs != "0.0.1":
+        # A bug of this version: its traceback is shown.
+        with pytest.raises(KeyError, match="words"):
+            cli("jobs", "list")
+        return
+    result = cli("jobs", "list")
+    assert result.exit_code == 1
+    assert f"the API has version 0.0.1, this command has {version('cronflow')}" in result.stderr
+    assert "KeyError: 'words' at test_errors.py:" in result.stderr
+    assert "pip install cronflow==0.0.1" in result.stderr
+
+
+@pytest.mark.usefixtures("scene")
+def test_other_errors_never_blame_the_version(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("cronflow.cli.views.jobs.job_table", fail)
+    monkeypatch.setattr(connect, "api_version", lambda: "0.0.1")
+    with pytest.raises(ZeroDivisionError):
+        cli("jobs", "list")
+
+
+def test_the_version_of_the_api_is_read_from_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def settings() -> dict[str, str]:
+        return {"version": "0.7.0"}
+
+    @asynccontextmanager
+    async def open_client() -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(cluster=SimpleNamespace(settings=settings))
+
+    monkeypatch.setattr(connect, "open_client", open_client)
+    monkeypatch.setattr(connect, "api_in_use", None)
+    assert connect.api_version() is None
     monkeypatch.setattr(connect, "api_in_use", "https://cron.example.com")
-    found = errors.expected(KeyError("words"))
-    assert str(found).startswith(
-        "https://cron.example.com answered with something this version of CronFlow cannot read"
-    )
-    assert errors.expected(ZeroDivisionError()) is None
+    assert connect.api_version() == "0.7.0"

@@ -52,20 +52,20 @@ def test_the_newest_are_shown_when_there_are_more(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("happened")
-def test_a_kind_that_there_is_not_is_an_error_with_the_nearest(cli: Cli) -> None:
+def test_an_unknown_kind_is_an_error_with_a_suggestion(cli: Cli) -> None:
     result = cli("cluster", "events", "--kind", "job_pause")
     assert result.exit_code == 2
     assert "did you mean job_paused?" in result.stderr
 
 
 @pytest.mark.usefixtures("empty")
-def test_nothing_happened(cli: Cli) -> None:
+def test_without_events_a_note_is_printed(cli: Cli) -> None:
     result = cli("cluster", "events")
     assert result.stdout == ""
     assert "no events since" in result.stderr
 
 
-def test_following_shows_each_event_once_and_also_one_that_was_written_late(
+def test_following_shows_each_event_once_including_late_ones(
     cli: Cli, happened: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0

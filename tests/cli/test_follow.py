@@ -1,4 +1,4 @@
-"""The views that follow: what they write for people and for scripts, drawn and not drawn, and how they end."""
+"""Following: live views on a terminal, lines for pipes and scripts, and how they end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from rich.console import Console
 
 from cronflow.cli import connect
 from cronflow.cli.terminal import formatting
-from cronflow.cli.views import lines, runwatch
-from cronflow.cli.views.clusterwatch import ClusterView
+from cronflow.cli.views import lines, watch
 from cronflow.cli.views.lines import Status, progress_text
-from cronflow.cli.views.runwatch import Runs
+from cronflow.cli.views.watch import ClusterView, RunsView
 from cronflow.domain.run import OPEN, RunState
 from cronflow.schemas.runs import run_detail_schema
 from tests.cli.conftest import Cli
@@ -54,7 +53,7 @@ def line(text: str, n: int = 0, **fields: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- a run
 
 
-def test_the_lines_of_a_run_are_written_as_they_come(cli: Cli, scripted: ScriptedClient) -> None:
+def test_the_lines_of_a_run_are_printed_as_they_arrive(cli: Cli, scripted: ScriptedClient) -> None:
     scripted.of_run = [state(a_run()), line("one"), line("2/4", 1, level="progress"), state(a_run(RunState.SUCCEEDED))]
     scripted.interrupted = False
     result = cli("runs", "logs", RUNNING, "-f")
@@ -79,7 +78,7 @@ def test_ctrl_c_ends_following_with_0_and_waiting_with_130(cli: Cli, scripted: S
     ("ended", "outcome", "code"),
     [(RunState.SUCCEEDED, "ok", 0), (RunState.FAILED, "error", 4), (RunState.SKIPPED, "skipped", 0)],
 )
-def test_a_job_that_is_run_and_followed_exits_as_one_that_is_waited_for(
+def test_following_a_run_exits_like_waiting_for_it(
     cli: Cli, scripted: ScriptedClient, ended: RunState, outcome: str, code: int
 ) -> None:
     scripted.interrupted = False
@@ -99,14 +98,14 @@ def test_a_job_that_is_run_and_followed_exits_as_one_that_is_waited_for(
     assert cli("jobs", "run", "reindex-search", "--follow", "-o", "name").stdout == f"{RUNNING}\n"
 
 
-def test_how_far_a_run_is_stands_below_its_lines() -> None:
+def test_the_progress_of_a_run_is_shown_below_its_lines() -> None:
     status = Status(RUNNING)
     assert status.text().plain == f"◌ {RUNNING}"
     status.run = a_run(started_at="2026-11-21T11:59:00Z")  # type: ignore[assignment]
     status.read(a_line("30/120", level="progress"))  # type: ignore[arg-type]
     assert f"▶ running  {RUNNING}" in status.text().plain
     assert status.text().plain.endswith("██████··················  25%  30/120")
-    # Of an attempt that is over.
+    # Of an earlier attempt.
     status.run = a_run(fence=SOME.fence + 1)  # type: ignore[assignment]
     assert "30/120" not in status.text().plain
 
@@ -119,7 +118,7 @@ def test_progress_is_a_bar_where_the_total_is_known(text: str, shown: str) -> No
     assert progress_text(text, 4).plain == shown
 
 
-def test_on_a_terminal_progress_is_drawn_and_no_line(
+def test_on_a_terminal_progress_is_drawn_instead_of_printed(
     cli: Cli, scripted: ScriptedClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "console", lambda: Console(force_terminal=True))
@@ -133,7 +132,7 @@ def test_on_a_terminal_progress_is_drawn_and_no_line(
 # ------------------------------------------------------------------------------------------------------ all the lines
 
 
-def test_the_last_lines_of_all_runs_have_their_run_beside_them(cli: Cli, scripted: ScriptedClient) -> None:
+def test_lines_of_all_runs_show_the_id_of_their_run(cli: Cli, scripted: ScriptedClient) -> None:
     scripted.stored = [a_line(f"text {n}", n) for n in range(5)]
     result = cli("logs", "-n", "2", "--level", "warn", "--job", "reindex-search", "--node", "node-c", "--grep", "Text")
     assert result.stdout.splitlines() == [f"2026-11-21 12:00:0{n}.000Z INFO     text {n}  {RUNNING}" for n in (3, 4)]
@@ -147,7 +146,7 @@ def test_the_last_lines_of_all_runs_have_their_run_beside_them(cli: Cli, scripte
     assert cli("logs", "--level", "grave").exit_code == 2
 
 
-def test_history_and_what_follows_join_and_each_line_is_written_once(cli: Cli, scripted: ScriptedClient) -> None:
+def test_stored_and_new_lines_join_and_each_is_printed_once(cli: Cli, scripted: ScriptedClient) -> None:
     scripted.stored = [a_line(f"wanted {n}", n) for n in (3, 4)]
     scripted.of_lines = [
         line("wanted, but older than what was shown", 1),
@@ -218,8 +217,8 @@ def an_event(text: str, second: int = 0) -> dict[str, Any]:
     return {"id": at, "at": at, "kind": "x", "severity": "warn", "source": "node-a", "text": text, "fields": {}}
 
 
-def runs_view(client: Any, job: str | None) -> Runs:
-    return Runs(client, job)
+def runs_view(client: Any, job: str | None) -> RunsView:
+    return RunsView(client, job)
 
 
 def a_view(client: Any) -> ClusterView:
@@ -227,7 +226,7 @@ def a_view(client: Any) -> ClusterView:
 
 
 def drawn(view: Any, *messages: Any, width: int, height: int = 40) -> list[str]:
-    """The frame after these messages, as a terminal of this width shows it."""
+    """The frame after these messages on a terminal of this width."""
 
     async def take() -> None:
         for message in messages:
@@ -282,20 +281,20 @@ def test_without_a_leader_or_a_tick_the_view_shows_that(
     assert "waiting for the first tick" in drawn(view, width=80)[0]
     assert "◌ connecting" in drawn(view, width=80)[0]
     frame = drawn(view, a_snap(leader=None, lease_left_s=None, nodes=[]), width=80)
-    assert frame[0].startswith("no leader  due runs wait for a leader")
+    assert frame[0].startswith("no leader  due runs wait until there is one")
     assert "No nodes are up. Start one: cronflow node" in frame
     now += 7.0
     assert "! no updates for 7s" in drawn(view, width=80)[0]
 
 
-def test_after_ticks_that_were_missed_the_events_are_read_anew(scripted: ScriptedClient) -> None:
+def test_after_missed_ticks_the_events_are_read_again(scripted: ScriptedClient) -> None:
     view = a_view(scripted)
     drawn(view, a_snap(), width=80)
     scripted.happened = [an_event("meanwhile")]
     assert drawn(view, a_tick(dropped=4), width=80)[-1].endswith("meanwhile  node-a")
 
 
-def test_the_cluster_where_nothing_is_drawn_is_a_line_a_second(cli: Cli, scripted: ScriptedClient) -> None:
+def test_without_a_terminal_the_cluster_is_one_line_per_second(cli: Cli, scripted: ScriptedClient) -> None:
     scripted.stream = [a_snap(), a_tick(an_event("it happened")), a_tick(leader=None)]
     numbers = "2 nodes; 6/32 running, 4 queued; 3.2 ended per second, 0.2 failed"
     assert cli("cluster", "watch").stdout.splitlines() == [
@@ -321,7 +320,7 @@ def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(scripted
     assert "████············  25%  30/120" in frame[3]
     assert " 1m 2s… " in frame[3]
     assert frame[5].endswith("ValueError: no rows")
-    # Due long ago, ended now: no list of the newest has it.
+    # It was due long ago and ended now, so no list of the newest runs contains it.
     scripted.details = {RUNNING: a_run(RunState.SUCCEEDED, ended_at="2026-11-21T11:59:59Z")}
     frame = drawn(view, a_tick(), width=140)
     assert [text.split()[1:3] for text in frame[3:]] == [
@@ -332,7 +331,7 @@ def test_runs_are_drawn_with_their_progress_and_move_down_when_they_end(scripted
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
-def test_more_runs_than_fit_leave_room_for_those_that_ended(scripted: ScriptedClient, width: int) -> None:
+def test_if_runs_do_not_fit_some_ended_ones_are_still_shown(scripted: ScriptedClient, width: int) -> None:
     runs = [a_run(id=f"many-{n}@1") for n in range(60)] + [a_run(RunState.FAILED, id=f"e-{n}@1") for n in range(9)]
     scripted.polls = [runs]
     frame = drawn(runs_view(scripted, None), a_tick(), width=width, height=24)
@@ -342,14 +341,14 @@ def test_more_runs_than_fit_leave_room_for_those_that_ended(scripted: ScriptedCl
     assert sum("failed" in text for text in frame) == 5
 
 
-def test_no_runs_at_all(scripted: ScriptedClient) -> None:
+def test_the_view_without_runs_names_the_next_step(scripted: ScriptedClient) -> None:
     scripted.polls = [[]]
     frame = drawn(runs_view(scripted, "report"), a_tick(rates={}), width=80)
     assert frame[0].startswith("no open runs of report")
     assert frame[-1].startswith("No runs yet.")
 
 
-def test_runs_where_nothing_is_drawn_are_a_line_a_change(cli: Cli, scripted: ScriptedClient) -> None:
+def test_without_a_terminal_each_changed_run_is_one_line(cli: Cli, scripted: ScriptedClient) -> None:
     over = a_run(RunState.SUCCEEDED, id="over@1")
     scripted.polls = [[], [a_run(), over], [a_run(), over], [a_run(RunState.SUCCEEDED), over]]
     scripted.stream = [a_snap(), a_tick(), {"t": "gap", "missed": None}, a_tick()]
@@ -365,4 +364,4 @@ def test_runs_where_nothing_is_drawn_are_a_line_a_change(cli: Cli, scripted: Scr
 
 
 def test_every_state_of_a_run_has_its_place_in_the_view() -> None:
-    assert {*runwatch._ORDER, *runwatch.ENDED_STATES} == set(RunState) == set(formatting.RUNS)
+    assert {*watch.OPEN_ORDER, *watch.ENDED_STATES} == set(RunState) == set(formatting.RUNS)

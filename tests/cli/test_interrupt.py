@@ -1,4 +1,4 @@
-"""One Ctrl-C ends a command, whatever becomes of the first cancellation."""
+"""One Ctrl-C ends a command even if the first cancellation is lost."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
-from cronflow.cli.terminal import interrupt
+from cronflow.cli import connect
 
 
 @pytest.mark.parametrize("swallowed", [0, 1, 2])
-def test_one_interrupt_ends_what_runs(swallowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupt, "AGAIN_S", 0.01)
+def test_one_interrupt_ends_the_command(swallowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "AGAIN_S", 0.01)
     cancellations = 0
 
     async def follow() -> None:
@@ -28,18 +28,18 @@ def test_one_interrupt_ends_what_runs(swallowed: int, monkeypatch: pytest.Monkey
                     raise
 
     with pytest.raises(KeyboardInterrupt):
-        interrupt.run(follow())
+        connect.run_interruptible(follow())
     assert cancellations == swallowed + 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_ends_by_itself_returns_and_its_errors_go_on() -> None:
+def test_results_and_errors_are_passed_on() -> None:
     async def answer() -> int:
         return 7
 
     async def fails() -> int:
         raise OSError("away")
 
-    assert interrupt.run(answer()) == 7
+    assert connect.run_interruptible(answer()) == 7
     with pytest.raises(OSError, match="away"):
-        interrupt.run(fails())
+        connect.run_interruptible(fails())

@@ -47,7 +47,7 @@ def test_the_list_fits_the_terminal_and_names_stay_whole(cli: Cli, columns: int)
 
 
 @pytest.mark.usefixtures("scene")
-def test_what_is_piped_is_not_cut(cli: Cli) -> None:
+def test_piped_output_is_not_cut(cli: Cli) -> None:
     listed = cli("jobs", "list").stdout
     assert "every hour from 09:00 to 17:00, Monday to Friday (America/New_York)" in listed
     assert "…" not in listed
@@ -65,7 +65,7 @@ def test_json_has_the_document_and_the_state_of_each(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_names_alone_are_one_a_line(cli: Cli) -> None:
+def test_names_are_printed_one_per_line(cli: Cli) -> None:
     assert cli("jobs", "list", "-o", "name").stdout.splitlines() == sorted(job.name for job in JOBS)
 
 
@@ -90,7 +90,7 @@ def test_a_job_is_shown_with_its_defaults_its_cursor_and_its_latest_runs(cli: Cl
     assert "next fire     2026-11-22 01:00:00Z  in 13h" in shown
     assert "last planned  2026-11-21 01:00:00Z  11h ago, dispatched" in shown
     assert "✗ failed  nightly-report@20261121T010000Z" in shown
-    document = shown.partition("Document, with every default\n")[2]
+    document = shown.partition("Definition, with all defaults\n")[2]
     [job] = [job for job in JOBS if job.name == "nightly-report"]
     assert yaml.safe_load(document) == job_document(job)
     assert parse_job(yaml.safe_load(document)) == job
@@ -120,18 +120,18 @@ def test_the_next_fires_are_listed_in_the_jobs_zone_and_in_utc(cli: Cli) -> None
 
 @pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("warehouse.import", "cronflow jobs resume warehouse.import"),
         ("legacy-export", "enabled: true"),
         ("rebuild-cache", "cronflow jobs run rebuild-cache"),
-        ("launch-2025", "will not be due again"),
+        ("launch-2025", "has no further fires"),
     ],
 )
-def test_a_job_that_will_not_run_has_a_note_with_the_reason(cli: Cli, name: str, said: str) -> None:
+def test_a_note_explains_why_a_job_will_not_run(cli: Cli, name: str, expected: str) -> None:
     result = cli("jobs", "next", name)
     assert result.exit_code == 0
-    assert said in result.stderr
+    assert expected in result.stderr
 
 
 def test_pause_and_resume_change_the_job_and_show_it(cli: Cli, scene: Scene) -> None:
@@ -145,13 +145,13 @@ def test_pause_and_resume_change_the_job_and_show_it(cli: Cli, scene: Scene) -> 
     assert asyncio.run(scene.service.job("rotate-keys")).paused
 
 
-def test_nothing_is_paused_when_one_of_the_names_is_wrong(cli: Cli, scene: Scene) -> None:
+def test_no_job_is_paused_if_one_name_is_wrong(cli: Cli, scene: Scene) -> None:
     result = cli("jobs", "pause", "sync-tokens", "no-such-job")
     assert result.exit_code == 3
     assert not asyncio.run(scene.service.job("sync-tokens")).paused
 
 
-def test_a_deleted_job_is_gone_and_its_runs_stay(cli: Cli, scene: Scene) -> None:
+def test_deleting_a_job_keeps_its_runs(cli: Cli, scene: Scene) -> None:
     result = cli("jobs", "delete", "nightly-report")
     assert result.stdout == "- nightly-report deleted; its history is kept\n"
     assert cli("jobs", "show", "nightly-report").exit_code == 3

@@ -1,4 +1,4 @@
-"""`cronflow login`, `logout` and `whoami`, and which way commands take afterwards."""
+"""`cronflow login`, `logout` and `whoami`, and whether later commands use the API."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def replica(scene: Scene, server: Served) -> Replica:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """Where the login is kept."""
+    """The login file."""
     return tmp_path / "config" / "cronflow" / "login.json"
 
 
 @pytest.fixture
 def key(replica: Replica) -> str:
-    """That of a script, which is for the jobs of one team."""
+    """The API key of a script, limited to the jobs of one team."""
     return asyncio.run(replica.service.keys.create("deploy", Role.OPERATOR, jobs=("night*",)))[1]
 
 
-def test_commands_go_through_the_api_from_the_login_on_until_the_logout(
+def test_commands_use_the_api_from_login_to_logout(
     cli: Cli, replica: Replica, server: Served, scene: Scene, kept: Path
 ) -> None:
     logged_in = cli("login", f"{server.url}/", "--user", "admin", "--password-stdin", stdin=f"{PASSWORD}\n")
@@ -58,6 +58,7 @@ def test_commands_go_through_the_api_from_the_login_on_until_the_logout(
     assert kept.stat().st_mode & 0o777 == 0o600
     assert len(parsed(cli("jobs", "list", "-o", "json"))) == 12
     assert scene.opened == 0
+    assert connect.api_in_use == server.url
     me = parsed(cli("whoami", "-o", "json"))
     assert me == {"url": server.url, "name": "admin", "role": "admin", "jobs": [], "source": str(kept)}
     session = connect.current_login()
@@ -67,14 +68,14 @@ def test_commands_go_through_the_api_from_the_login_on_until_the_logout(
     assert asyncio.run(replica.lets_in(session[0].token)) is False
     assert cli("jobs", "list").exit_code == 0
     assert scene.opened == 1
-    discard_event = cli("whoami")
-    assert (discard_event.exit_code, discard_event.stdout) == (1, "")
-    assert "not logged in" in discard_event.stderr
+    refused = cli("whoami")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "not logged in" in refused.stderr
     assert cli("logout").stdout == "Not logged in.\n"
 
 
 @pytest.mark.usefixtures("replica")
-def test_the_password_is_asked_for_on_a_terminal_and_not_shown(
+def test_on_a_terminal_the_password_is_read_from_a_hidden_prompt(
     cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, bool]] = []
@@ -85,18 +86,18 @@ def test_the_password_is_asked_for_on_a_terminal_and_not_shown(
 
     monkeypatch.setattr("typer.prompt", prompt)
     monkeypatch.setattr(login, "interactive", lambda: True)
-    monkeypatch.setattr("cronflow.cli.terminal.prompts.interactive", lambda: True)
+    monkeypatch.setattr("cronflow.cli.terminal.output.interactive", lambda: True)
     assert cli("login", server.url).exit_code == 0
     assert asked == [("User", False), ("Password", True)]
 
 
 @pytest.mark.usefixtures("replica")
-def test_a_wrong_password_is_refused_and_the_login_before_stays(cli: Cli, server: Served, kept: Path) -> None:
+def test_a_wrong_password_is_refused_and_keeps_the_previous_login(cli: Cli, server: Served, kept: Path) -> None:
     server.log_in(cli)
     before = kept.read_bytes()
     result = cli("login", "--user", "admin", "--password-stdin", stdin="not the password\n")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert f"{server.url} refuses admin: wrong username or password" in result.stderr
+    assert f"{server.url} refused the login of admin: wrong username or password" in result.stderr
     assert kept.read_bytes() == before
 
 
@@ -121,17 +122,17 @@ def test_a_second_login_ends_the_session_of_the_first(cli: Cli, replica: Replica
         (["login", "https://cron.example.com", "--password-stdin"], "give the user name"),
         (["login", "https://cron.example.com", "--user", "ada"], "no terminal to ask"),
         (["login", "https://cron.example.com", "--user", "ada", "--key-stdin"], "an API key has no user"),
-        (["login", "https://cron.example.com", "--key-stdin"], "stdin: is empty"),
+        (["login", "https://cron.example.com", "--key-stdin"], "stdin: no API key given"),
     ],
 )
-def test_what_cannot_be_a_login_is_refused_before_anybody_is_asked(cli: Cli, words: list[str], message: str) -> None:
+def test_an_invalid_login_is_refused_before_any_prompt(cli: Cli, words: list[str], message: str) -> None:
     result = cli(*words, stdin="")
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
     assert "geheim@" not in result.stderr
 
 
-def test_a_key_logs_in_too_and_reaches_the_jobs_that_it_is_for(cli: Cli, server: Served, key: str, kept: Path) -> None:
+def test_a_key_logs_in_and_reaches_only_its_jobs(cli: Cli, server: Served, key: str, kept: Path) -> None:
     result = cli("login", server.url, "--key-stdin", stdin=f"{key}\n")
     assert result.stdout == f"✓ ok  key:deploy, operator for jobs such as night*, via {server.url}\n"
     assert cli("jobs", "show", "nightly-report").exit_code == 0
@@ -143,7 +144,7 @@ def test_a_key_logs_in_too_and_reaches_the_jobs_that_it_is_for(cli: Cli, server:
     assert not kept.exists()
 
 
-def test_scripts_name_the_api_in_the_environment_which_counts_before_a_login(
+def test_the_api_of_the_environment_takes_precedence_over_a_login(
     cli: Cli, server: Served, key: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.log_in(cli)
@@ -165,7 +166,7 @@ def test_scripts_name_the_api_in_the_environment_which_counts_before_a_login(
     monkeypatch.setenv("CRONFLOW_API_URL", "https://cron.example.com")
     refused = cli("jobs", "list")
     assert refused.exit_code == 2
-    assert "there is no login for it" in refused.stderr
+    assert "you are not logged in there" in refused.stderr
     monkeypatch.setenv("CRONFLOW_API_KEY_FILE", str(tmp_path / "nothing"))
     assert "cannot be read" in cli("jobs", "list").stderr
     monkeypatch.delenv("CRONFLOW_API_KEY_FILE")
@@ -174,7 +175,7 @@ def test_scripts_name_the_api_in_the_environment_which_counts_before_a_login(
     assert "CRONFLOW_API_INSECURE" in cli("jobs", "list").stderr
 
 
-def test_an_access_token_that_is_over_is_renewed_and_kept(
+def test_an_expired_access_token_is_renewed_and_stored(
     cli: Cli, replica: Replica, server: Served, scene: Scene, kept: Path
 ) -> None:
     server.log_in(cli)
@@ -206,12 +207,12 @@ def test_an_unreachable_api_is_reported_with_its_address_and_code_5(
     assert "via http://127.0.0.1:1" in away.stderr
     (tmp_path / "jobs.yaml").write_text("jobs: [{name: a}]")
     wrong = cli("jobs", "apply", "-f", "jobs.yaml")
-    assert wrong.exit_code == 2, "what is wrong with a file is told first"
+    assert wrong.exit_code == 2, "errors in a file are reported first"
     (tmp_path / "jobs.yaml").write_text("jobs: [{name: a, run: {shell: x}}]")
     assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 5
 
 
-def test_jobs_that_leave_the_retry_out_have_that_of_the_api(
+def test_jobs_without_a_retry_get_that_of_the_api(
     cli: Cli, replica: Replica, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server.log_in(cli)
@@ -223,16 +224,16 @@ def test_jobs_that_leave_the_retry_out_have_that_of_the_api(
 
 
 @pytest.mark.usefixtures("replica")
-def test_the_settings_say_which_way_commands_take(
+def test_config_shows_whether_commands_use_the_api(
     cli: Cli, server: Served, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert row(cli("config", "show"), "API_URL").split() == ["API_URL", "unset", "default"]
     server.log_in(cli)
     shown = cli("config", "show")
     assert row(shown, "API_URL").split() == ["API_URL", server.url, "login", str(kept)]
-    assert f"commands go through {server.url} as admin" in shown.stderr
+    assert f"commands use the API at {server.url} as admin" in shown.stderr
     checked = cli("config", "check")
-    assert f"commands go through {server.url}" in checked.stderr
+    assert f"commands use the API at {server.url}" in checked.stderr
     assert "unset" not in checked.stderr
     kept.chmod(0o644)
     assert "chmod 600" in cli("config", "show").stderr
@@ -242,7 +243,7 @@ def test_the_settings_say_which_way_commands_take(
     monkeypatch.setenv("CRONFLOW_API_URL", "https://cron.example.com")
     shown = cli("config", "show")
     assert row(shown, "API_KEY").split() == ["API_KEY", "***", "environment", "CRONFLOW_API_KEY"]
-    assert "through https://cron.example.com with an API key" in shown.stderr
+    assert "use the API at https://cron.example.com with an API key" in shown.stderr
 
 
 @pytest.mark.usefixtures("replica")

@@ -1,4 +1,4 @@
-"""The log of a process that runs."""
+"""The log of a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cronflow.cli.process_log import LogFormat, People, configure
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    """What `configure` changes belongs to the process; give it back."""
+    """Restore the logging of the process."""
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     yield
@@ -34,7 +34,7 @@ def test_a_line_for_people_has_time_level_event_and_fields(capsys: pytest.Captur
     )
 
 
-def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_logs_have_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure("info", LogFormat.JSON)
     structlog.get_logger("x").warning("job waits", job="a", at_once={1: object})
     event = orjson.loads(capsys.readouterr().err)
@@ -51,7 +51,7 @@ def test_json_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("error", ["ERROR"]),
     ],
 )
-def test_what_is_below_the_level_is_not_written(
+def test_events_below_the_level_are_not_logged(
     level: str, expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(level, LogFormat.TEXT)
@@ -83,7 +83,7 @@ def test_an_exception_follows_its_line(capsys: pytest.CaptureFixture[str]) -> No
     assert lines[-1] == "ValueError: broken"
 
 
-def test_nothing_that_is_logged_breaks_out_of_its_line() -> None:
+def test_logged_values_cannot_break_out_of_their_line() -> None:
     line = People(colour=False)(None, "", {"at": "T", "level": "info", "event": "a\x1b[2Jb", "text": "x\ny\x9b0;z"})
     assert line == 'T INFO    a␛[2Jb  text="x\\ny\\u009b0;z"'
 

@@ -1,4 +1,4 @@
-"""Secrets in the log: each kind is put through the whole configuration, as an event and as a library's line."""
+"""Each kind of secret is masked in the log, in events and in lines of libraries."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def by_traceback_of_a_library(text: str) -> None:
     [by_event, by_field, by_depth, by_name_of_a_field, by_traceback, by_library, by_traceback_of_a_library],
     ids=lambda way: way.__name__,
 )
-def test_no_kind_of_secret_comes_out_on_any_way(
+def test_no_kind_of_secret_is_logged(
     form: LogFormat, way: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure("info", form, secrets=secrets_of(SETTINGS))
@@ -111,7 +111,7 @@ def test_no_kind_of_secret_comes_out_on_any_way(
         assert LEAKS.get(secret, secret) not in shown, kind
 
 
-def test_a_field_that_is_named_as_secrets_are_is_masked_unless_it_is_a_number(
+def test_a_field_named_like_a_secret_is_masked_unless_it_is_a_number(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure("info", LogFormat.JSON)
@@ -131,7 +131,7 @@ def test_a_field_that_is_named_as_secrets_are_is_masked_unless_it_is_a_number(
     assert found["nested"] == {"client_secret": MASK, "fine": "u"}
 
 
-def test_what_is_no_secret_stays_as_it_was() -> None:
+def test_other_values_are_not_masked() -> None:
     event = {
         "event": "not pushed, at redis://cache:6379/0 and http://[::1]:80/a?b=c@d",
         "run": "nightly-report@20261121T020000Z",
@@ -146,7 +146,7 @@ def test_a_secret_that_begins_with_another_is_masked_to_its_end() -> None:
     assert Masking({"first", "first-and-more"})(None, "", {"event": "of first-and-more"}) == {"event": "of ***"}
 
 
-def test_what_files_hold_in_place_of_a_setting_is_a_secret(tmp_path: Path) -> None:
+def test_secrets_from_files_are_masked(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("from a file\n")
     settings = Settings(admin_password_file=tmp_path / "password", api_key_file=tmp_path / "gone")
     assert secrets_of(settings) == {"from a file"}
@@ -159,7 +159,7 @@ def test_every_hidden_setting_is_among_the_secrets() -> None:
         assert secrets_of(Settings(**{name: getattr(SETTINGS, name)})), name
 
 
-def test_elsewhere_than_on_a_terminal_lines_are_json_and_say_which_process_it_is(
+def test_without_a_terminal_lines_are_json_with_the_name_of_the_process(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     log_of(Settings(), role="node", node="node-1")
@@ -170,7 +170,7 @@ def test_elsewhere_than_on_a_terminal_lines_are_json_and_say_which_process_it_is
     assert second["node"] == "node-1#abcd"
 
 
-def test_on_a_terminal_lines_are_for_people_unless_the_setting_is_json(
+def test_on_a_terminal_lines_are_text_unless_the_setting_is_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -1,4 +1,4 @@
-"""`cronflow node` and `cronflow api`: what they hand to the composition root."""
+"""`cronflow node` and `cronflow api`: what they pass to bootstrap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.cli.conftest import Cli
 
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Logging and the import path are the process's; give them back."""
+    """Restore the logging and the import path of the process."""
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -30,7 +30,7 @@ def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, dict[str, Any]]]:
-    """What was handed over, instead of being run."""
+    """Record the arguments instead of running a process."""
     calls: list[tuple[Any, dict[str, Any]]] = []
 
     async def run_node(settings: Any, **rest: Any) -> None:
@@ -58,22 +58,22 @@ def test_a_node_gets_its_apps_labels_and_settings(
     assert settings.sources["slots"] == "flag"
 
 
-def test_every_mistake_is_reported_before_a_server_is_contacted(
+def test_all_problems_are_reported_before_a_server_is_contacted(
     cli: Cli, started: list[tuple[Any, dict[str, Any]]]
 ) -> None:
     flags = ["--app", "nowhere_at_all:app", "--label", "eu", "--label", "a=1", "--label", "a=2", "--slots", "0"]
     result = cli("node", *flags)
     assert result.exit_code == 2
     assert started == []
-    said = result.stderr.splitlines()
-    assert len(said) == 4
-    assert "nowhere_at_all" in said[0]
-    assert "'eu' is not KEY=VALUE" in said[1]
-    assert "a is given twice" in said[2]
-    assert said[3].startswith("error: --slots:")
+    lines = result.stderr.splitlines()
+    assert len(lines) == 4
+    assert "nowhere_at_all" in lines[0]
+    assert "'eu' is not KEY=VALUE" in lines[1]
+    assert "a is given twice" in lines[2]
+    assert lines[3].startswith("error: --slots:")
 
 
-def test_a_node_that_loses_its_servers_at_the_start_exits_5(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_cannot_reach_its_servers_at_startup_exits_5(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     async def away(*_: Any, **__: Any) -> None:
         raise ExceptionGroup("roles", [BackendUnavailable("Redis", "r:6379", "refused")])
 

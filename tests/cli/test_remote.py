@@ -24,9 +24,8 @@ from cronflow.cli import connect
 from cronflow.cli.commands.access import keys, users
 from cronflow.cli.commands.access import secrets as secrets_commands
 from cronflow.cli.commands.alerts import alerts
-from cronflow.cli.commands.cluster import cluster
+from cronflow.cli.commands.cluster import cluster, nodes
 from cronflow.cli.commands.jobs import jobs
-from cronflow.cli.commands.nodes import nodes
 from cronflow.cli.commands.runs import runs
 from cronflow.cli.terminal import times
 from cronflow.client import aio
@@ -63,12 +62,12 @@ jobs:
 ALERTS = """
 alerts:
   - {name: billing, on: [failed], webhook: {url: "https://hooks.example.com/other"}}
-  - {name: nobody-leads, on: [no_leader], webhook: {url: "https://hooks.example.com/cronflow"}}
+  - {name: no-leader, on: [no_leader], webhook: {url: "https://hooks.example.com/cronflow"}}
 """
 
 
 class Given(NamedTuple):
-    """A command line, and what stands in its stdin."""
+    """A command line and its stdin."""
 
     words: str
     stdin: str | None = None
@@ -121,7 +120,7 @@ COMMANDS = [
     Given("nodes show node-c"),
     Given("nodes drain node-a"),
     Given("nodes undrain node-b"),
-    Given("nodes undrain nobody"),
+    Given("nodes undrain missing"),
     Given("cluster status"),
     Given("cluster stepdown"),
     Given("cluster sweep"),
@@ -154,9 +153,9 @@ REFUSED = [
     (3, Given(f"runs show {SUCCEEDED[:-2]}1Z"), SUCCEEDED),
     (3, Given("runs list --job no-such-job"), "there is no job"),
     (3, Given("runs logs nothing@1"), "there is no run"),
-    (3, Given("nodes show nobody"), "list the nodes: cronflow nodes list"),
-    (3, Given("nodes drain nobody"), "there is no node 'nobody'"),
-    (3, Given("users delete nobody"), "there is no user"),
+    (3, Given("nodes show missing"), "list the nodes: cronflow nodes list"),
+    (3, Given("nodes drain missing"), "there is no node 'missing'"),
+    (3, Given("users delete missing"), "there is no user"),
     (3, Given("keys delete nothing"), "there is no key"),
     (3, Given("secrets delete nothing"), "there is no secret"),
     (3, Given("alerts show nothing"), "there is no alert"),
@@ -168,7 +167,7 @@ REFUSED = [
     (1, Given("users create ada", "a long password\n"), "there is a user 'ada' already"),
     (1, Given("keys create deploy"), "there is a key 'deploy' already"),
     (1, Given(f"runs cancel {SUCCEEDED}"), "has already ended: succeeded"),
-    (1, Given(f"runs ack {SUCCEEDED}"), "only what failed or was lost"),
+    (1, Given(f"runs ack {SUCCEEDED}"), "only failed or lost runs"),
     (1, Given(f"runs retry {RUNNING}"), "it has not ended"),
 ]
 
@@ -180,7 +179,7 @@ def server() -> Iterator[Served]:
 
 
 async def more(scene: Scene) -> None:
-    """What the scene of the other tests does not have."""
+    """Add what the common scene lacks."""
     service = scene.service
     for one in system_jobs(time(0, 0), time(3, 0)):
         assert (
@@ -201,7 +200,7 @@ async def more(scene: Scene) -> None:
     for event, length in ((JobPaused("report", "eva"), 90), (LeaderElected("node-a", 7), 30), (NodeLost("b", 3), 20)):
         at = ago(minutes=length)
         await scene.backends.events.append([RecordedEvent(event_id(at, "x"), at, "node-a#5f1c", event)])
-    finding = Finding(kind=Flaw.RUN_UNWATCHED, where=RUNNING, what="nobody looks", repaired=True)
+    finding = Finding(kind=Flaw.RUN_UNWATCHED, where=RUNNING, what="no node watches it", repaired=True)
     report = SweepReport(
         at=ago(hours=12), run="_sys:sweep@1", took_ms=12, checked={"runs": 9}, found=1, findings=[finding]
     )
@@ -227,8 +226,8 @@ async def more(scene: Scene) -> None:
     await scene.backends.runs.keep_late([late])
 
 
-def attempt_result(scene: Scene) -> Any:
-    """With each wait of a command, what is open ends; a sweep leaves its report."""
+def finish_while_waiting(scene: Scene) -> Any:
+    """Each wait of a command ends the open runs; a sweep stores its report."""
 
     async def wait(_seconds: float) -> None:
         kept: dict[str, Run] = scene.backends.documents.runs
@@ -245,7 +244,7 @@ def attempt_result(scene: Scene) -> Any:
 
 
 class Printed(NamedTuple):
-    """What a command printed."""
+    """The output of a command."""
 
     code: int
     stdout: str
@@ -253,7 +252,7 @@ class Printed(NamedTuple):
 
 
 class Both:
-    """Runs commands in a fresh scene, one way or the other."""
+    """Runs commands in a fresh scene, directly or through the API."""
 
     def __init__(self, cli: Cli, server: Served, patch: pytest.MonkeyPatch) -> None:
         self._cli, self._server, self._patch = cli, server, patch
@@ -264,7 +263,7 @@ class Both:
         self._server.serve(scene)
         asyncio.run(self._fill())
         self._patch.setattr(connect, "open_service", scene.open_service)
-        self._patch.setattr(times, "sleep", attempt_result(scene))
+        self._patch.setattr(times, "sleep", finish_while_waiting(scene))
         if api:
             self._server.log_in(self._cli, user, "a long password" if user != "admin" else PASSWORD)
         scene.opened = 0
@@ -280,7 +279,7 @@ class Both:
 
 
 def blotted(text: str) -> str:
-    """Without what is drawn anew each time; what takes its place is as long."""
+    """Replace random values with fixed ones of the same length."""
     text = re.sub(r"msg_test_[0-9a-f]{24}", "msg_test_0123456789abcdef01234567", text)
     text = re.sub(r"manual-[0-9a-f]{16}", "manual-0123456789abcdef", text)
     return re.sub(r"(cfk\.[\w-]+\.)[\w-]+", r"\1text", text)
@@ -296,7 +295,7 @@ def both(cli: Cli, server: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "alerts.yaml").write_text(ALERTS)
     (tmp_path / "wrong.yaml").write_text(FILE.replace("timeout:", "time_out:"))
     monkeypatch.setattr(connect, "author", lambda: "admin")
-    # A run's id has the key of the request in it, which is shorter where there is no request.
+    # The id of a run contains the key of the request, which is shorter without HTTP.
     token_hex = secrets.token_hex
     monkeypatch.setattr(aio, "secrets", SimpleNamespace(token_hex=lambda _: token_hex(8)))
     return Both(cli, server, monkeypatch)
@@ -321,7 +320,7 @@ def test_both_ways_refuse_with_the_same_message_and_exit_code(
     assert both.run(given, api=True) == direct
 
 
-def test_every_command_that_manages_something_is_among_them() -> None:
+def test_every_management_command_is_covered() -> None:
     groups = {
         "jobs": jobs,
         "runs": runs,
@@ -349,7 +348,7 @@ CHANGES: Sequence[tuple[Given, Role]] = [
 
 
 @pytest.mark.parametrize(("given", "needed"), CHANGES, ids=str)
-def test_a_viewer_gets_the_needed_role_in_one_line(both: Both, given: Given, needed: Role) -> None:
+def test_a_refused_viewer_sees_the_required_role_in_one_line(both: Both, given: Given, needed: Role) -> None:
     refused = both.run(given, api=True, user="ada")
     assert (refused.code, refused.stdout) == (1, "")
     assert refused.stderr == f"error: this login may not do that: ada is viewer; this requires {needed}\n"

@@ -51,7 +51,7 @@ def test_a_wide_terminal_shows_the_error_on_one_line(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_json_has_the_fields_of_the_interface(cli: Cli) -> None:
+def test_json_has_the_documented_fields(cli: Cli) -> None:
     listed = parsed(cli("runs", "list", "-o", "json"))
     assert all(set(run) >= FIELDS for run in listed)
     [failed] = [run for run in listed if run["id"] == FAILED]
@@ -76,7 +76,7 @@ def test_the_list_is_narrowed(cli: Cli, flags: list[str], expected: list[str]) -
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_cut_list_notes_that_there_are_older_runs(cli: Cli) -> None:
+def test_a_truncated_list_notes_that_there_are_older_runs(cli: Cli) -> None:
     assert "older runs are not shown" in cli("runs", "list", "--limit", "9").stderr
     assert cli("runs", "list", "--limit", "10").stderr == ""
 
@@ -88,7 +88,7 @@ def test_more_runs_than_a_page_are_read_page_by_page(cli: Cli, scene: Scene, mon
 
 
 @pytest.mark.usefixtures("scene")
-def test_no_runs_of_a_job_is_an_answer_and_no_such_job_an_error(cli: Cli) -> None:
+def test_a_job_without_runs_is_fine_but_an_unknown_job_is_an_error(cli: Cli) -> None:
     result = cli("runs", "list", "--job", "black-friday")
     assert (result.exit_code, result.stdout) == (
         0,
@@ -111,7 +111,7 @@ def test_a_state_that_does_not_exist_is_a_usage_error(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_a_run_is_shown_with_its_attempts_and_when_it_is_tried_again(cli: Cli) -> None:
+def test_a_run_is_shown_with_its_attempts_and_next_try(cli: Cli) -> None:
     shown = cli("runs", "show", RETRYING, columns=140).stdout
     assert f"↻ retrying  {RETRYING}" in shown
     assert "next try  2026-11-21 12:01:30Z  in 1m 30s" in shown
@@ -135,7 +135,7 @@ def test_an_ended_run_is_shown_with_lateness_length_result_and_error(cli: Cli) -
     assert "3 missed fires, 2026-11-01 04:30:00Z to" in cli("runs", "show", "clean-uploads@20261115T043000Z").stdout
 
 
-def test_a_large_result_is_shown_by_its_size_and_whole_for_scripts(cli: Cli, scene: Scene) -> None:
+def test_a_large_result_is_shown_as_its_size_and_in_full_for_scripts(cli: Cli, scene: Scene) -> None:
     rows = ["x" * 1000] * 20
     large = replace(next(run for run in RUNS if run.id == SUCCEEDED), result=None, result_size=20_061, finish_id="f1")
     scene.backends.documents.runs[SUCCEEDED] = large
@@ -156,7 +156,7 @@ def test_yaml_has_the_same_content_as_json(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("scene")
-def test_the_log_has_every_attempt_and_nothing_in_it_steers_the_terminal(cli: Cli) -> None:
+def test_the_log_has_every_attempt_and_cannot_control_the_terminal(cli: Cli) -> None:
     assert cli("runs", "logs", RETRYING).stdout.splitlines() == [
         "2026-11-21 11:00:00.000Z INFO     sending 120 invoices",
         "2026-11-21 11:01:00.000Z ERROR    connection refused",
@@ -167,7 +167,7 @@ def test_the_log_has_every_attempt_and_nothing_in_it_steers_the_terminal(cli: Cl
     ]
 
 
-def test_the_log_as_json_is_an_object_a_line_over_all_pages(
+def test_the_log_as_json_has_one_object_per_line_across_pages(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronflow.client.local_admin.PAGE", 2)
@@ -188,7 +188,7 @@ def test_a_run_without_lines_notes_the_possible_reason(cli: Cli) -> None:
     open_run, ended = cli("runs", "logs", RUNNING), cli("runs", "logs", SUCCEEDED)
     assert (open_run.stdout, ended.stdout) == ("", "")
     assert "wait for lines with -f" in open_run.stderr
-    assert "no output, or its log lines are past their retention period" in ended.stderr
+    assert "no output, or its log lines have expired" in ended.stderr
 
 
 def test_a_run_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli, scene: Scene) -> None:
@@ -198,7 +198,7 @@ def test_a_run_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli, scene
     assert asyncio.run(scene.service.run(FAILED)).id == FAILED
 
 
-def test_a_traceback_is_shown_whole_in_the_page_and_by_its_gist_in_tables(cli: Cli, scene: Scene) -> None:
+def test_a_traceback_is_shown_in_full_on_the_page_and_shortened_in_tables(cli: Cli, scene: Scene) -> None:
     runs: dict[str, Any] = scene.backends.documents.runs
     trace = "\nValueError: no rows\n\nTraceback (most recent call last):\n  File x\n"
     runs[FAILED] = replace(runs[FAILED], error=trace)

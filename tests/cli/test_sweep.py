@@ -1,4 +1,4 @@
-"""`cronflow cluster sweep`, and where else the system's own jobs show."""
+"""`cronflow cluster sweep`, and system jobs in other commands."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import JOBS, NOON, Scene
 
 FINDINGS = (
-    Finding(kind=Flaw.RUN_UNWATCHED, where="sync-tokens@20261121T115930Z", what="nobody looks", repaired=True),
+    Finding(kind=Flaw.RUN_UNWATCHED, where="sync-tokens@20261121T115930Z", what="no node watches it", repaired=True),
     Finding(kind=Flaw.JOB_BEHIND, where="rebuild-cache", what="due for long", repaired=False),
 )
 
 
 @pytest.fixture
 def swept(scene: Scene) -> Scene:
-    """The scene after a leader has defined the system's jobs."""
+    """The scene after a leader has defined the system jobs."""
 
     async def define() -> None:
         for job in system_jobs(time(0, 0), time(3, 0)):
@@ -42,14 +42,14 @@ def swept(scene: Scene) -> Scene:
     return scene
 
 
-def attempt_result(
+def finish_while_waiting(
     scene: Scene,
     monkeypatch: pytest.MonkeyPatch,
     findings: Sequence[Finding] = (),
     state: RunState = RunState.SUCCEEDED,
     report_of: str | None = None,
 ) -> None:
-    """With the first wait of the command, the sweep that it asked for ends."""
+    """The requested sweep ends while the command waits for the first time."""
 
     async def wait(_seconds: float) -> None:
         runs: dict[str, Run] = scene.backends.documents.runs
@@ -71,7 +71,7 @@ def attempt_result(
 def test_a_sweep_without_findings_exits_0_and_prints_what_it_checked(
     cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempt_result(swept, monkeypatch)
+    finish_while_waiting(swept, monkeypatch)
     result = cli("cluster", "sweep")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
@@ -83,7 +83,7 @@ def test_a_sweep_without_findings_exits_0_and_prints_what_it_checked(
 
 
 def test_a_sweep_with_findings_exits_1_and_lists_them(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt_result(swept, monkeypatch, FINDINGS)
+    finish_while_waiting(swept, monkeypatch, FINDINGS)
     result = cli("cluster", "sweep")
     assert result.exit_code == 1
     assert "2 findings, 1 repaired" in result.stdout
@@ -101,24 +101,22 @@ def test_a_sweep_with_findings_exits_1_and_lists_them(cli: Cli, swept: Scene, mo
     }
 
 
-def test_a_sweep_that_fails_itself_exits_4(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt_result(swept, monkeypatch, state=RunState.FAILED)
+def test_a_failed_sweep_exits_4(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish_while_waiting(swept, monkeypatch, state=RunState.FAILED)
     result = cli("cluster", "sweep")
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "the sweep itself failed: no" in result.stderr
+    assert "the sweep failed: no" in result.stderr
 
 
-def test_the_report_of_another_sweep_is_not_printed_as_this_ones(
-    cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempt_result(swept, monkeypatch, report_of=f"{SWEEP}@20261121T000000Z")
+def test_the_report_of_another_sweep_is_not_printed(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish_while_waiting(swept, monkeypatch, report_of=f"{SWEEP}@20261121T000000Z")
     result = cli("cluster", "sweep")
     assert result.exit_code == 1
-    assert "another sweep has ended since" in result.stderr
+    assert "another sweep has finished since" in result.stderr
 
 
 @pytest.mark.usefixtures("scene")
-def test_without_a_leader_so_far_there_is_no_sweep_to_run(cli: Cli) -> None:
+def test_before_the_first_leader_there_is_no_sweep_to_run(cli: Cli) -> None:
     result = cli("cluster", "sweep")
     assert result.exit_code == 3
     assert "start one: cronflow node" in result.stderr
@@ -127,14 +125,14 @@ def test_without_a_leader_so_far_there_is_no_sweep_to_run(cli: Cli) -> None:
 def test_the_status_shows_the_last_sweep(cli: Cli, swept: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed(cli("cluster", "status", "-o", "json"))["sweep"] is None
     assert "sweep" not in cli("cluster", "status").stdout
-    attempt_result(swept, monkeypatch, FINDINGS)
+    finish_while_waiting(swept, monkeypatch, FINDINGS)
     cli("cluster", "sweep")
     assert "sweep    2026-11-21 12:00:00Z, now  2 findings, 1 repaired" in cli("cluster", "status").stdout
     assert parsed(cli("cluster", "status", "-o", "json"))["sweep"]["found"] == 2
 
 
 @pytest.mark.usefixtures("swept")
-def test_the_systems_own_jobs_are_listed_when_they_are_asked_for(cli: Cli) -> None:
+def test_system_jobs_are_listed_on_request(cli: Cli) -> None:
     assert cli("jobs", "list", "-o", "name").stdout.splitlines() == sorted(job.name for job in JOBS)
     listed = cli("jobs", "list", "--all", "-o", "name").stdout.splitlines()
     assert set(listed) - {job.name for job in JOBS} == {"_sys:sweep", "_sys:cleanup"}
@@ -144,7 +142,7 @@ def test_the_systems_own_jobs_are_listed_when_they_are_asked_for(cli: Cli) -> No
 
 @pytest.mark.usefixtures("swept")
 @pytest.mark.parametrize("verb", ["pause", "resume", "delete"])
-def test_the_systems_own_jobs_are_not_to_be_changed(cli: Cli, verb: str) -> None:
+def test_system_jobs_cannot_be_changed(cli: Cli, verb: str) -> None:
     result = cli("jobs", verb, SWEEP)
     assert result.exit_code == 2
     assert "SWEEP_AT and CLEANUP_AT say when such jobs run" in result.stderr

@@ -1,4 +1,4 @@
-"""Tables that fit, and text of others that cannot steer a terminal."""
+"""Tables fit the terminal, and text from outside cannot control it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = [Column("KEPT"), Column("SHORT", least=5), Column("MINOR", drop=2), Co
         (8, {0: 10, 1: 5}),
     ],
 )
-def test_a_narrow_table_first_shortens_then_drops_and_never_cuts_what_is_kept(
+def test_a_narrow_table_first_shortens_then_drops_columns_and_never_cuts_names(
     width: int, expected: dict[int, int]
 ) -> None:
     assert fit(COLUMNS, [10, 10, 10, 10], [0, 1, 2, 3], width) == expected
@@ -37,7 +37,7 @@ def test_a_column_without_content_is_left_out(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "A  B\n1  2\n3\n"
 
 
-def test_numbers_stand_below_each_other_and_wide_characters_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_right_aligned_and_wide_characters_count_twice(capsys: pytest.CaptureFixture[str]) -> None:
     table([Column("名前"), Column("N", align="right")], [["日本", "10"], ["x", "5"]])
     assert capsys.readouterr().out == "名前   N\n日本  10\nx      5\n"
 
@@ -50,14 +50,14 @@ def test_every_state_and_outcome_has_a_glyph_and_its_word() -> None:
     assert len({look.glyph for look in formatting.RUNS.values()}) == len(RunState)
 
 
-def test_text_of_others_cannot_steer_the_terminal() -> None:
+def test_text_from_outside_cannot_control_the_terminal() -> None:
     text = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b[2J back\rover \x9b1m \u202eflip"
     cleaned = formatting.clean(text)
     assert cleaned.startswith("red ␛]0;title␇ ␛[2J back␍over \\u009b1m \\u202eflip")
     assert formatting.one_line(" a\n\tb ") == "a b"
 
 
-def test_what_is_piped_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_piped_output_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     output.console().print(formatting.run_state(RunState.FAILED))
     output.warn("look")
     captured = capsys.readouterr()
@@ -66,7 +66,7 @@ def test_what_is_piped_has_no_colours(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize(("term", "code"), [("xterm-256color", "38;5;166"), ("xterm", "31")])
-def test_a_terminal_gets_the_colour_that_it_can_show(
+def test_colours_match_what_the_terminal_supports(
     term: str, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -1,4 +1,4 @@
-"""Time for people and for scripts."""
+"""Times as text, and parsing of instants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.cli.scene import NOON
         (3600.3, "in 1h"),
     ],
 )
-def test_a_distance_has_two_units_where_both_matter(seconds: float, words: str) -> None:
+def test_relative_times_have_up_to_two_units(seconds: float, words: str) -> None:
     assert times.relative(NOON + timedelta(seconds=seconds), NOON) == words
 
 
@@ -37,7 +37,7 @@ def test_a_distance_has_two_units_where_both_matter(seconds: float, words: str) 
     ("seconds", "words"),
     [(0.048, "48ms"), (0.9996, "1.0s"), (3.24, "3.2s"), (9.96, "10s"), (75, "1m 15s"), (-2, "-2.0s"), (0, "0ms")],
 )
-def test_a_length_is_exact_where_it_is_short(seconds: float, words: str) -> None:
+def test_short_durations_are_exact(seconds: float, words: str) -> None:
     assert times.span(timedelta(seconds=seconds)) == words
 
 
@@ -53,6 +53,6 @@ def test_since_takes_a_duration_or_an_instant() -> None:
     assert times.instant_or_ago("2026-11-20", "--since") == datetime(2026, 11, 20, tzinfo=UTC)
 
 
-def test_since_refuses_what_is_neither() -> None:
+def test_since_refuses_other_values() -> None:
     with pytest.raises(InvalidInput, match="--since: 'yesterday' is neither"):
         times.instant_or_ago("yesterday", "--since")

@@ -17,8 +17,8 @@ from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON, Scene
 
 
-def attempt_result(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunState, **fields: Any) -> None:
-    """With each wait of the command, the youngest manual run goes on to the next of the states."""
+def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states: RunState, **fields: Any) -> None:
+    """Each wait of the command moves the newest manual run to the next of these states."""
     steps = iter(states)
 
     async def wait(_seconds: float) -> None:
@@ -45,7 +45,7 @@ def test_arguments_reach_the_run(cli: Cli) -> None:
     assert shape["state"] == "retrying"
 
 
-def test_an_argument_is_json_where_it_reads_as_such() -> None:
+def test_arguments_are_parsed_as_json_if_possible() -> None:
     pairs = ["a=1", 'b="1"', "c=[1,null]", "d=true", "e=", "f=x=y", "g={", "h=NaN"]
     assert parse_args(pairs) == {
         "a": 1,
@@ -69,16 +69,16 @@ def test_every_wrong_argument_is_reported() -> None:
     ]
 
 
-def test_arguments_of_a_job_that_takes_none_are_refused(cli: Cli, scene: Scene) -> None:
+def test_arguments_for_a_command_job_are_refused(cli: Cli, scene: Scene) -> None:
     result = cli("jobs", "run", "reindex-search", "--arg", "a=1")
     assert result.exit_code == 2
     assert "reindex-search is not a Python job" in result.stderr
     assert scene.backends.faults.calls["runs.insert"] == 1  # the scene's own
 
 
-def test_waiting_shows_how_it_ended(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_shows_the_outcome(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = {"started_at": NOON, "ended_at": NOON, "result": {"rows": 42}, "outcome": Outcome.OK}
-    attempt_result(scene, monkeypatch, RunState.DISPATCHED, RunState.RUNNING, RunState.SUCCEEDED, **ended)
+    finish_while_waiting(scene, monkeypatch, RunState.DISPATCHED, RunState.RUNNING, RunState.SUCCEEDED, **ended)
     result = cli("jobs", "run", "rebuild-cache", "--wait")
     assert result.exit_code == 0
     assert "result   rows: 42" in result.stdout
@@ -103,7 +103,7 @@ def test_waiting_shows_how_it_ended(cli: Cli, scene: Scene, monkeypatch: pytest.
 def test_the_exit_code_is_that_of_the_outcome(
     cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch, state: RunState, outcome: Outcome | None, code: int
 ) -> None:
-    attempt_result(scene, monkeypatch, state, outcome=outcome, error="it broke", ended_at=NOON)
+    finish_while_waiting(scene, monkeypatch, state, outcome=outcome, error="it broke", ended_at=NOON)
     result = cli("jobs", "run", "rebuild-cache", "--wait", "-o", "json")
     assert result.exit_code == code
     assert f'"state": "{state}"' in result.stdout
@@ -114,7 +114,7 @@ def test_without_a_node_the_run_is_requested_and_a_warning_printed(cli: Cli, emp
     empty.backends.memory.reports.clear()
     result = cli("jobs", "run", "rebuild-cache")
     assert result.exit_code == 0
-    assert "no nodes are up; the run waits for one: cronflow node" in result.stderr
+    assert "no nodes are up: the run waits for one; start one: cronflow node" in result.stderr
 
 
 def test_servers_that_fail_while_waiting_exit_5_after_the_id_is_printed(
@@ -133,5 +133,5 @@ def test_servers_that_fail_while_waiting_exit_5_after_the_id_is_printed(
 
 def test_waiting_for_a_retry_prints_when_it_is_due(cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     later = NOON + timedelta(seconds=30)
-    attempt_result(scene, monkeypatch, RunState.RETRYING, RunState.FAILED, check_at=later, outcome=Outcome.ERROR)
+    finish_while_waiting(scene, monkeypatch, RunState.RETRYING, RunState.FAILED, check_at=later, outcome=Outcome.ERROR)
     assert "↻ retrying, next try in 30s" in cli("jobs", "run", "rebuild-cache", "--wait").stderr.splitlines()

@@ -92,7 +92,7 @@ def test_an_instant_outside_the_schedule_names_the_nearest_ones(cli: Cli) -> Non
 
 @pytest.mark.usefixtures("scene")
 @pytest.mark.parametrize(
-    ("time", "said"),
+    ("time", "expected"),
     [
         ("2026-11-21T02:00:00", "has no time zone"),
         ("yesterday", "neither an instant nor a duration such as -2h"),
@@ -100,13 +100,13 @@ def test_an_instant_outside_the_schedule_names_the_nearest_ones(cli: Cli) -> Non
         ("--job", "neither an instant nor a duration such as -2h"),
     ],
 )
-def test_a_time_that_is_not_clear_is_refused(cli: Cli, time: str, said: str) -> None:
+def test_an_ambiguous_time_is_refused(cli: Cli, time: str, expected: str) -> None:
     result = cli("jobs", "why", "nightly-report", time)
-    assert (result.exit_code, said in result.stderr) == (2, True)
+    assert (result.exit_code, expected in result.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("scene")
-def test_help_is_there_although_minus_h_is_part_of_a_time(cli: Cli) -> None:
+def test_help_works_although_a_time_may_begin_with_minus(cli: Cli) -> None:
     result = cli("jobs", "why", "--help")
     assert (result.exit_code, "schedule to the outcome" in " ".join(result.stdout.split())) == (0, True)
 
@@ -146,7 +146,7 @@ def test_a_waiting_fire_names_the_blocking_run_and_the_time(cli: Cli, scene: Sce
     assert "cronflow runs show x@1" in shown
 
 
-def test_a_skipped_overlap_names_the_run_in_the_way(cli: Cli, scene: Scene) -> None:
+def test_a_skipped_overlap_names_the_blocking_run(cli: Cli, scene: Scene) -> None:
     change(scene, "sync-tokens@20261121T115830Z", blocked_by="sync-tokens@20261121T115800Z", attempt=0, node=None)
     shown = cli("jobs", "why", "sync-tokens", "2026-11-21T11:58:30Z").stdout
     assert "run sync-tokens@20261121T115800Z was open, and the job has overlap: forbid" in shown
@@ -154,13 +154,13 @@ def test_a_skipped_overlap_names_the_run_in_the_way(cli: Cli, scene: Scene) -> N
 
 
 def nothing_open(scene: Scene, name: str) -> None:
-    """An edit would wait for a dispatched run to show that it has started, and the clock stands still."""
+    """Start the dispatched run: an edit waits for it, and the clock stands still."""
     runs: dict[str, Any] = scene.backends.documents.runs
     for one in [one for one in runs.values() if one.job == name and one.is_open]:
         del runs[one.id]
 
 
-def test_what_was_held_names_the_edit(cli: Cli, scene: Scene) -> None:
+def test_a_skipped_fire_of_a_paused_job_names_the_edit(cli: Cli, scene: Scene) -> None:
     nothing_open(scene, "health-ping")
     asyncio.run(scene.service.pause("health-ping", by="bob@desk"))
     scene.clock.step(timedelta(minutes=5))
@@ -177,7 +177,7 @@ def test_an_upcoming_fire_shows_when_it_is_due(cli: Cli, scene: Scene) -> None:
 
 
 def test_a_missed_range_is_explained_for_each_of_its_instants(cli: Cli, scene: Scene) -> None:
-    # A run is named by the first instant of its range, the cursor that it consumed.
+    # The id of a run contains the first instant of its range, which was the cursor.
     first = datetime(2026, 11, 1, 4, 30, tzinfo=UTC)
     change(scene, "clean-uploads@20261115T043000Z", fire_at=first, created_at=ago(days=6))
     shown = cli("jobs", "why", "clean-uploads", "2026-11-08T04:30:00Z").stdout
@@ -223,7 +223,7 @@ def test_the_history_has_each_version_and_its_author(cli: Cli, scene: Scene) -> 
         (3, "paused", "bob@desk"),
     ]
     assert answer[1]["job"]["schedule"] == {"every": "2m"} | answer[1]["job"]["schedule"]
-    assert cli("jobs", "history", "nobody").exit_code == 3
+    assert cli("jobs", "history", "missing").exit_code == 3
 
 
 def test_a_deleted_job_is_still_explained(cli: Cli, scene: Scene) -> None:

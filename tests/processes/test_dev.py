@@ -261,5 +261,5 @@ def test_a_port_in_use_is_rejected_with_a_remedy(tmp_path: Path) -> None:
         taken.listen()
         done = dev("--data", tmp_path / "data", "--port", str(taken.getsockname()[1]), "--for", "3s")
     assert done.returncode == 2
-    assert "is taken" in done.stderr
+    assert "is in use" in done.stderr
     assert "--port" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import typer.main
 
 from cronflow.cli.errors import FAILED, NOT_FOUND, RUN_FAILED, UNREACHABLE, USAGE
-from cronflow.cli.main import PLACES, app
+from cronflow.cli.main import COMMANDS, app
 
 HEAD = f"""# The commands
 
@@ -33,12 +32,12 @@ Exit codes of every command:
 def page() -> str:
     command: Any = typer.main.get_command(app)
     context = command.context_class(command, info_name="cronflow")
-    return "\n".join([HEAD, *_contents(), *(line for name in PLACES for line in _command(context, name))]).rstrip()
+    return "\n".join([HEAD, *_contents(), *(line for name in COMMANDS for line in _command(context, name))]).rstrip()
 
 
 def _contents() -> Iterator[str]:
     yield from ("| | |", "|---|---|")
-    yield from (f"| [`cronflow {name}`](#cronflow-{name}) | {place.help} |" for name, place in PLACES.items())
+    yield from (f"| [`cronflow {name}`](#cronflow-{name}) | {entry.help} |" for name, entry in COMMANDS.items())
     yield ""
 
 
@@ -49,8 +48,7 @@ def _command(parent: Any, name: str) -> Iterator[str]:
     yield from (f"{'##' if parent.parent is None else '###'} {context.command_path}", "")
     yield from (*_paragraphs(command.help), "")
     if not inner:
-        # Optional and repeatable arguments have their brackets or dots more than once.
-        usage = " ".join(re.sub(r"^\[\[(.*)\]\]$", r"[\1]", part) for part in command.collect_usage_pieces(context))
+        usage = " ".join(command.collect_usage_pieces(context))
         yield from ("```text", f"{context.command_path} {usage}", "```", "")
         yield from _parameters(command, context)
     for one in inner:

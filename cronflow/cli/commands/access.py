@@ -1,8 +1,8 @@
-"""`cronflow users …`, `keys …` and `secrets …`: who may use the API, and the values that jobs refer to by name.
+"""`cronflow users …`, `keys …` and `secrets …`: access to the API, and the values that jobs refer to by name.
 
-The rules: a password or a secret is never an argument, which every process of the machine could read; it is read from a
-prompt or from stdin. An API key is printed once, on stdout, when it is created; afterwards only its hash exists. The
-admin of the settings is not one of these users.
+The rules: passwords and secrets are read from a prompt or from stdin, never from an argument, which every process on
+the machine could read. An API key is printed once, when it is created; only its hash is stored. The admin defined in
+the settings is not listed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cronflow.cli.connect import call, collect
-from cronflow.cli.lazy import new_group
+from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
-from cronflow.cli.terminal.output import Format, Output, console, note, show, show_deleted
-from cronflow.cli.terminal.prompts import hidden_value
-from cronflow.cli.terminal.tables import Column, table
+from cronflow.cli.terminal.output import Format, Output, hidden_value, note, show, show_deleted
+from cronflow.cli.terminal.tables import Column, table, table_of
 from cronflow.domain.access import Role
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
@@ -27,22 +26,18 @@ from cronflow.domain.secret import check_secret_name
 if TYPE_CHECKING:
     from cronflow.schemas.access import KeySchema, UserSchema
 
-users = new_group("Users of the API and their roles.")
-keys = new_group("API keys, for scripts.")
-secrets = new_group("Secret values that jobs refer to by name.")
+users = new_group("Manage users of the API and their roles.")
+keys = new_group("Manage API keys for scripts.")
+secrets = new_group("Manage secret values that jobs refer to by name.")
 
-UserName = Annotated[str, typer.Argument(metavar="NAME", help="The user.", show_default=False)]
-KeyName = Annotated[str, typer.Argument(metavar="NAME", help="The key.", show_default=False)]
-SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The secret.", show_default=False)]
-
-
-# --------------------------------------------------------------------------------------------------------------- users
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user.")]
+KeyName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key.")]
+SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret.")]
 
 
 @users.command("list")
 def list_users(output: Output = Format.TABLE) -> None:
-    """All users, by name; without the admin of the settings."""
-
+    """List all users except the admin defined in the settings."""
     found = call(lambda cluster: collect(cluster.users.list()))
     show(output, found, [user["name"] for user in found], lambda: _user_table(found))
 
@@ -53,9 +48,8 @@ def create_user(
     role: Annotated[Role, typer.Option(help="The user's role.")] = Role.VIEWER,
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a user. The password is read from a prompt, or is the first line of stdin."""
-    password = hidden_value("Password", confirmed=True)
-
+    """Create a user. The password is read from a prompt or from the first line of stdin."""
+    password = hidden_value("password", confirmed=True)
     user = call(lambda cluster: cluster.users.create(name, role, password))
     show(output, user, [name], lambda: _user_table([user]))
 
@@ -63,55 +57,44 @@ def create_user(
 @users.command("change")
 def change_user(
     name: UserName,
-    role: Annotated[Role | None, typer.Option(help="The user's new role.", show_default=False)] = None,
-    enabled: Annotated[
-        bool | None, typer.Option("--enable/--disable", help="Whether the user may log in.", show_default=False)
-    ] = None,
-    password: Annotated[bool, typer.Option("--password", help="A new one, from a prompt or stdin.")] = False,
+    role: Annotated[Role | None, typer.Option(help="The user's new role.")] = None,
+    enabled: Annotated[bool | None, typer.Option("--enable/--disable", help="Whether the user may log in.")] = None,
+    password: Annotated[
+        bool, typer.Option("--password", help="Set a new password, read from a prompt or stdin.")
+    ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Change a user, who has to log in again."""
+    """Change a user's role, password or access. The user has to log in again."""
     if role is None and enabled is None and not password:
         raise InvalidInput(Problem("", "nothing to change", "give --role, --enable, --disable or --password"))
-    new = hidden_value("New password", confirmed=True) if password else None
-
+    new = hidden_value("new password", confirmed=True) if password else None
     user = call(lambda cluster: cluster.users.change(name, role=role, enabled=enabled, password=new))
     show(output, user, [name], lambda: _user_table([user]))
 
 
 @users.command("delete")
 def delete_user(name: UserName, output: Output = Format.TABLE) -> None:
-    """Delete a user and end the user's sessions."""
-
+    """Delete a user and end their sessions."""
     call(lambda cluster: cluster.users.delete(name))
     show_deleted("user", name, output)
 
 
 def _user_table(found: Sequence[UserSchema]) -> None:
-    if not found:
-        console().print("No users yet, except the admin of the settings. Create one: cronflow users create NAME")
-        return
-    table(
-        [Column("USER"), Column("ROLE"), Column("STATE"), Column("CREATED", drop=1)],
+    table_of(
+        found,
         [
-            [
-                user["name"],
-                user["role"],
-                formatting.word("active" if user["enabled"] else "disabled"),
-                times.absolute(user["created_at"]),
-            ]
-            for user in found
+            (Column("USER"), lambda user: user["name"]),
+            (Column("ROLE"), lambda user: user["role"]),
+            (Column("STATE"), lambda user: formatting.word("active" if user["enabled"] else "disabled")),
+            (Column("CREATED", drop=1), lambda user: times.absolute(user["created_at"])),
         ],
+        empty="No users yet except the admin defined in the settings. Create one: cronflow users create NAME",
     )
-
-
-# ---------------------------------------------------------------------------------------------------------------- keys
 
 
 @keys.command("list")
 def list_keys(output: Output = Format.TABLE) -> None:
-    """All API keys, by name."""
-
+    """List all API keys."""
     found = call(lambda cluster: collect(cluster.keys.list()))
     show(output, found, [key["name"] for key in found], lambda: _key_table(found))
 
@@ -122,89 +105,77 @@ def create_key(
     role: Annotated[Role, typer.Option(help="The key's role.")] = Role.VIEWER,
     job: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only for jobs such as billing-*; repeatable.", show_default=False),
+        typer.Option(metavar="PATTERN", help="Only for jobs that match, such as billing-*; repeatable."),
     ] = None,
     expires_in: Annotated[
-        str | None, typer.Option(metavar="90d", help="How long it is valid.", show_default="no expiry")
+        str | None, typer.Option(metavar="90d", help="How long the key is valid.", show_default="no expiry")
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Create a key and print it, only this once."""
+    """Create a key and print it. It cannot be shown again."""
     length: timedelta | None = None if expires_in is None else parse_duration(expires_in)
     until = None if length is None else times.now() + length
-
     key = call(lambda cluster: cluster.keys.create(name, role, jobs=job or (), expires_at=until))
-    show(output, key, [key["key"]], lambda: console().print(key["key"]))
-    note("this key is not shown again; send it as `Authorization: Bearer …`")
+    show(output, key, [key["key"]], key["key"])
+    note("this key cannot be shown again; send it as `Authorization: Bearer …`")
 
 
 @keys.command("delete")
 def delete_key(name: KeyName, output: Output = Format.TABLE) -> None:
-    """Delete a key; it stops working at once."""
-
+    """Delete a key. It stops working immediately."""
     call(lambda cluster: cluster.keys.delete(name))
     show_deleted("key", name, output)
 
 
 def _key_table(found: Sequence[KeySchema]) -> None:
-    if not found:
-        console().print("No API keys yet. Create one: cronflow keys create NAME")
-        return
     now = times.now()
-    table(
-        [Column("KEY"), Column("ROLE"), Column("JOBS", drop=2), Column("EXPIRES", drop=1), Column("LAST USED", drop=3)],
+    table_of(
+        found,
         [
-            [
-                key["name"],
-                key["role"],
-                " ".join(key["jobs"]) or "all",
-                "never" if key["expires_at"] is None else times.relative(key["expires_at"], now),
-                "never" if key["last_used_at"] is None else times.relative(key["last_used_at"], now),
-            ]
-            for key in found
+            (Column("KEY"), lambda key: key["name"]),
+            (Column("ROLE"), lambda key: key["role"]),
+            (Column("JOBS", drop=2), lambda key: " ".join(key["jobs"]) or "all"),
+            (
+                Column("EXPIRES", drop=1),
+                lambda key: "never" if key["expires_at"] is None else times.relative(key["expires_at"], now),
+            ),
+            (
+                Column("LAST USED", drop=3),
+                lambda key: "never" if key["last_used_at"] is None else times.relative(key["last_used_at"], now),
+            ),
         ],
+        empty="No API keys yet. Create one: cronflow keys create NAME",
     )
-
-
-# ------------------------------------------------------------------------------------------------------------- secrets
 
 
 @secrets.command("list")
 def list_secrets(output: Output = Format.TABLE) -> None:
-    """The names of all secrets."""
-
+    """List the names of all secrets."""
     found = call(lambda cluster: collect(cluster.secrets.list()))
 
     def view() -> None:
-        if not found:
-            console().print("No secrets yet. Create one: cronflow secrets set NAME")
-            return
         rows = [
             [one["name"], times.absolute(one["updated_at"]), formatting.clean(one["updated_by"] or "")] for one in found
         ]
-        table([Column("SECRET"), Column("SET", drop=1), Column("BY", drop=2)], rows)
+        columns = [Column("SECRET"), Column("SET", drop=1), Column("BY", drop=2)]
+        table(columns, rows, empty="No secrets yet. Create one: cronflow secrets set NAME")
 
     show(output, found, [one["name"] for one in found], view)
 
 
 @secrets.command("set")
 def set_secret(name: SecretName, output: Output = Format.TABLE) -> None:
-    """Create or replace a secret. The value is read from a prompt, or is all of stdin without its last line break."""
+    """Create or replace a secret. The value is read from a prompt, or from stdin without the trailing newline."""
     check_secret_name(name)
-    value = hidden_value("Value", whole=True)
-
+    value = hidden_value("value", whole=True)
     found = call(lambda cluster: cluster.secrets.set(name, value))
 
-    def view() -> None:
-        result = "created" if found["new"] else "replaced"
-        console().print(f"secret {name} {result}; jobs refer to it as ${{secret:{name}}}")
-
-    show(output, found, [name], view)
+    result = "created" if found["new"] else "replaced"
+    show(output, found, [name], f"secret {name} {result}; jobs refer to it as ${{secret:{name}}}")
 
 
 @secrets.command("delete")
 def delete_secret(name: SecretName, output: Output = Format.TABLE) -> None:
-    """Delete a secret; from now on, attempts of jobs that refer to it fail."""
-
+    """Delete a secret. Jobs that refer to it will fail."""
     call(lambda cluster: cluster.secrets.delete(name))
     show_deleted("secret", name, output)

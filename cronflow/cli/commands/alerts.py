@@ -1,4 +1,4 @@
-"""`cronflow alerts …`: who is notified when something goes wrong, and the state of each notification.
+"""`cronflow alerts …`: webhooks to notify when something goes wrong, and the state of each notification.
 
 The rule: an alert is shown with the name of its secret, never with the value; a receiver's answer is shown unchanged.
 """
@@ -15,10 +15,10 @@ from rich.text import Text
 
 from cronflow.cli.connect import call, collect
 from cronflow.cli.errors import FAILED
-from cronflow.cli.lazy import new_group
+from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import Format, Output, console, show, show_deleted
-from cronflow.cli.terminal.tables import Column, facts, table
+from cronflow.cli.terminal.tables import Column, facts, table, table_of
 from cronflow.domain.errors import InvalidInput, NotFound, Problem
 
 if TYPE_CHECKING:
@@ -28,31 +28,25 @@ if TYPE_CHECKING:
 
 alerts = new_group("Notify webhooks when something goes wrong.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The alert.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the alert.")]
 
 
 @alerts.command("list")
 def list_alerts(output: Output = Format.TABLE) -> None:
-    """All alerts, by name."""
-
+    """List all alerts."""
     found = call(lambda cluster: collect(cluster.alerts.list()))
 
     def view() -> None:
-        if not found:
-            console().print("No alerts yet. Define some: cronflow alerts apply -f alerts.yaml")
-            return
-        table(
-            [Column("STATE"), Column("ALERT"), Column("ON"), Column("JOBS", drop=2), Column("TO", least=18)],
+        table_of(
+            found,
             [
-                [
-                    _state(alert),
-                    alert["name"],
-                    " ".join(alert["on"]),
-                    " ".join(alert["jobs"]) or "all",
-                    formatting.clean(alert["webhook"]["url"]),
-                ]
-                for alert in found
+                (Column("STATE"), _state),
+                (Column("ALERT"), lambda alert: alert["name"]),
+                (Column("ON"), lambda alert: " ".join(alert["on"])),
+                (Column("JOBS", drop=2), lambda alert: " ".join(alert["jobs"]) or "all"),
+                (Column("TO", least=18), lambda alert: formatting.clean(alert["webhook"]["url"])),
             ],
+            empty="No alerts yet. Define some: cronflow alerts apply -f alerts.yaml",
         )
 
     show(output, found, [alert["name"] for alert in found], view)
@@ -66,7 +60,7 @@ def show_alert(
     ] = 10,
     output: Output = Format.TABLE,
 ) -> None:
-    """An alert and its latest notifications: their state, attempts and errors."""
+    """Show an alert and its latest notifications with their state, attempts and errors."""
 
     async def read(cluster: Cluster) -> tuple[AlertSchema, list[NotificationSchema]]:
         alert = await cluster.alerts.get(name)
@@ -81,7 +75,7 @@ def apply(
     file: Annotated[list[Path], typer.Option("-f", "--file", metavar="FILE", help="A YAML or JSON file; - is stdin.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Create and change alerts to match the files. Other alerts stay as they are."""
+    """Create and change alerts to match the files. Other alerts are left alone."""
     from cronflow.documents.alerts import alert_document
     from cronflow.files.alerts import read_alert_files
 
@@ -116,26 +110,20 @@ async def _apply(cluster: Cluster, document: AlertForm) -> tuple[AlertSchema, st
 
 @alerts.command()
 def delete(name: Name, output: Output = Format.TABLE) -> None:
-    """Delete an alert with its notifications; those that are waiting are not sent."""
-
+    """Delete an alert and its notifications. Notifications that are waiting are not sent."""
     call(lambda cluster: cluster.alerts.delete(name))
     show_deleted("alert", name, output)
 
 
 @alerts.command("test")
 def try_out(name: Name, output: Output = Format.TABLE) -> None:
-    """Send a test notification now, and print the receiver's answer; exit code 1 if it was not accepted."""
-
+    """Send a test notification and print the receiver's answer; exit code 1 if it was rejected."""
     answer = call(lambda cluster: cluster.alerts.test(name))
 
-    def view() -> None:
-        if answer["taken"]:
-            text = f": the receiver answered {answer['status']} in {answer['ms']} ms"
-            console().print(Text.assemble(formatting.word("ok"), text))
-        else:
-            text = formatting.one_line(answer["error"] or "")
-            console().print(Text.assemble(formatting.word("failed"), f": {text}"))
-
+    if answer["taken"]:
+        view = Text.assemble(formatting.word("ok"), f": the receiver answered {answer['status']} in {answer['ms']} ms")
+    else:
+        view = Text.assemble(formatting.word("failed"), f": {formatting.one_line(answer['error'] or '')}")
     show(output, answer, [answer["id"]], view)
     if not answer["taken"]:
         raise typer.Exit(FAILED)
@@ -159,27 +147,18 @@ def _page(alert: AlertSchema, notifications: Sequence[NotificationSchema], now: 
         ]
     )
     console().print()
-    if not notifications:
-        console().print("No notifications sent yet.")
-        return
-    table(
+    table_of(
+        notifications,
         [
-            Column("STATE"),
-            Column("KIND"),
-            Column("SUBJECT"),
-            Column("CREATED", drop=3),
-            Column("TRIED", drop=2),
-            Column("ANSWER", least=10),
+            (Column("STATE"), lambda notification: formatting.word(notification["state"].replace("_", " "))),
+            (Column("KIND"), lambda notification: notification["kind"]),
+            (Column("SUBJECT"), lambda notification: notification["subject"]),
+            (Column("CREATED", drop=3), lambda notification: times.relative(notification["created_at"], now)),
+            (Column("TRIED", drop=2), lambda notification: formatting.plural(notification["attempts"], "time")),
+            (
+                Column("ANSWER", least=10),
+                lambda notification: formatting.one_line(notification["error"] or str(notification["status"] or "")),
+            ),
         ],
-        [
-            [
-                formatting.word(notification["state"].replace("_", " ")),
-                notification["kind"],
-                notification["subject"],
-                times.relative(notification["created_at"], now),
-                formatting.plural(notification["attempts"], "time"),
-                formatting.one_line(notification["error"] or str(notification["status"] or "")),
-            ]
-            for notification in notifications
-        ],
+        empty="No notifications sent yet.",
     )

@@ -1,4 +1,8 @@
-"""`cronflow cluster …`: the leader and the load, events, the live view, sweeps."""
+"""`cronflow cluster …`: the leader, the load, events and sweeps. `cronflow nodes …`: the nodes, and draining them.
+
+The rule: draining applies to the name of a node and survives restarts. A node is drained when it has confirmed the
+request and has no runs and no spooled outcomes.
+"""
 
 from __future__ import annotations
 
@@ -8,66 +12,75 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from cronflow.cli import connect
+from cronflow.cli.connect import call, collect
 from cronflow.cli.errors import FAILED, RUN_FAILED
-from cronflow.cli.lazy import new_group
+from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.drawing import draw, drawn
-from cronflow.cli.terminal.output import Format, LiveOutput, Output, console, note, show, warn, write_json, yaml_text
-from cronflow.cli.views.cluster import cluster_page, event_text, sweep_page
-from cronflow.cli.views.lines import LineFormat, wait_for_end
+from cronflow.cli.terminal.output import (
+    Format,
+    LineFormat,
+    LineOutput,
+    LiveOutput,
+    Output,
+    console,
+    note,
+    show,
+    warn,
+    write_json,
+    yaml_text,
+)
+from cronflow.cli.views.cluster import cluster_page, event_text, node_page, node_table, sweep_page
+from cronflow.cli.views.lines import wait_for_end
 from cronflow.cli.views.runs import went_well
-from cronflow.domain.errors import CronFlowError
+from cronflow.domain.errors import CronFlowError, NotFound
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
-    from cronflow.schemas.cluster import SweepSchema
+    from cronflow.schemas.cluster import DrainSchema, SweepSchema
     from cronflow.schemas.events import EventSchema
     from cronflow.schemas.runs import RunDetailSchema
 
-POLL_S = 1.0
+EVENTS_POLL_S = 1.0
 OVERLAP = timedelta(seconds=30)
 """Events may be stored late, and clocks differ: each poll reads this far back."""
 MOST_EVENTS = 500
 
-cluster = new_group("The leader, the load, events and sweeps of the cluster.")
+cluster = new_group("Show the leader, load and events of the cluster; start a sweep.")
 
 
 @cluster.command("status")
 def cluster_status(output: Output = Format.TABLE) -> None:
-    """The leader and its lease, the nodes, and their queues."""
-
+    """Show the leader, its lease, the nodes and their queues."""
     found = connect.call(lambda cluster: cluster.cluster.get())
     show(output, found, [node["name"] for node in found["nodes"]], lambda: cluster_page(found, times.now()))
 
 
 @cluster.command()
 def stepdown(output: Output = Format.TABLE) -> None:
-    """Ask the leader to step down, so that another node takes over; running jobs continue."""
-
+    """Ask the leader to step down so that another node takes over. Running jobs continue."""
     found = connect.call(lambda cluster: cluster.cluster.stepdown())
 
-    def view() -> None:
-        leader = formatting.clean(found["asked"])
-        console().print(f"Asked {leader} to step down. See the new leader: cronflow cluster status")
-
-    show(output, found, [found["asked"]], view)
+    text = f"Asked {formatting.clean(found['asked'])} to step down. See the new leader: cronflow cluster status"
+    show(output, found, [found["asked"]], text)
 
 
 @cluster.command()
 def sweep(output: Output = Format.TABLE) -> None:
-    """Check every record for consistency, repair what can be repaired, and report. Exit code 1 if there were findings.
+    """Check all records for consistency, repair what is possible, and print the findings.
 
-    Exit code 4: the sweep itself failed.
+    Exit code 1: there are findings. Exit code 4: the sweep failed.
     """
     run, report = connect.call(_sweep)
     if not went_well(run):
-        warn(f"the sweep itself failed: {formatting.one_line(run['error'] or run['state'])}")
+        warn(f"the sweep failed: {formatting.one_line(run['error'] or run['state'])}")
         raise typer.Exit(RUN_FAILED)
     if report is None or report["run"] != run["id"]:
         raise CronFlowError(
-            f"another sweep has ended since; see the result of this one: cronflow runs show {run['id']}"
+            f"another sweep has finished since; see the result of this one: cronflow runs show {run['id']}"
         )
     show(output, report, [finding["where"] for finding in report["findings"]], lambda: sweep_page(report))
     if report["found"]:
@@ -77,21 +90,23 @@ def sweep(output: Output = Format.TABLE) -> None:
 async def _sweep(cluster: Cluster) -> tuple[RunDetailSchema, SweepSchema | None]:
     run = await cluster.runs.get((await cluster.cluster.sweep())["id"])
     if not [node async for node in cluster.nodes.list()]:
-        warn("no nodes are up; the sweep waits for one: cronflow node")
+        warn("no nodes are up: the sweep waits for one; start one: cronflow node")
     return await wait_for_end(cluster, run), (await cluster.cluster.get())["sweep"]
 
 
 @cluster.command()
 def events(
-    since: Annotated[str, typer.Option(help="How far back: 1h, or an instant such as 2026-11-21T12:00:00Z.")] = "24h",
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as leader_elected; repeatable.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=MOST_EVENTS, help="The maximum number.")] = 100,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new events.")] = False,
-    output: Annotated[
-        LineFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object per line, or a YAML list.")
-    ] = LineFormat.TABLE,
+    since: Annotated[str, typer.Option(help="A time such as 1h, or an instant such as 2026-11-21T12:00:00Z.")] = "24h",
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only events of this kind, such as leader_elected; repeatable.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=MOST_EVENTS, help="The maximum number of events.")
+    ] = 100,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new events until Ctrl-C.")] = False,
+    output: LineOutput = LineFormat.TABLE,
 ) -> None:
-    """Events of the cluster: leaders, nodes, servers, failures, changes. The oldest first."""
+    """List events, oldest first: leaders, nodes, servers, failures, changes."""
     begin = times.instant_or_ago(since, "--since")
     shown: set[str] = set()
 
@@ -104,13 +119,12 @@ def events(
     async def read(cluster: Cluster) -> None:
         await print_new(cluster, begin, limit)
         while follow:
-            await times.sleep(POLL_S)
+            await times.sleep(EVENTS_POLL_S)
             await print_new(cluster, times.now() - OVERLAP, MOST_EVENTS)
 
     try:
         connect.call(read)
     except KeyboardInterrupt:
-        # The way to stop following.
         return
     if not shown:
         if output is LineFormat.YAML:
@@ -130,9 +144,9 @@ def _print(found: Sequence[EventSchema], form: LineFormat) -> None:
 
 @cluster.command()
 def watch(output: LiveOutput = Format.TABLE) -> None:
-    """Nodes, leader, load, queue, rates and events, live, updated each second; until Ctrl-C."""
+    """Watch nodes, load, queue, rates and events until Ctrl-C; updated every second."""
     output.check_live()
-    from cronflow.cli.views.clusterwatch import ClusterView, status_text
+    from cronflow.cli.views.watch import ClusterView, status_text
 
     async def use(cluster: Cluster) -> None:
         if output is Format.TABLE and drawn():
@@ -148,3 +162,62 @@ def watch(output: LiveOutput = Format.TABLE) -> None:
                     console().print(status_text(message["patch"]))
 
     connect.following(use)
+
+
+DRAIN_POLL_S = 0.5
+
+nodes = new_group("List nodes and drain them.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the node.")]
+
+
+@nodes.command("list")
+def list_nodes(output: Output = Format.TABLE) -> None:
+    """List the nodes that are up, with their load."""
+    found = call(lambda cluster: collect(cluster.nodes.list()))
+    show(output, found, [node["name"] for node in found], lambda: node_table(found))
+
+
+@nodes.command("show")
+def show_node(name: Name, output: Output = Format.TABLE) -> None:
+    """Show a node: its state, load, labels and runs."""
+    found = call(lambda cluster: cluster.nodes.get(name))
+    show(output, found, [name], lambda: node_page(found))
+
+
+@nodes.command()
+def drain(
+    name: Name,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the node has no runs left.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Drain a node: it finishes its runs and accepts no new ones, even after a restart, until you undrain it."""
+
+    async def act(cluster: Cluster) -> DrainSchema:
+        found = await cluster.nodes.drain(name)
+        while wait and not found["drained"]:
+            await times.sleep(DRAIN_POLL_S)
+            try:
+                found["drained"] = (await cluster.nodes.get(name))["drained"]
+            except NotFound:
+                # It has stopped.
+                found["drained"] = True
+        return found
+
+    found = call(act)
+
+    text = "drained" if found["drained"] else "accepts no new runs"
+    show(output, found, [name], Text.assemble(formatting.word("draining"), f"  {formatting.clean(name)}: {text}"))
+    if not found["drained"]:
+        note(f"running jobs continue; wait for them with --wait; undo with cronflow nodes undrain {name}")
+
+
+@nodes.command()
+def undrain(name: Name, output: Output = Format.TABLE) -> None:
+    """Undo a drain: the node accepts runs again."""
+    found = call(lambda cluster: cluster.nodes.undrain(name))
+
+    view = Text.assemble(formatting.word("up"), f"  {formatting.clean(name)}: accepts runs again")
+    show(output, found, [name], view)
+    if not found["up"]:
+        note(f"node {name} is not up; it will accept runs when it starts")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from cronflow.cli.connect import current_login, settings
-from cronflow.cli.lazy import new_group
+from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting
-from cronflow.cli.terminal.output import Format, Output, console, note, show, warn
+from cronflow.cli.terminal.output import Format, Output, note, show, warn
 from cronflow.cli.terminal.tables import Column, facts, table
 from cronflow.domain.errors import InvalidInput
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from cronflow.client.session import Login, LoginFile
     from cronflow.config import Settings
 
-config = new_group("The settings and their sources.")
+config = new_group("Show and check the settings.")
 
 
 @config.command("show")
 def show_config(output: Output = Format.TABLE) -> None:
-    """Every setting: its value, and its source: a flag, the environment, a file or the default."""
+    """Show every setting with its value and its source: a flag, the environment, a file or the default."""
     from cronflow.config import describe
 
     read = settings()
@@ -56,7 +56,7 @@ def show_config(output: Output = Format.TABLE) -> None:
 
 @config.command()
 def check(output: Output = Format.TABLE) -> None:
-    """Report all problems of the settings; exit code 2 if there are any."""
+    """Check the settings and print every problem; exit code 2 if there are any."""
     from cronflow.config import describe
 
     read = settings()
@@ -64,23 +64,21 @@ def check(output: Output = Format.TABLE) -> None:
     sources.pop("default", None)
     found = current_login()
 
-    def view() -> None:
-        given = ", ".join(sorted(sources)) or "all defaults"
-        console().print(Text.assemble(formatting.word("ok"), f"  the settings are valid and consistent ({given})"))
-
+    given = ", ".join(sorted(sources)) or "all defaults"
+    view = Text.assemble(formatting.word("ok"), f"  the settings are valid and consistent ({given})")
     show(output, {"ok": True, "sources": sorted(sources), "notes": list(read.notes)}, ["ok"], view)
     _notes(read)
     _note_api(found)
     unset = [name for name, value in (("REDIS_URL", read.redis_url), ("MONGO_URL", read.mongo_url)) if value is None]
     if unset and found is None:
-        note(f"{' and '.join(unset)} unset: commands that need servers require CRONFLOW_{unset[0]}")
+        note(f"{' and '.join(unset)} not set: commands that connect to servers need CRONFLOW_{unset[0]}")
 
 
 Found = tuple["Login", "LoginFile | None"]
 
 
 def _login() -> Found | None:
-    """The active login; an unusable one is reported, and the settings are shown all the same."""
+    """The active login; None with a warning if it is unusable, so that the settings are still shown."""
     try:
         return current_login()
     except InvalidInput as error:
@@ -95,13 +93,12 @@ def _with_login(row: tuple[str, str, str], found: Found | None) -> tuple[str, st
 
 
 def _note_api(found: Found | None) -> None:
-    """Whether commands go through an API."""
     if found is None:
         return
     login, _ = found
     how = f"as {login.user}" if login.user else "with an API key"
-    note(f"commands go through {formatting.clean(login.url)} {formatting.clean(how)}")
-    note("REDIS_URL and MONGO_URL are used only by cronflow node, api and doctor")
+    note(f"commands use the API at {formatting.clean(login.url)} {formatting.clean(how)}")
+    note("only cronflow node, api and doctor use REDIS_URL and MONGO_URL")
 
 
 def _notes(read: Settings) -> None:
@@ -110,7 +107,7 @@ def _notes(read: Settings) -> None:
 
 
 def version(output: Output = Format.TABLE) -> None:
-    """The installed versions of CronFlow and Python, and the platform."""
+    """Show the installed versions of CronFlow and Python, and the platform."""
     own = installed("cronflow")
     answer = {"cronflow": own, "python": platform.python_version(), "platform": platform.platform()}
     show(output, answer, [own], lambda: facts(answer.items()))

@@ -1,6 +1,6 @@
 """`cronflow cron explain`: an expression in words, its next fires, and warnings. It needs no cluster.
 
-The rule: it uses the engine that plans the runs, so its output is what will happen.
+The rule: it uses the same code as the planner, so its output is accurate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from cronflow.cli.lazy import new_group
+from cronflow.cli.main import new_group
 from cronflow.cli.terminal import times
 from cronflow.cli.terminal.formatting import ORANGE
 from cronflow.cli.terminal.output import Format, Output, console, show
@@ -23,28 +23,27 @@ from cronflow.domain.schedule.preview import preview
 from cronflow.domain.schedule.zones import find_zone, instant_of
 from cronflow.schemas.preview import preview_schema
 
-cron = new_group("Explain cron expressions, without a cluster.")
+cron = new_group("Explain cron expressions without a cluster.")
 
 
 @cron.command()
 def explain(
     expression: Annotated[
-        str, typer.Argument(metavar="EXPR", help='In quotes: "0 9 * * MON#2", "@daily".', show_default=False)
+        str, typer.Argument(metavar="EXPR", help='The expression in quotes, such as "0 9 * * MON#2" or "@daily".')
     ],
     tz: Annotated[str, typer.Option(metavar="ZONE", help="The IANA time zone.")] = "UTC",
-    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="How many fires.")] = 10,
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="The number of fires.")] = 10,
     start: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Fires from this instant on; without an offset, in the time zone.  [now]",
-            show_default=False,
+            help="Show fires from this time on; without an offset, it is in the time zone of --tz.  [now]",
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Explain an expression: in words, with its next fires and warnings."""
+    """Explain an expression in words, with its next fires and warnings."""
     schedule = Cron(expression, tz)
     now = times.now()
     found = preview(schedule, now, count, None if start is None else _instant(start, tz))

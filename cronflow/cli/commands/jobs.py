@@ -1,7 +1,7 @@
-"""`cronflow jobs …`: define jobs from files and apps, look at them, run, pause, resume and delete them.
+"""`cronflow jobs …`: define jobs from files and apps; list, run, pause, resume and delete them.
 
-The rules: files and apps are read and checked completely before anything is requested, and applying is repeatable: the
-second time every job is unchanged. `jobs run` prints the run's id as soon as the run exists; waiting only watches it.
+The rules: files and apps are checked completely before anything is requested, and applying twice changes nothing the
+second time. `jobs run` prints the run's id as soon as the run exists; waiting does not affect it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rich.text import Text
 from cronflow.app import load_app
 from cronflow.cli import connect
 from cronflow.cli.errors import RUN_FAILED
-from cronflow.cli.lazy import new_group
+from cronflow.cli.main import new_group
 from cronflow.cli.terminal import times
 from cronflow.cli.terminal.drawing import counted
-from cronflow.cli.terminal.output import Format, Output, console, note, show, warn, write_json
+from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show, warn, write_json
 from cronflow.cli.views import jobs as views
-from cronflow.cli.views.lines import LineFormat, follow_run, wait_for_end
+from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job
@@ -41,36 +41,27 @@ jobs = new_group("Define, list, run, pause and delete jobs.")
 
 Answer = TypeVar("Answer")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.", show_default=False)]
-Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="One or more jobs.", show_default=False)]
-AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The job; may be deleted.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="The names of one or more jobs.")]
+AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job, which may be deleted.")]
 # A time such as -2h looks like an option, and -h like the one for help.
 TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
 
-# --------------------------------------------------------------------------------------------------------------- apply
-
-
 @jobs.command()
 def apply(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE…", help="More files, as in -f *.yaml.", show_default=False)
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="More files, as in -f *.yaml.")] = None,
     file: Annotated[
-        list[Path] | None,
-        typer.Option("-f", "--file", metavar="FILE", help="A YAML or JSON file; - is stdin.", show_default=False),
+        list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="A YAML or JSON file; - is stdin.")
     ] = None,
-    app: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE:APP", help="The jobs of an App in Python.", show_default=False),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")] = False,
+    app: Annotated[list[str] | None, typer.Option(metavar="MODULE:APP", help="Apply the jobs of a Python App.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without applying them.")] = False,
     check_python: Annotated[
         bool, typer.Option("--import/--no-import", help="Import Python targets to check that they exist.")
     ] = True,
     output: Output = Format.TABLE,
 ) -> None:
-    """Create and change jobs to match the files and apps. Other jobs stay as they are."""
+    """Create and change jobs to match the files and apps. Other jobs are left alone."""
     from cronflow.documents import job_document
 
     wanted = [job_document(job) for job in _read([*(file or ()), *(files or ())], app or (), check_python=check_python)]
@@ -88,8 +79,8 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
     from cronflow.files.jobs import read_job_files
 
     if not files and not apps:
-        what = "no files and no app are given"
-        raise InvalidInput(Problem("", what, "cronflow jobs apply -f jobs.yaml, or --app package.module:app"))
+        what = "no files and no app given"
+        raise InvalidInput(Problem("", what, "use -f jobs.yaml or --app package.module:app"))
     retry = connect.retry()
     problems: list[Problem] = []
     wanted: list[Job] = []
@@ -117,7 +108,7 @@ def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> 
 
 
 async def _apply(cluster: Cluster, wanted: Sequence[Mapping[str, object]], *, dry_run: bool) -> Sequence[AppliedSchema]:
-    """In as many requests as needed; all jobs are checked before the first is changed."""
+    """Send as many requests as needed; all jobs are checked before the first is changed."""
     parts = list(_parts(wanted))
     applied: list[AppliedSchema] = []
     if dry_run or len(parts) > 1:
@@ -130,7 +121,7 @@ async def _apply(cluster: Cluster, wanted: Sequence[Mapping[str, object]], *, dr
                 applied += await cluster.jobs.apply(part)
                 done(len(part))
         except Conflict as error:
-            error.add_note("the jobs before it are applied; it is safe to apply all of them again")
+            error.add_note("the jobs before it were applied; it is safe to apply all of them again")
             raise
     return applied
 
@@ -148,33 +139,23 @@ def _parts(jobs: Sequence[Mapping[str, object]]) -> Iterator[Sequence[Mapping[st
     yield jobs[first:]
 
 
-# ------------------------------------------------------------------------------------------------------- list and show
-
-
 @jobs.command("list")
 def list_jobs(
-    everything: Annotated[bool, typer.Option("--all", help="Include the system's own jobs.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include system jobs.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """All jobs, by name: state, schedule and next fire."""
+    """List all jobs with their state, schedule and next fire."""
 
     async def read(cluster: Cluster) -> list[JobSchema]:
         return [job async for job in cluster.jobs.list() if everything or not job["name"].startswith(SYSTEM_PREFIX)]
 
     found = connect.call(read)
-
-    def view() -> None:
-        if found:
-            views.job_table(found, times.now())
-        else:
-            console().print("No jobs yet. Define some: cronflow jobs apply -f jobs.yaml")
-
-    show(output, found, [job["name"] for job in found], view)
+    show(output, found, [job["name"] for job in found], lambda: views.job_table(found, times.now()))
 
 
 @jobs.command("show")
 def show_job(name: Name, output: Output = Format.TABLE) -> None:
-    """A job: its state, its latest runs, and its document with every default."""
+    """Show a job: its state, its latest runs, and its definition with all defaults."""
 
     async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema]]:
         return await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
@@ -186,10 +167,10 @@ def show_job(name: Name, output: Output = Format.TABLE) -> None:
 @jobs.command("next")
 def next_fires(
     name: Name,
-    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="How many.")] = 10,
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=1000, help="The number of fires.")] = 10,
     output: Output = Format.TABLE,
 ) -> None:
-    """The next instants at which a job is due."""
+    """Show when a job is due next."""
 
     async def read(cluster: Cluster) -> tuple[JobSchema, FiresSchema]:
         return await cluster.jobs.get(name), await cluster.jobs.next(name, count)
@@ -201,11 +182,11 @@ def next_fires(
     if job["schedule"] is None:
         note(f"{name} has no schedule; run it manually: cronflow jobs run {name}")
     elif not fires:
-        note(f"{name} will not be due again")
+        note(f"{name} has no further fires")
     elif not job["enabled"]:
-        note(f"{name} is disabled: none of these will run until its document has enabled: true")
+        note(f"{name} is disabled: it does not run until its definition has enabled: true")
     elif job["paused"]:
-        note(f"{name} is paused: none of these will run until cronflow jobs resume {name}")
+        note(f"{name} is paused: it does not run until you resume it: cronflow jobs resume {name}")
 
 
 @jobs.command(context_settings=TIMES_LIKE_OPTIONS)
@@ -214,17 +195,15 @@ def why(
     time: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TIME]",
-            help="The instant, such as 2026-11-21T02:00:00Z; or `now` or `-2h` for the last one before. Default: the "
-            "latest that was due.",
-            show_default=False,
+            metavar="TIME",
+            help="An instant such as 2026-11-21T02:00:00Z; or `now` or `-2h` for the last fire before. Default: the "
+            "latest fire.",
         ),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Why a job ran, did not run, or waits at an instant: from the schedule to the outcome."""
+    """Explain why a job ran, did not run or is waiting: each step from the schedule to the outcome."""
     at, exact = (None, True) if time is None else times.instant_of(time, "TIME")
-
     found = connect.call(lambda cluster: cluster.jobs.why(name, at, exact=exact))
     from cronflow.cli.views.why import why_page
 
@@ -234,14 +213,10 @@ def why(
 
 @jobs.command()
 def history(name: AnyName, output: Output = Format.TABLE) -> None:
-    """Every version of a job: when it started, its author, and its definition."""
-
+    """List every version of a job: when it was written, its author, and its definition."""
     found = connect.call(lambda cluster: connect.collect(cluster.jobs.history(name)))
     names = [str(version["version"]) for version in found]
     show(output, found, names, lambda: views.version_table(found, times.now()))
-
-
-# ------------------------------------------------------------------------------------------------------ run and change
 
 
 @jobs.command()
@@ -251,12 +226,13 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="An argument of a Python job, in addition to its own. JSON if it parses as JSON, else text.",
-            show_default=False,
+            help="Add or replace an argument of a Python job. Parsed as JSON if possible, else text.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 4 if it failed.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait, and print its log lines and progress.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the run has ended; exit code 4 if it failed.")
+    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait, and print log lines and progress.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Run a job now, in addition to its schedule."""
@@ -275,13 +251,8 @@ def run(
 
     run = connect.call(act)
 
-    def view() -> None:
-        if wait:
-            run_page(run, times.now())
-        else:
-            console().print(Text.assemble(("requested ", "dim"), run["id"]))
-
-    show(output, without_late(run), [run["id"]], view)
+    requested = Text.assemble(("requested ", "dim"), run["id"])
+    show(output, without_late(run), [run["id"]], (lambda: run_page(run, times.now())) if wait else requested)
     if wait and not went_well(run):
         raise typer.Exit(RUN_FAILED)
 
@@ -293,7 +264,7 @@ async def _request(cluster: Cluster, name: str, args: Mapping[str, object] | Non
         check_takes_args(job)
     run_id = (await cluster.jobs.run(name, args))["id"]
     if not [node async for node in cluster.nodes.list()]:
-        warn("no nodes are up; the run waits for one: cronflow node")
+        warn("no nodes are up: the run waits for one; start one: cronflow node")
     return run_id
 
 
@@ -330,7 +301,7 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
 
     async def use(cluster: Cluster) -> RunDetailSchema:
         run_id = await _request(cluster, name, args)
-        note(f"requested {run_id}; it continues even if this command is interrupted")
+        note(f"requested {run_id}; it continues if you interrupt this command")
         if output is Format.TABLE:
             return (await follow_run(cluster, run_id, LineFormat.TABLE, states=True))[0]
         async with aclosing(cluster.runs.follow(run_id)) as messages:
@@ -351,13 +322,13 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
 
 @jobs.command()
 def pause(names: Names, output: Output = Format.TABLE) -> None:
-    """Stop planning these jobs until they are resumed. Running jobs continue."""
+    """Pause jobs: they get no new runs until you resume them. Running jobs continue."""
     _show_changed(_each(names, lambda cluster, name: cluster.jobs.pause(name)), output)
 
 
 @jobs.command()
 def resume(names: Names, output: Output = Format.TABLE) -> None:
-    """Continue with the next fire; fires that were due meanwhile are recorded as skipped."""
+    """Resume paused jobs at their next fire. Fires that were due during the pause are recorded as skipped."""
     _show_changed(_each(names, lambda cluster, name: cluster.jobs.resume(name)), output)
 
 
@@ -366,15 +337,12 @@ def delete(names: Names, output: Output = Format.TABLE) -> None:
     """Delete jobs. Their runs and logs are kept for the retention period."""
     deleted = _each(names, lambda cluster, name: cluster.jobs.delete(name))
 
-    def view() -> None:
-        for job in deleted:
-            console().print(Text.assemble(("- ", "bright_black"), f"{job['name']} deleted; its history is kept"))
-
-    show(output, deleted, [job["name"] for job in deleted], view)
+    lines = [Text.assemble(("- ", "bright_black"), f"{job['name']} deleted; its history is kept") for job in deleted]
+    show(output, deleted, [job["name"] for job in deleted], Text("\n").join(lines))
 
 
 def _each(names: Sequence[str], change: Callable[[Cluster, str], Awaitable[Answer]]) -> list[Answer]:
-    """Change each job; all of them must exist before the first is changed."""
+    """All jobs must exist before the first is changed."""
 
     async def change_all(cluster: Cluster) -> list[Answer]:
         for name in names:

@@ -1,7 +1,7 @@
-"""`cronflow login`, `logout` and `whoami`: whether commands go through an API, and as which user.
+"""`cronflow login`, `logout` and `whoami`: the API that commands use, and the user.
 
-The rule: a password or a key is never an argument, which every process of the machine could read; only the tokens of
-the API are stored, in a private file.
+The rule: a password or a key is never an argument, which every process on the machine could read; only tokens are
+stored, in a private file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from rich.text import Text
 
 from cronflow.cli.connect import current_login, login_file, settings
 from cronflow.cli.terminal import formatting
-from cronflow.cli.terminal.output import Format, Output, console, note, show, warn
-from cronflow.cli.terminal.prompts import first_line, hidden_value, interactive
+from cronflow.cli.terminal.output import Format, Output, first_line, hidden_value, interactive, note, show, warn
 from cronflow.client.session import Login, LoginFile, check_transport
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 
@@ -25,10 +24,9 @@ if TYPE_CHECKING:
 
 def login(
     url: Annotated[
-        str | None,
-        typer.Argument(metavar="[URL]", help="The address of the API; default: the previous one.", show_default=False),
+        str | None, typer.Argument(metavar="URL", help="The address of the API. Default: the previous one.")
     ] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="The user name.", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="The user name.")] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from the first line of stdin.")
     ] = False,
@@ -36,11 +34,11 @@ def login(
         bool, typer.Option("--key-stdin", help="Read an API key from the first line of stdin.")
     ] = False,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow plain http to another machine, over a safe channel.")
+        bool, typer.Option("--insecure", help="Allow plain http to another machine, for example over a VPN.")
     ] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Log in to an API: commands then go through it and need no access to the servers."""
+    """Log in to an API. Later commands use it and need no access to the servers."""
     file = login_file()
     before = _stored(file)
     address = _address(url, before)
@@ -54,48 +52,39 @@ def login(
     else:
         name = _user(user, before if before is not None and before.url == address else None)
         if not password_stdin and not interactive():
-            what = "there is no terminal to ask for the password on"
-            raise InvalidInput(Problem("--password-stdin", what, "add it, and pipe the password in; or --key-stdin"))
-        password = first_line("Password") if password_stdin else hidden_value("Password")
+            remedy = "pipe in the password with --password-stdin, or an API key with --key-stdin"
+            raise InvalidInput(Problem("", "there is no terminal to ask for the password", remedy))
+        password = first_line("password") if password_stdin else hidden_value("password")
         principal = asyncio.run(_log_in_with_password(file, before, address, name, password, insecure=insecure))
-
-    def view() -> None:
-        console().print(Text.assemble(formatting.word("ok"), f"  {_summary(principal, address)}"))
-
+    view = Text.assemble(formatting.word("ok"), f"  {_summary(principal, address)}")
     show(output, {"url": address, **principal}, [principal["name"]], view)
     note(f"stored in {file.path}; cronflow logout ends the session")
     if settings().api_url not in (None, address) or settings().api_key is not None:
-        warn("CRONFLOW_API_URL or CRONFLOW_API_KEY is set and takes precedence over this login")
+        warn("CRONFLOW_API_URL or CRONFLOW_API_KEY is set, which takes precedence over this login")
 
 
 def logout(output: Output = Format.TABLE) -> None:
-    """Log out: the session ends, and commands connect to the servers again."""
+    """Log out: the session ends, and later commands connect to the servers again."""
     file = login_file()
     ended = asyncio.run(_log_out(file))
-
-    def view() -> None:
-        console().print("Not logged in." if ended is None else f"Logged out of {formatting.clean(ended.url)}.")
-
+    view = "Not logged in." if ended is None else f"Logged out of {formatting.clean(ended.url)}."
     show(output, {"url": None if ended is None else ended.url}, [] if ended is None else [ended.url], view)
     if settings().api_url is not None:
         warn("CRONFLOW_API_URL is set: commands continue to use it")
 
 
 def whoami(output: Output = Format.TABLE) -> None:
-    """The current user, role and API; exit code 1 without a login."""
+    """Show the current user, role and API; exit code 1 if not logged in."""
     found = current_login()
     if found is None:
-        error = CronFlowError("not logged in: commands connect to REDIS_URL and MONGO_URL")
-        error.add_note("to go through an API: cronflow login URL")
+        error = CronFlowError("not logged in; commands connect to the servers directly")
+        error.add_note("to use an API: cronflow login URL")
         raise error
     used, file = found
     principal = asyncio.run(_principal(used, file))
     source = "CRONFLOW_API_KEY" if file is None else str(file.path)
-
-    def view() -> None:
-        console().print(_summary(principal, used.url))
-
-    show(output, {"url": used.url, **principal, "source": source}, [principal["name"]], view)
+    answer = {"url": used.url, **principal, "source": source}
+    show(output, answer, [principal["name"]], _summary(principal, used.url))
     note(f"credentials from {source}")
 
 
@@ -157,7 +146,7 @@ async def _log_in_with_password(
             tokens = await client.login(user, password)
         except ApiError as error:
             if error.status == 401:
-                raise CronFlowError(f"{url} refuses {user}: {error.detail}") from None
+                raise CronFlowError(f"{url} refused the login of {user}: {error.detail}") from None
             raise domain_error(error, Login(url=url, token="")) from None
     made = Login(url=url, token=tokens.access, refresh=tokens.refresh, user=user, insecure=insecure)
     return await _log_in(file, before, made)
@@ -178,7 +167,7 @@ async def _log_out(file: LoginFile) -> Login | None:
         login = _stored(file)
         file.forget()
     if login is not None and not await _end(login):
-        warn(f"{login.url} could not end the session; it expires within a week")
+        warn(f"could not end the session at {login.url}; it expires within a week")
     return login
 
 

@@ -1,6 +1,6 @@
 """`cronflow logs`: log lines of all runs, and with `-f` new lines as they are written.
 
-The rule: stored and new lines join, each line is printed once, and a gap is reported where it occurs.
+The rule: each stored or new line is printed once, and a gap is reported where it occurs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import typer
 
 from cronflow.cli.connect import following
 from cronflow.cli.terminal import formatting, times
-from cronflow.cli.terminal.output import note, warn
-from cronflow.cli.views.lines import LineFormat, LinePrinter
+from cronflow.cli.terminal.output import LineFormat, LineOutput, note, warn
+from cronflow.cli.views.lines import LinePrinter
 from cronflow.domain.log_levels import at_least, says
 
 if TYPE_CHECKING:
@@ -28,20 +28,19 @@ TAIL = 1000
 
 
 def logs(
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new lines.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until Ctrl-C.")] = False,
     level: Annotated[
         str | None,
         typer.Option(
-            metavar="LEVEL", help="This level or a more severe one: debug, info, success, warn, error; or progress."
+            metavar="LEVEL", help="Only lines of at least this level: debug, info, success, warn, error; or progress."
         ),
     ] = None,
     node: Annotated[str | None, typer.Option(metavar="NAME", help="Only lines from this node.")] = None,
     job: Annotated[str | None, typer.Option(metavar="NAME", help="Only lines of this job's runs.")] = None,
-    grep: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only lines with this text, ignoring case.", show_default=False)
-    ] = "",
+    grep: Annotated[str, typer.Option(metavar="TEXT", help="Only lines that contain this text, ignoring case.")] = "",
     since: Annotated[
-        str | None, typer.Option(metavar="1h|INSTANT", help="Written within this time, or since this instant.")
+        str | None,
+        typer.Option(metavar="1h|INSTANT", help="Only lines written within this time or since this instant."),
     ] = None,
     count: Annotated[
         int | None,
@@ -49,11 +48,9 @@ def logs(
             "-n", "--limit", metavar="COUNT", min=0, help=f"The maximum number of stored lines.  [{COUNT}, -f: 10]"
         ),
     ] = None,
-    output: Annotated[
-        LineFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object per line, or a YAML list.")
-    ] = LineFormat.TABLE,
+    output: LineOutput = LineFormat.TABLE,
 ) -> None:
-    """Log lines of all runs: the latest lines, the oldest of them first."""
+    """Print the latest log lines of all runs, oldest first."""
     if level is not None:
         at_least(level)
     begin = None if since is None else times.instant_or_ago(since, "--since")
@@ -69,7 +66,7 @@ def logs(
         shown = found[:count][::-1]
         printer.write(shown)
         if follow:
-            # Lines that are older than the oldest one shown were left out on purpose.
+            # Lines older than the first one shown were left out on purpose.
             floor = datetime.fromisoformat(shown[0]["at"]) if shown else begin or times.now()
             async with aclosing(cluster.logs.follow(level=level, job=job, node=node, tail=TAIL)) as messages:
                 await _follow(messages, grep, floor, shown, printer)
@@ -83,13 +80,13 @@ def logs(
 async def _follow(
     messages: AsyncIterator[LineMessage], text: str, floor: datetime, shown: Sequence[LogSchema], printer: LinePrinter
 ) -> None:
-    """New lines, and those that were written since the search."""
+    """Print new lines, and those written since the search."""
     known = {(line["run"], line["fence"], line["n"]) for line in shown}
     async for message in messages:
         if message["t"] == "gap":
             missed = message["missed"]
             count = "some lines" if missed is None else formatting.plural(missed, "line")
-            warn(f"{count} missing here; search the stored lines with cronflow logs")
+            warn(f"{count} missing here; find them with cronflow logs --grep")
             continue
         line = message["line"]
         key = (line["run"], line["fence"], line["n"])

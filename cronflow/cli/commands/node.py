@@ -1,7 +1,6 @@
 """`cronflow node` and `cronflow api`: the two processes of a cluster.
 
-The rule: flags, apps and settings are checked before a server is contacted, and stdout stays empty: the log goes to
-stderr.
+The rule: flags, apps and settings are checked before a server is contacted; the log goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,42 +20,30 @@ if TYPE_CHECKING:
     from cronflow.config import Settings
 
 Level = Annotated[
-    str | None,
-    typer.Option("--log-level", metavar="LEVEL", help="debug, info, warn or error.  [LOG_LEVEL]", show_default=False),
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warn or error.  [LOG_LEVEL]")
 ]
 Form = Annotated[
-    LogFormat | None,
-    typer.Option(
-        "--log-format",
-        help="text or json; the default is text on a terminal, else json.  [LOG_FORMAT]",
-        show_default=False,
-    ),
+    LogFormat | None, typer.Option("--log-format", help="Default: text on a terminal, else json.  [LOG_FORMAT]")
 ]
 
 
 def node(
     app: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODULE:APP", help="An App whose functions this node can run.", show_default=False),
+        typer.Option(metavar="MODULE:APP", help="An App whose functions this node can run; repeatable."),
     ] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A label that jobs can require.", show_default=False),
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label that jobs can require; repeatable.")
     ] = None,
-    slots: Annotated[
-        int | None,
-        typer.Option(metavar="COUNT", help="The number of concurrent runs.  [SLOTS]", show_default=False),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The node's name.  [NODE_NAME]", show_default=False)
-    ] = None,
+    slots: Annotated[int | None, typer.Option(metavar="COUNT", help="The number of concurrent runs.  [SLOTS]")] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The name of the node.  [NODE_NAME]")] = None,
     log_level: Level = None,
     log_format: Form = None,
 ) -> None:
     """Run a cluster node until SIGTERM or Ctrl-C: it can become the leader, and it executes jobs.
 
-    It waits up to START_WAIT for servers that are not up yet. After the first signal running jobs may finish within
-    DRAIN_TIMEOUT, and the rest goes to other nodes; a second signal stops the node at once.
+    It waits up to START_WAIT for servers that are not up yet. After the first signal, running jobs may finish within
+    DRAIN_TIMEOUT; the others move to other nodes. A second signal stops the node immediately.
     """
     flags: dict[str, object] = {"slots": slots, "node_name": name, "log_level": log_level, "log_format": log_format}
     apps, labels, read = _read(app or (), label or (), flags)
@@ -70,9 +57,14 @@ def node(
 
 def api(
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="The address to listen on; 0.0.0.0 accepts other machines.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="The address to listen on; 0.0.0.0 accepts connections from other machines."
+        ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 selects a free port.")] = 8500,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="The port to listen on; 0 selects a free port.")
+    ] = 8500,
     chaos: Annotated[Path | None, typer.Option(hidden=True, help="Folder of the processes of `cronflow dev`.")] = None,
     log_level: Level = None,
     log_format: Form = None,
@@ -84,7 +76,7 @@ def api(
 
     breaks = None
     if chaos is not None:
-        from cronflow.cli.dev.chaos import DevChaos
+        from cronflow.cli.dev.processes import DevChaos
 
         breaks = DevChaos(chaos, read.redis_url or "", read.namespace)
     api.serve_api(read, host, port, breaks)
@@ -93,7 +85,7 @@ def api(
 def _read(
     addresses: Sequence[str], labels: Sequence[str], flags: dict[str, object]
 ) -> tuple[list[App], dict[str, str], Settings]:
-    """Apps, labels and settings. Raises InvalidInput with the problems of all three."""
+    """Read apps, labels and settings. Raises InvalidInput with all problems."""
     problems: list[Problem] = []
     apps: list[App] = []
     read = None

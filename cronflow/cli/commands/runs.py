@@ -1,8 +1,7 @@
 """`cronflow runs …`: list and show runs, their logs and failures; cancel, replay and acknowledge them.
 
-The rules: a command that selects runs by a filter prints how many there are and asks first. A failed or lost run stays
-a dead letter until it is replayed or acknowledged; both are recorded with author and time, and neither changes the
-outcome of the run.
+The rules: a command that selects runs by a filter prints their number and asks first. A failed or lost run is a dead
+letter until it is replayed or acknowledged; both are recorded with author and time, and neither changes its outcome.
 """
 
 from __future__ import annotations
@@ -18,11 +17,23 @@ from rich.text import Text
 
 from cronflow.cli.connect import call, following, runs_of
 from cronflow.cli.errors import FAILED
-from cronflow.cli.lazy import new_group
-from cronflow.cli.terminal import formatting, prompts, times
+from cronflow.cli.main import new_group
+from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.drawing import counted, draw, drawn
-from cronflow.cli.terminal.output import Format, LiveOutput, Output, console, note, show, warn, write_json
-from cronflow.cli.views.lines import LineFormat, LinePrinter, follow_run
+from cronflow.cli.terminal.output import (
+    Format,
+    LineFormat,
+    LineOutput,
+    LiveOutput,
+    Output,
+    confirm,
+    console,
+    note,
+    show,
+    warn,
+    write_json,
+)
+from cronflow.cli.views.lines import LinePrinter, follow_run
 from cronflow.cli.views.runs import is_open, report_page, run_page, run_table, without_late
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, RunState, Settled
@@ -36,30 +47,23 @@ Answer = TypeVar("Answer")
 POLL_S = 0.5
 AT_ONCE = 10
 MOST_REASONS = 500
-NO_OUTPUT = "no output, or its log lines are past their retention period"
+NO_OUTPUT = "no output, or its log lines have expired"
 NO_DEAD_LETTERS = "No dead letters match these filters."
 ALL_RESOLVED = "No dead letters: every failure has been replayed or acknowledged."
 
 runs = new_group("List and show runs, their logs and failures; cancel and replay them.")
 
-RunId = Annotated[str, typer.Argument(metavar="ID", help="The run, as in runs list.", show_default=False)]
-Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID…]", help="The runs, as in runs list.", show_default=False)
-]
-OfJob = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only runs of this job.", show_default=False)]
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run, from `cronflow runs list`.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of runs, from `cronflow runs list`.")]
+OfJob = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only runs of this job.")]
 Since = Annotated[
     str | None,
-    typer.Option(
-        "--since",
-        metavar="1h|INSTANT",
-        help="Due within this time, or since this instant.",
-        show_default=False,
-    ),
+    typer.Option("--since", metavar="1h|INSTANT", help="Only runs due within this time or since this instant."),
 ]
 DeadState = Annotated[
-    list[RunState] | None, typer.Option("--state", metavar="STATE", help="failed or lost.", show_default=False)
+    list[RunState] | None, typer.Option("--state", metavar="STATE", help="Only failed or only lost runs.")
 ]
-Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="Stored with the run.", show_default=False)]
+Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="A note to store with the run.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
@@ -67,32 +71,28 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 def list_runs(
     job: OfJob = None,
     state: Annotated[
-        list[RunState] | None,
-        typer.Option(metavar="STATE", help=f"{', '.join(RunState)}; repeatable.", show_default=False),
+        list[RunState] | None, typer.Option(metavar="STATE", help=f"{', '.join(RunState)}; repeatable.")
     ] = None,
     since: Since = None,
     dead: Annotated[
-        bool, typer.Option("--dead", help="Only dead letters: failed or lost, not replayed or acknowledged.")
+        bool,
+        typer.Option("--dead", help="Only dead letters: failed or lost runs that nobody replayed or acknowledged."),
     ] = False,
     limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="The maximum number of runs.")] = 20,
     output: Output = Format.TABLE,
 ) -> None:
-    """Runs, the latest due first."""
+    """List runs, newest first."""
     begin = None if since is None else times.instant_or_ago(since, "--since")
     found = call(lambda cluster: _matching(cluster, job, state or (), begin, dead=dead, limit=limit + 1))
     shown = found[:limit]
 
-    def view() -> None:
-        if shown:
-            run_table(shown, times.now())
-        elif dead:
-            console().print(NO_DEAD_LETTERS if job or state or since else ALL_RESOLVED)
-        elif job or state or since:
-            console().print("No runs match. Leave out --job, --state or --since to see more.")
-        else:
-            console().print("No runs yet. See what is due next: cronflow jobs list; run a job: cronflow jobs run NAME")
-
-    show(output, shown, [run["id"] for run in shown], view)
+    if dead:
+        empty = NO_DEAD_LETTERS if job or state or since else ALL_RESOLVED
+    elif job or state or since:
+        empty = "No runs match. Leave out --job, --state or --since to see more."
+    else:
+        empty = "No runs yet. See what is due next: cronflow jobs list; run a job: cronflow jobs run NAME"
+    show(output, shown, [run["id"] for run in shown], lambda: run_table(shown, times.now(), empty=empty))
     if len(found) > limit:
         note(f"older runs are not shown; --limit {limit * 5} shows more")
 
@@ -115,19 +115,21 @@ async def _matching(
 
 @runs.command("show")
 def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
-    """A run: when, where, its result or error, every attempt, and outcomes that were too late."""
+    """Show a run: its times, node, result or error, attempts, and outcomes that arrived too late."""
     run = call(lambda cluster: cluster.runs.get(run_id, whole=output.has_all))
     show(output, run, [run["id"]], lambda: run_page(run, times.now()))
 
 
 @runs.command()
 def report(
-    since: Annotated[str, typer.Option(metavar="7d|INSTANT", help="Due within this time.")] = "7d",
+    since: Annotated[
+        str, typer.Option(metavar="7d|INSTANT", help="Only runs due within this time or since this instant.")
+    ] = "7d",
     job: OfJob = None,
     limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="The maximum number of reasons.")] = 100,
     output: Output = Format.TABLE,
 ) -> None:
-    """Failures by reason: how often, when, which jobs, and an example run."""
+    """Group failures by reason: how often, when, which jobs, and an example run."""
     begin = times.instant_or_ago(since, "--since")
 
     async def read(cluster: Cluster) -> ReportSchema:
@@ -147,16 +149,10 @@ def report(
         note(f"{formatting.plural(hidden, 'more reason')}; --limit {len(found['failures'])} shows all")
 
 
-# ---------------------------------------------------------------------------------------------- replay and acknowledge
-
-
 @runs.command()
 def retry(
     run_ids: Ids = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Arguments that replace the original ones.", show_default=False),
-    ] = None,
+    arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Replace all original arguments.")] = None,
     job: OfJob = None,
     state: DeadState = None,
     since: Since = None,
@@ -164,9 +160,9 @@ def retry(
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Replay runs that have ended: new runs for the same instants, with the current definitions of the jobs.
+    """Replay ended runs: create new runs for the same instants with the current job definitions.
 
-    Without ID: the dead letters that match --job, --state and --since.
+    Without run ids, it replays the dead letters that match --job, --state and --since.
     """
     from cronflow.cli.commands.jobs import check_takes_args, parse_args
 
@@ -182,19 +178,15 @@ def retry(
             for name in sorted({run["job"] for run in found}):
                 check_takes_args(await cluster.jobs.get(name))
         if not run_ids and found:
-            prompts.confirm(len(found), "replay", yes=yes)
+            confirm(len(found), "replay", yes=yes)
         return await _replay(cluster, found, args, text, only_dead=not run_ids)
 
     replayed = call(act)
 
-    def view() -> None:
-        for one in replayed:
-            line = Text.assemble(("↻ ", formatting.BLUE), one["id"], (f"  replays {one['replay_of']}", "dim"))
-            console().print(line)
-        if not replayed:
-            console().print(NO_DEAD_LETTERS)
-
-    show(output, replayed, [one["id"] for one in replayed], view)
+    lines = [
+        Text.assemble(("↻ ", formatting.BLUE), one["id"], (f"  replays {one['replay_of']}", "dim")) for one in replayed
+    ]
+    show(output, replayed, [one["id"] for one in replayed], Text("\n").join(lines) or NO_DEAD_LETTERS)
 
 
 async def _replay(
@@ -224,9 +216,9 @@ def ack(
     yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Acknowledge dead letters: the failures are known, and nothing needs to be done.
+    """Acknowledge dead letters: mark failures that need no further action.
 
-    Without ID: the dead letters that match --job, --state and --since.
+    Without run ids, it acknowledges the dead letters that match --job, --state and --since.
     """
     begin = _selection(run_ids, job, state, since)
 
@@ -237,7 +229,7 @@ def ack(
         else:
             found = await _matching(cluster, job, state or (), begin, dead=True)
             if found:
-                prompts.confirm(len(found), "acknowledge", yes=yes)
+                confirm(len(found), "acknowledge", yes=yes)
         done = await _each(found, "acknowledging", lambda run: _acknowledge(cluster, run, text))
         return [run["id"] for run, acknowledged in zip(found, done, strict=True) if acknowledged]
 
@@ -253,7 +245,7 @@ def ack(
 
 
 async def _acknowledge(cluster: Cluster, run: RunSchema, text: str) -> bool:
-    """Whether it is acknowledged now; a run that was replayed meanwhile is not."""
+    """Whether it is acknowledged now; not if it was replayed in the meantime."""
     try:
         found = (await cluster.runs.ack(run["id"], text))["resolution"]
     except (Conflict, NotFound):
@@ -262,34 +254,33 @@ async def _acknowledge(cluster: Cluster, run: RunSchema, text: str) -> bool:
 
 
 def _unresolved(run: RunDetailSchema) -> bool:
-    """Whether it is an open dead letter. One that is already resolved is only reported: repeating the command is
-    harmless. Raises Conflict for a run that did not fail.
-    """
+    """Whether it is an unresolved dead letter; prints a note if not. Raises Conflict for a run that did not fail."""
     found = run["resolution"]
     if found is not None:
         by = f" by {found['by']}" if found["by"] else ""
         note(f"{run['id']} was already {found['how']}{by}, {times.relative(found['at'], times.now())}")
     elif run["state"] not in DEAD:
-        raise Conflict(f"run {run['id']} is {run['state']}: only what failed or was lost can be acknowledged")
+        raise Conflict(f"run {run['id']} has state {run['state']}; only failed or lost runs can be acknowledged")
     return found is None
 
 
 def _selection(
     ids: Sequence[str] | None, job: str | None, states: Collection[RunState] | None, since: str | None
 ) -> datetime | None:
-    """Check that dead letters are either named or selected by a filter. Returns the instant of `--since`. Raises
-    InvalidInput.
-    """
+    """Returns the instant of `--since`. Raises InvalidInput unless there are either ids or a filter of dead letters."""
     if bool(ids) == (job is not None or bool(states) or since is not None):
-        what = "run ids cannot be combined with --job, --state or --since" if ids else "no runs are selected"
-        remedy = "give run ids, or select runs with --job, --state or --since"
-        raise InvalidInput(Problem("ID", what, remedy))
+        raise _no_selection(both=bool(ids))
     begin = None if since is None else times.instant_or_ago(since, "--since")
     for state in states or ():
         if state not in DEAD:
             what = f"{state} runs are not dead letters"
             raise InvalidInput(Problem("--state", what, "use failed or lost, or give run ids"))
     return begin
+
+
+def _no_selection(*, both: bool) -> InvalidInput:
+    what = "run ids cannot be combined with --job, --state or --since" if both else "no runs selected"
+    return InvalidInput(Problem("", what, "give run ids, or select runs with --job, --state or --since"))
 
 
 async def _each(
@@ -305,33 +296,27 @@ async def _each(
     return answers
 
 
-# -------------------------------------------------------------------------------------------------------------- cancel
-
-
 @runs.command()
 def cancel(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="The run, as in runs list.", show_default=False)
+        str | None, typer.Argument(metavar="ID", help="The id of the run, from `cronflow runs list`.")
     ] = None,
-    job: Annotated[
-        str | None, typer.Option(metavar="NAME", help="All open runs of this job.", show_default=False)
-    ] = None,
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only open runs of this job.")] = None,
     state: Annotated[
         list[RunState] | None,
-        typer.Option(metavar="STATE", help="All in this state: dispatched, running or retrying.", show_default=False),
+        typer.Option(metavar="STATE", help="Only runs in this state: dispatched, running or retrying."),
     ] = None,
     since: Annotated[
-        str | None,
-        typer.Option(metavar="1h|INSTANT", help="All that were due within this time.", show_default=False),
+        str | None, typer.Option(metavar="1h|INSTANT", help="Only runs due within this time or since this instant.")
     ] = None,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; stored with the run.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="A reason to store with the run.")] = "",
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until they have ended; exit code 1 if one was not cancelled.")
+        bool, typer.Option("--wait", help="Wait until the runs have ended; exit code 1 if one was not cancelled.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before several runs are cancelled.")] = False,
+    yes: Yes = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Cancel a run, or all open runs that match. Running processes are stopped, after ten seconds by force."""
+    """Cancel a run, or all open runs that match. Processes that do not stop within ten seconds are killed."""
     begin = _open_selection(run_id, job, state or (), since)
 
     async def act(cluster: Cluster) -> Sequence[RunSchema]:
@@ -352,15 +337,10 @@ def cancel(
 
     found = call(act)
 
-    def view() -> None:
-        if found:
-            run_table(found, times.now())
-        else:
-            console().print("No open runs match; nothing was cancelled.")
-
-    show(output, found, [run["id"] for run in found], view)
+    empty = "No open runs match; nothing was cancelled."
+    show(output, found, [run["id"] for run in found], lambda: run_table(found, times.now(), empty=empty))
     if any(is_open(run) for run in found):
-        note("running processes are being stopped; --wait waits for them")
+        note("running processes are being stopped; use --wait to wait for them")
     others = [run for run in found if not is_open(run) and run["state"] != RunState.CANCELLED]
     for run in others:
         warn(f"{run['id']} {run['state']} before it could be stopped")
@@ -371,10 +351,9 @@ def cancel(
 def _open_selection(
     run_id: str | None, job: str | None, states: Collection[RunState], since: str | None
 ) -> datetime | None:
-    """As `_selection`, for one run or all open runs that match."""
+    """`_selection` for one run or all open runs that match."""
     if bool(job or states or since) == (run_id is not None):
-        remedy = "give an id, or select runs with --job, --state or --since"
-        raise InvalidInput(Problem("ID", "give either one run id or a filter", remedy))
+        raise _no_selection(both=run_id is not None)
     ended = sorted(set(states) - OPEN)
     if ended:
         raise InvalidInput(Problem("--state", f"{ended[0]} runs have ended", "use dispatched, running or retrying"))
@@ -385,7 +364,7 @@ async def _cancel(cluster: Cluster, run: RunSchema, reason: str) -> RunSchema:
     try:
         return await cluster.runs.cancel(run["id"], reason)
     except Conflict:
-        # It has ended meanwhile.
+        # It has ended in the meantime.
         return without_late(await cluster.runs.get(run["id"]))
 
 
@@ -397,19 +376,16 @@ def _confirm_cancel(count: int, *, yes: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-# ------------------------------------------------------------------------------------------------------- logs and watch
-
-
 @runs.command()
 def watch(job: OfJob = None, output: LiveOutput = Format.TABLE) -> None:
-    """Open runs with their progress, and runs that ended recently, live; until Ctrl-C."""
+    """Watch open runs, their progress, and recently ended runs until Ctrl-C."""
     output.check_live()
-    from cronflow.cli.views.runwatch import Runs, changed_text
+    from cronflow.cli.views.watch import RunsView, changed_text
     from cronflow.client.following import lines_topic
     from cronflow.domain.log_levels import PROGRESS
 
     async def use(cluster: Cluster) -> None:
-        view = Runs(cluster, job)
+        view = RunsView(cluster, job)
         if output is Format.TABLE and drawn():
             await draw(cluster.follow(lines_topic(PROGRESS, job), tail=1000), view)
             return
@@ -428,12 +404,10 @@ def watch(job: OfJob = None, output: LiveOutput = Format.TABLE) -> None:
 @runs.command()
 def logs(
     run_id: RunId,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Wait for more, until the run has ended.")] = False,
-    output: Annotated[
-        LineFormat, typer.Option("--output", "-o", help="Lines for people, a JSON object per line, or a YAML list.")
-    ] = LineFormat.TABLE,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until the run has ended.")] = False,
+    output: LineOutput = LineFormat.TABLE,
 ) -> None:
-    """The log lines of a run, of all its attempts."""
+    """Print the log lines of all attempts of a run."""
     if follow:
         followed = following(lambda cluster: follow_run(cluster, run_id, output, states=False))
         if followed is not None:
@@ -445,7 +419,7 @@ def logs(
     printer = LinePrinter(output)
 
     async def read(cluster: Cluster) -> RunDetailSchema:
-        # The state first: everything that was logged before the run ended is then among the lines.
+        # Read the state first, so that an ended run's lines are complete.
         run = await cluster.runs.get(run_id)
         async for line in cluster.runs.logs(run_id):
             printer.write([line])

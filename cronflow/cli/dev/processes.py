@@ -1,7 +1,8 @@
-"""The child processes of `cronflow dev`: started, watched, restarted when they die, stopped in order.
+"""The child processes of `cronflow dev`: started, restarted when they die, stopped in order, and broken on purpose.
 
-The rule: a child never outlives its parent. Its output goes to a file in the data folder, and line by line with its
-name to a callback.
+The rules: a child never outlives its parent, and only processes that `dev` started are ever signalled. Each running
+node has a file in a folder, with its name and process id; `dev` removes it when the process ends. The API, another
+child, gets the path of the folder.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
+from cronflow.backends.redis.connection import RedisConnection
+from cronflow.domain.errors import NotFound
 from cronflow.testing.embedded.launch import tied_to_parent
 
 RESTART_AFTER_S = 1.0
@@ -22,7 +27,7 @@ PrintLine = Callable[[str, str], None]
 
 
 class Child:
-    """One process, kept running until it is stopped. While it runs its process id is in `pid_file`."""
+    """One process, restarted until it is stopped. While it runs, `pid_file` contains its process id."""
 
     def __init__(
         self,
@@ -44,11 +49,10 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """The current process id."""
         return None if self._process is None else self._process.pid
 
     async def run(self) -> None:
-        """Until `stop`: start it, pass its lines on, and restart it when it dies."""
+        """Run the process until `stop`; restart it when it dies."""
         while not self._stopping:
             code = await self._run_once()
             if not self._stopping:
@@ -80,7 +84,7 @@ class Child:
                 self._pid_file.unlink(missing_ok=True)
 
     async def stop(self, within_s: float) -> None:
-        """SIGTERM, then after that many seconds a second one, then SIGKILL."""
+        """Send SIGTERM, a second one after `within_s`, and finally SIGKILL."""
         self._stopping = True
         process = self._process
         for number, patience in (
@@ -91,7 +95,7 @@ class Child:
             if process is None or process.returncode is not None:
                 return
             process.send_signal(number)
-            # A paused process handles the other signals only when it continues.
+            # A paused process handles signals only after SIGCONT.
             process.send_signal(signal.SIGCONT)
             try:
                 async with asyncio.timeout(patience):
@@ -101,5 +105,53 @@ class Child:
 
 
 def base_environment() -> dict[str, str]:
-    """The environment of a child without settings, which are passed one by one."""
+    """The environment without settings of CronFlow."""
     return {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
+
+
+class DevChaos:
+    """See `cronflow.api.routes.chaos.Chaos`."""
+
+    def __init__(self, folder: Path, redis_url: str, namespace: str) -> None:
+        self._folder = folder
+        self._redis_url, self._namespace = redis_url, namespace
+
+    def nodes(self) -> dict[str, bool]:
+        """The nodes with a process, and whether it is paused."""
+        found = {}
+        for file in self._folder.iterdir():
+            try:
+                found[file.name] = psutil.Process(self._pid(file.name)).status() == psutil.STATUS_STOPPED
+            except (NotFound, psutil.NoSuchProcess):
+                continue  # It has ended.
+        return found
+
+    def kill(self, name: str) -> None:
+        self._signal(name, signal.SIGKILL)
+
+    def pause(self, name: str) -> None:
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._signal(name, signal.SIGCONT)
+
+    async def flush(self) -> int:
+        """Only the keys of this cluster: a Redis of the settings may have others. Raises BackendUnavailable."""
+        async with RedisConnection(self._redis_url, self._namespace) as redis:
+            return int(await redis.call("flush", [redis.keys.redis_epoch], f"{redis.keys.prefix}*"))
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        try:
+            os.kill(self._pid(name), number)
+        except ProcessLookupError:
+            raise NotFound("node", name) from None
+
+    def _pid(self, name: str) -> int:
+        # Never build a path from the name, which comes from outside.
+        for file in self._folder.iterdir():
+            if file.name == name:
+                try:
+                    return int(file.read_text("ascii"))
+                except (FileNotFoundError, ValueError):
+                    break  # It has just ended, or is just starting.
+        raise NotFound("node", name)

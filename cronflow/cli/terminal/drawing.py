@@ -1,7 +1,7 @@
 """Bars, curves, the progress bar of long commands, and live views that are redrawn while messages arrive.
 
-The rules: the progress bar goes to stderr, only if that is a terminal, and leaves nothing behind. A live view that
-receives no more messages shows that; it never looks alive when it is not.
+The rules: the progress bar goes to stderr, only if that is a terminal, and is removed at the end. A live view shows
+when it receives no more messages.
 """
 
 from __future__ import annotations
@@ -43,17 +43,14 @@ class View(Protocol):
 
 
 class Liveness:
-    """Whether messages still arrive."""
-
     def __init__(self) -> None:
         self._at: float | None = None
 
     def beat(self) -> None:
-        """A message arrived."""
         self._at = time.monotonic()
 
     def text(self) -> Text:
-        """`live`, or for how long there was no message."""
+        """`live`, or the time since the last message."""
         age = None if self._at is None else time.monotonic() - self._at
         if age is None:
             shown = Text("◌ connecting", style=formatting.BLUE)
@@ -67,7 +64,7 @@ class Liveness:
 
 
 async def draw(messages: AsyncGenerator[StreamMessage, None], view: View) -> None:
-    """Draw until the messages end, or this is cancelled; the last frame stays."""
+    """Draw until the messages end or the task is cancelled. The last frame stays on the screen."""
     from rich.live import Live
 
     out = screen()
@@ -83,7 +80,7 @@ async def draw(messages: AsyncGenerator[StreamMessage, None], view: View) -> Non
 
 
 async def unless_unavailable(asked: Awaitable[Answer]) -> Answer | None:
-    """The answer; None while a server is unavailable, which the messages report too."""
+    """The answer; None while a server is unavailable, which the live view shows anyway."""
     try:
         return await asked
     except BackendUnavailable:
@@ -97,28 +94,25 @@ async def unless_unavailable(asked: Awaitable[Answer]) -> Answer | None:
 
 
 def drawn() -> bool:
-    """Whether stdout is a terminal."""
     return console().is_terminal
 
 
-def beside(left: Text, right: Text, width: int) -> Text:
-    """Both on one line, at the two ends, if there is room."""
+def justified(left: Text, right: Text, width: int) -> Text:
+    """Two texts at the ends of one line, or only the left one if they do not fit."""
     gap = width - left.cell_len - right.cell_len
     return left if gap < 2 else Text.assemble(left, " " * gap, right)
 
 
 def clock() -> str:
-    """The time, for the head of a view."""
     return f"{times.now():%H:%M:%SZ}"
 
 
 def hour(instant: str) -> str:
-    """The time of day of an instant of the API."""
     return f"{datetime.fromisoformat(instant):%H:%M:%SZ}"
 
 
 def bar(share: float, width: int, style: str) -> Text:
-    """A bar of this width, filled to that share, to an eighth of a cell."""
+    """A bar, filled to this share with a precision of an eighth of a cell."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     whole, rest = divmod(eighths, 8)
     filled = "█" * whole + (_PARTS[rest] if rest else "")
@@ -126,7 +120,7 @@ def bar(share: float, width: int, style: str) -> Text:
 
 
 def curve(values: Sequence[float], width: int) -> str:
-    """The last values as a curve of this width; zero is a low line."""
+    """The last values as a curve; zero is a low line."""
     shown = [0.0] * max(0, width - len(values)) + list(values)[-width:]
     top = max(shown, default=0.0)
     if top <= 0:
@@ -137,7 +131,7 @@ def curve(values: Sequence[float], width: int) -> str:
 
 @contextmanager
 def counted(total: int, what: str) -> Iterator[Callable[[int], None]]:
-    """Show the progress; call the result with the number of items that were completed."""
+    """Show a progress bar; call the result with the number of completed items."""
     out = diagnostics()
     if total < WORTH_A_BAR or not out.is_terminal:
         yield lambda _: None

@@ -1,4 +1,4 @@
-"""States as a glyph, a word and a colour; and foreign text, made safe for a terminal.
+"""Formats states as a glyph, a word and a colour, and makes text from outside safe for a terminal.
 
 The rule: colour never carries the meaning alone, and the output of a job, a server or a label can never control the
 reader's terminal. The colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with any kind
@@ -28,7 +28,7 @@ def palette(color_system: str | None) -> Theme:
     """The styles for the terminal's colours. The nearest of sixteen colours would be the same for two of them."""
     colours = _SIXTEEN if color_system in ("standard", "windows") else _FINE
     named = dict(zip((BLUE, GREEN, ORANGE, RED, PURPLE, GRAY), colours, strict=True))
-    # A style's name stands alone in rich, so that `bold <name>` needs an entry of its own.
+    # In rich, `bold <name>` needs its own entry.
     return Theme(named | {f"bold {name}": f"bold {colour}" for name, colour in named.items()})
 
 
@@ -37,8 +37,6 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 class Look(NamedTuple):
-    """A glyph and a colour."""
-
     glyph: str
     style: str
 
@@ -86,29 +84,25 @@ def word(text: str) -> Text:
 
 
 def run_state(state: RunState) -> Text:
-    """The state of a run."""
     return _shown(RUNS[RunState(state)], state)
 
 
 def outcome(how: Outcome) -> Text:
-    """How an attempt ended."""
     if how in _GAVE_WAY:
         return _shown(_HANDED_BACK, how)
     return _shown(RUNS[_OUTCOMES.get(how, RunState.LOST if how == Outcome.LOST else RunState.FAILED)], how)
 
 
 def clean(text: str) -> str:
-    """Foreign text for a terminal: without colours, and with every other control character made visible."""
+    """Make text from outside safe to print: remove colours, and make control characters visible."""
     return _CONTROL.sub(_visible, _COLOURING.sub("", text))
 
 
 def one_line(text: str) -> str:
-    """The same, on a single line."""
     return " ".join(clean(text).split())
 
 
 def gist(text: str | None) -> str:
-    """The first line that is not empty; of a traceback, the exception."""
     return next((one_line(line) for line in (text or "").splitlines() if line.strip()), "")
 
 

@@ -1,12 +1,15 @@
-"""Where output goes and in which form: a view for people, or JSON, YAML and names for scripts.
+"""Output as a view for people, or as JSON, YAML and names for scripts; and prompts.
 
-The rule it protects: stdout carries the answer and nothing else, in the requested form; notes and warnings go to
-stderr. Only terminals get colours, and NO_COLOR is honoured.
+The rules: stdout carries the answer and nothing else, in the requested format; notes, warnings and prompts go to
+stderr. Only terminals get colours, and NO_COLOR is honoured. A command that acts on many runs asks first, or needs
+`--yes` without a terminal. Passwords and secrets are never arguments.
 """
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -17,14 +20,13 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.cli.terminal import formatting
+from cronflow.cli.terminal.formatting import plural
 from cronflow.domain.errors import InvalidInput, Problem
 
 UNLIMITED = 100_000
 
 
 class Format(StrEnum):
-    """The output formats of a command."""
-
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
@@ -32,40 +34,53 @@ class Format(StrEnum):
 
     @property
     def has_all(self) -> bool:
-        """Whether everything is printed, however long."""
+        """Whether long values are printed in full."""
         return self in (Format.JSON, Format.YAML)
 
     def check_live(self) -> None:
-        """Raises InvalidInput for a format that live views do not have."""
+        """Raises InvalidInput for a format that live views do not support."""
         if self not in (Format.TABLE, Format.JSON):
-            raise InvalidInput(Problem("--output", f"{self.value!r} is not supported here", "use table or json"))
+            raise InvalidInput(
+                Problem("--output", f"{self.value!r} is not supported by this command", "use table or json")
+            )
 
 
 Output = Annotated[
-    Format,
-    typer.Option("--output", "-o", help="A view for people, JSON, YAML, or only names.", show_default=True),
+    Format, typer.Option("--output", "-o", help="A table for people, JSON, YAML, or only names.", show_default=True)
 ]
 
 
 LiveOutput = Annotated[
-    Format, typer.Option("--output", "-o", help="A live view for people, or json: a JSON object per line.")
+    Format, typer.Option("--output", "-o", help="A live view for people, or one JSON object per line.")
+]
+
+
+class LineFormat(StrEnum):
+    """The output formats of a list that may not end."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+LineOutput = Annotated[
+    LineFormat, typer.Option("--output", "-o", help="Lines for people, one JSON object per line, or a YAML list.")
 ]
 
 
 def console() -> Console:
-    """Stdout, as it is now. Piped output is never cut to the width of a terminal."""
+    """Stdout. Piped output is never cut to the width of a terminal."""
     return _console(stderr=False)
 
 
 def screen() -> Console:
-    """Stdout for a live view: it is cut to the terminal."""
+    """Stdout for a live view, cut to the size of the terminal."""
     made = console()
     made.soft_wrap = False
     return made
 
 
 def diagnostics() -> Console:
-    """Stderr, as it is now."""
     return _console(stderr=True)
 
 
@@ -78,20 +93,21 @@ def _console(*, stderr: bool) -> Console:
 
 
 def note(text: str) -> None:
-    """Print a note about the answer."""
     diagnostics().print(Text(text, style="dim"))
 
 
 def warn(text: str) -> None:
-    """Print a warning."""
     diagnostics().print(Text.assemble(("! ", f"bold {formatting.ORANGE}"), text))
 
 
-def show(form: Format, answer: object, names: Iterable[str], view: Callable[[], None]) -> None:
-    """Print the answer: `view` for people, `names` one per line, JSON and YAML from `answer`, plain values."""
+def show(form: Format, answer: object, names: Iterable[str], view: Callable[[], None] | Text | str) -> None:
+    """Print `view` for people, `names` one per line, or `answer` as JSON or YAML."""
     match form:
         case Format.TABLE:
-            view()
+            if callable(view):
+                view()
+            else:
+                console().print(view)
         case Format.JSON:
             write_json(answer)
         case Format.YAML:
@@ -102,16 +118,11 @@ def show(form: Format, answer: object, names: Iterable[str], view: Callable[[], 
 
 
 def show_deleted(kind: str, name: str, output: Format) -> None:
-    """The answer of a command that deletes one thing."""
-
-    def view() -> None:
-        console().print(Text.assemble(("- ", "bright_black"), f"{kind} {formatting.clean(name)} deleted"))
-
+    view = Text.assemble(("- ", "bright_black"), f"{kind} {formatting.clean(name)} deleted")
     show(output, {"name": name, "deleted": True}, [name], view)
 
 
 def write_json(answer: object, *, lines: bool = False) -> None:
-    """Print JSON, indented, or on a single line."""
     import orjson
 
     typer.echo(orjson.dumps(answer, option=0 if lines else orjson.OPT_INDENT_2))
@@ -119,11 +130,57 @@ def write_json(answer: object, *, lines: bool = False) -> None:
 
 
 def yaml_text(answer: object) -> str:
-    """YAML, in the order of the answer."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes a member of an enumeration as text."""
+        pass
 
     Dumper.add_multi_representer(StrEnum, lambda dumper, word: dumper.represent_str(word.value))
     return yaml.dump(answer, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=UNLIMITED)
+
+
+def author() -> str:
+    """`user@machine`, recorded as the author of changes when there is no login."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):
+        return socket.gethostname()
+
+
+def interactive() -> bool:
+    return sys.stdin.isatty()
+
+
+def confirm(count: int, what: str, *, yes: bool) -> None:
+    """Print the count and ask. Raises InvalidInput without a terminal, `typer.Exit` if the answer is no."""
+    summary = f"{plural(count, 'run')} to {what}"
+    if yes:
+        diagnostics().print(summary)
+        return
+    if not interactive():
+        raise InvalidInput(
+            Problem("--yes", f"{summary}, but there is no terminal to ask for confirmation", "add --yes to continue")
+        )
+    if not typer.confirm(f"{summary}. Continue?", err=True):
+        raise typer.Exit(1)
+
+
+def hidden_value(what: str, *, confirmed: bool = False, whole: bool = False) -> str:
+    """From a prompt without echo; without a terminal the first line of stdin, or with `whole` all of it. Raises
+    InvalidInput when it is empty.
+    """
+    if interactive():
+        return str(typer.prompt(what.capitalize(), hide_input=True, confirmation_prompt=confirmed, err=True))
+    return _not_empty(what, sys.stdin.read() if whole else sys.stdin.readline())
+
+
+def first_line(what: str) -> str:
+    """The first line of stdin, also from a terminal. Raises InvalidInput when it is empty."""
+    return _not_empty(what, sys.stdin.readline())
+
+
+def _not_empty(what: str, text: str) -> str:
+    value = text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise InvalidInput(Problem("stdin", f"no {what} given", "pipe it in, or run this in a terminal"))
+    return value

@@ -1,16 +1,15 @@
-"""Tables that fit: columns by importance, cells on one line.
+"""Tables that fit the terminal.
 
-The rule it protects: text that people copy (a name, the id of a run) is never cut and never wrapped. On a narrow
-terminal a column that may be shortened is shortened, then the least important column is left out; if that is not
-enough, the terminal wraps the line itself, which leaves a copied id whole. Columns from `SPARE` on appear only where
-everything fits.
+The rule: text that people copy (a name, the id of a run) is never cut and never wrapped. On a narrow
+terminal columns are shortened if they may be, then the least important ones are left out, and finally the terminal
+wraps the line, which keeps a copied id whole. Columns with `drop` from `SPARE` on appear only if everything fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -21,6 +20,7 @@ GAP = 2
 SPARE = 7
 LEAST = 30
 Cell = str | Text
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,26 @@ class Column:
     style: str = ""
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: int = 0) -> None:
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, empty: str = "") -> None:
+    """Print a table, or this text instead of an empty one."""
     out = console()
-    for line in lines(columns, rows, out.width, indent=indent):
+    if empty and not rows:
+        out.print(empty)
+        return
+    for line in lines(columns, rows, out.width):
         out.print(line)
 
 
-def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int, *, indent: int = 0) -> list[Text]:
+def table_of(items: Sequence[Item], columns: Sequence[tuple[Column, Callable[[Item], Cell]]], empty: str = "") -> None:
+    """Print a table with a row per item, from the cell of each column."""
+    table([column for column, _ in columns], [[cell(item) for _, cell in columns] for item in items], empty=empty)
+
+
+def lines_of(items: Iterable[Item], columns: Sequence[tuple[Column, Callable[[Item], Cell]]], width: int) -> list[Text]:
+    return lines([column for column, _ in columns], [[cell(item) for _, cell in columns] for item in items], width)
+
+
+def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> list[Text]:
     """A table within this width. An optional column without content is left out."""
     cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
     natural = [
@@ -51,9 +64,9 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int,
         for place, column in enumerate(columns)
         if not column.drop or any(row[place].plain.strip() for row in cells)
     ]
-    widths = fit(columns, natural, filled, width - indent)
+    widths = fit(columns, natural, filled, width)
     heading = [Text(column.title, style="dim") for column in columns]
-    return [_line(row, columns, widths, indent) for row in (heading, *cells)]
+    return [_line(row, columns, widths) for row in (heading, *cells)]
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
@@ -103,8 +116,8 @@ def _text(cell: Cell, column: Column) -> Text:
     return cell if isinstance(cell, Text) else Text(cell, style=column.style)
 
 
-def _line(cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int], indent: int) -> Text:
-    line = Text(" " * indent)
+def _line(cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int]) -> Text:
+    line = Text()
     for n, (place, width) in enumerate(widths.items()):
         cell = cells[place].copy()
         cell.truncate(width, overflow="ellipsis")

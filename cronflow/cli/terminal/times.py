@@ -1,7 +1,7 @@
-"""Time for people and for scripts: now, `in 3h 12m`, `2026-11-21 12:00:00Z`.
+"""Times as text: `in 3h 12m`, `2026-11-21 12:00:00Z`. Instants may be strings, as in answers of the API.
 
 The rule: relative times in one view are counted from one `now`, and every absolute time is UTC and marked as UTC. The
-command line reads the clock only here, so tests can replace it. Instants may be given as the API has them, as text.
+command line reads the clock only here, so tests can replace it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ def now() -> datetime:
 
 
 async def sleep(seconds: float) -> None:
-    """Between two polls; tests replace it."""
+    """Pause between two polls; tests replace it."""
     import asyncio
 
     await asyncio.sleep(seconds)
 
 
 def parsed(instant: datetime | str) -> datetime:
-    """An instant of the API as a datetime."""
     return datetime.fromisoformat(instant) if isinstance(instant, str) else instant
 
 
@@ -41,7 +40,6 @@ def duration(milliseconds: float) -> str:
 
 
 def both(instant: datetime | str, since: datetime) -> str:
-    """Absolute and relative."""
     return f"{absolute(instant)}  {relative(instant, since)}"
 
 
@@ -50,17 +48,17 @@ def relative(instant: datetime | str, since: datetime) -> str:
     seconds = (parsed(instant) - since).total_seconds()
     if -1 < seconds < 1:
         return "now"
-    # A fire at 13:00:00 is `in 1h` at 11:59:59.7 as well as at 12:00:00.
+    # Rounded: 13:00:00 is `in 1h` at 11:59:59.7 too.
     length = formatting.coarse(round(abs(seconds)))
     return f"in {length}" if seconds > 0 else f"{length} ago"
 
 
 def instant_of(text: str, place: str) -> tuple[datetime, bool]:
-    """An instant, `now`, or `-2h`; and whether it is an exact instant. Raises InvalidInput, also without a zone."""
+    """An instant with a zone, `now` or `-2h`; and whether it is an exact instant. Raises InvalidInput."""
     text = text.strip()
     if text == "now":
         return now(), False
-    remedy = "write 2026-11-21T02:00:00Z, 2026-11-21T03:00:00+01:00, now, or -2h"
+    remedy = "use 2026-11-21T02:00:00Z, 2026-11-21T03:00:00+01:00, now or -2h"
     try:
         if text.startswith("-"):
             return now() - parse_duration(text[1:]), False
@@ -75,7 +73,7 @@ def instant_of(text: str, place: str) -> tuple[datetime, bool]:
 
 
 def instant_or_ago(text: str, flag: str) -> datetime:
-    """`1h` (that long ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
+    """`1h` (ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
     try:
         return now() - parse_duration(text)
     except InvalidInput:
@@ -84,5 +82,5 @@ def instant_or_ago(text: str, flag: str) -> datetime:
         instant = datetime.fromisoformat(text.strip())
     except ValueError:
         what = f"{text!r} is neither a duration nor an instant"
-        raise InvalidInput(Problem(flag, what, "write 1h, or 2026-11-21T12:00:00Z")) from None
+        raise InvalidInput(Problem(flag, what, "use 1h or 2026-11-21T12:00:00Z")) from None
     return instant.replace(tzinfo=UTC) if instant.utcoffset() is None else instant.astimezone(UTC)

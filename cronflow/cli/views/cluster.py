@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console
-from cronflow.cli.terminal.tables import Column, facts, table
+from cronflow.cli.terminal.tables import Column, facts, table_of
 
 if TYPE_CHECKING:
     from cronflow.schemas.cluster import ClusterSchema, NodeDetailSchema, NodeSchema, SpoolSchema, SweepSchema
@@ -22,45 +22,26 @@ _SEVERITIES = {"info": formatting.BLUE, "warn": formatting.ORANGE, "error": form
 
 
 def node_table(nodes: Sequence[NodeSchema]) -> None:
-    """A line per node."""
-    if not nodes:
-        console().print(NO_NODES)
-        return
-    table(
+    table_of(
+        nodes,
         [
-            Column("STATE"),
-            Column("NODE"),
-            Column("ROLE"),
-            Column("BUSY", align="right"),
-            Column("QUEUED", drop=4, align="right"),
-            Column("CPU", drop=2, align="right"),
-            Column("MEMORY", drop=3, align="right"),
-            Column("HEARTBEAT", drop=1, align="right"),
-            Column("LABELS", drop=5, least=12),
-            Column("HOST", drop=7),
-            Column("VERSION", drop=8),
+            (Column("STATE"), lambda node: formatting.word(node["state"])),
+            (Column("NODE"), lambda node: formatting.clean(node["name"])),
+            (Column("ROLE"), lambda node: Text("♛ leader", style="bold") if "leader" in node["roles"] else "worker"),
+            (Column("BUSY", align="right"), lambda node: f"{node['in_flight']}/{node['slots']}"),
+            (Column("QUEUED", drop=4, align="right"), lambda node: str(node["queued"])),
+            (Column("CPU", drop=2, align="right"), lambda node: f"{node['cpu']:.0%}"),
+            (Column("MEMORY", drop=3, align="right"), lambda node: f"{node['memory']:.0%}"),
+            (Column("HEARTBEAT", drop=1, align="right"), _heartbeat),
+            (Column("LABELS", drop=5, least=12), _labels),
+            (Column("HOST", drop=7), lambda node: formatting.clean(node["host"])),
+            (Column("VERSION", drop=8), lambda node: formatting.clean(node["version"])),
         ],
-        [
-            [
-                formatting.word(node["state"]),
-                formatting.clean(node["name"]),
-                Text("♛ leader", style="bold") if "leader" in node["roles"] else "worker",
-                f"{node['in_flight']}/{node['slots']}",
-                str(node["queued"]),
-                f"{node['cpu']:.0%}",
-                f"{node['memory']:.0%}",
-                _heartbeat(node),
-                _labels(node),
-                formatting.clean(node["host"]),
-                formatting.clean(node["version"]),
-            ]
-            for node in nodes
-        ],
+        empty=NO_NODES,
     )
 
 
 def node_page(node: NodeDetailSchema) -> None:
-    """Everything about a node."""
     out = console()
     out.print(Text.assemble(formatting.word(node["state"]), "  ", (formatting.clean(node["name"]), "bold")))
     out.print()
@@ -89,8 +70,7 @@ def node_page(node: NodeDetailSchema) -> None:
 
 
 def cluster_page(cluster: ClusterSchema, now: datetime) -> None:
-    """The leader and its lease, the load, the nodes."""
-    leader = Text.assemble(("none", formatting.RED), "  due runs wait for a leader")
+    leader = Text.assemble(("none", formatting.RED), "  due runs wait until there is one")
     if cluster["leader"] is not None:
         since = "" if cluster["elected_at"] is None else f"  since {_since(cluster['elected_at'], now)}"
         leader = Text.assemble((f"♛ {formatting.clean(cluster['leader'])}", "bold"), since, _no_heartbeat(cluster))
@@ -112,30 +92,31 @@ def cluster_page(cluster: ClusterSchema, now: datetime) -> None:
 
 
 def sweep_page(sweep: SweepSchema) -> None:
-    """What a sweep checked and found."""
     checked = "  ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in sweep["checked"].items())
     facts([("sweep", _sweep_result(sweep)), ("checked", checked), ("took", f"{sweep['took_ms']:,} ms")])
     if not sweep["findings"]:
         return
     console().print()
-    table(
-        [Column("REPAIRED"), Column("FINDING"), Column("WHERE"), Column("WHAT", least=20)],
+    table_of(
+        sweep["findings"],
         [
-            [
-                Text("yes", style=formatting.GREEN) if finding["repaired"] else Text("no", style=formatting.RED),
-                finding["kind"],
-                formatting.clean(finding["where"]),
-                finding["what"],
-            ]
-            for finding in sweep["findings"]
+            (
+                Column("REPAIRED"),
+                lambda finding: (
+                    Text("yes", style=formatting.GREEN) if finding["repaired"] else Text("no", style=formatting.RED)
+                ),
+            ),
+            (Column("FINDING"), lambda finding: finding["kind"]),
+            (Column("WHERE"), lambda finding: formatting.clean(finding["where"])),
+            (Column("WHAT", least=20), lambda finding: finding["what"]),
         ],
     )
     if sweep["found"] > len(sweep["findings"]):
-        console().print(f"and {sweep['found'] - len(sweep['findings']):,} more; all of them are in the nodes' logs")
+        console().print(f"and {sweep['found'] - len(sweep['findings']):,} more; the nodes' logs list all of them")
 
 
 def event_text(event: EventSchema, *, within_day: bool = False) -> Text:
-    """An event on a line; its instant with the date, or `within_day`."""
+    """An event on one line; `within_day`: without the date."""
     at, severity = times.parsed(event["at"]), event["severity"]
     return Text.assemble(
         (f"{f'{at:%H:%M:%SZ}' if within_day else times.absolute(at)} ", "dim"),
@@ -165,7 +146,7 @@ def _since(instant: str, now: datetime) -> str:
 
 
 def _no_heartbeat(cluster: ClusterSchema) -> tuple[str, str]:
-    """A leader that was killed holds the lease until it expires or is released."""
+    # A leader that was killed holds the lease until it expires.
     states = {node["name"]: node["state"] for node in cluster["nodes"]}
     if states.get(cluster["leader"] or "", "stale") != "stale":
         return "", ""

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, yaml_text
-from cronflow.cli.terminal.tables import Cell, Column, facts, table
+from cronflow.cli.terminal.tables import Cell, Column, facts, table, table_of
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
@@ -19,30 +19,29 @@ if TYPE_CHECKING:
 
 
 def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
-    """A line per job."""
-    table(
+    table_of(
+        jobs,
         [
-            Column("STATE"),
-            Column("NAME"),
-            Column("SCHEDULE", least=18),
-            Column("NEXT", drop=1),
-            Column("NEXT FIRE (UTC)", drop=2, style="dim"),
+            (Column("STATE"), _state),
+            (Column("NAME"), lambda job: job["name"]),
+            (Column("SCHEDULE", least=18), _schedule),
+            (Column("NEXT", drop=1), lambda job: _next_fire(job, now)),
+            (Column("NEXT FIRE (UTC)", drop=2, style="dim"), _next_fire_utc),
         ],
-        [[_state(job), job["name"], _schedule(job), *_next_fire(job, now)] for job in jobs],
+        empty="No jobs yet. Define some: cronflow jobs apply -f jobs.yaml",
     )
 
 
 def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bool) -> None:
-    """What was, or would be, created and changed."""
-    table(
+    table_of(
+        applied,
         [
-            Column("RESULT"),
-            Column("NAME"),
-            Column("STATE", drop=2),
-            Column("NEXT", drop=1),
-            Column("NEXT FIRE (UTC)", drop=3, style="dim"),
+            (Column("RESULT"), lambda one: formatting.word(one["result"])),
+            (Column("NAME"), lambda one: one["name"]),
+            (Column("STATE", drop=2), _state),
+            (Column("NEXT", drop=1), lambda one: _next_fire(one, now)),
+            (Column("NEXT FIRE (UTC)", drop=3, style="dim"), _next_fire_utc),
         ],
-        [[formatting.word(one["result"]), one["name"], _state(one), *_next_fire(one, now)] for one in applied],
     )
     out = console()
     for one in applied:
@@ -56,11 +55,10 @@ def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bo
     ]
     out.print(Text(f"\n{formatting.plural(len(applied), 'job')}: {', '.join(counts)}", style="dim"))
     if dry_run:
-        out.print(Text("Nothing was written. Run the command without --dry-run to apply the changes.", style="dim"))
+        out.print(Text("Nothing was changed. Run the command without --dry-run to apply the changes.", style="dim"))
 
 
 def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:
-    """Everything about a job."""
     from cronflow.cli.views.runs import run_table
     from cronflow.documents import JobForm
 
@@ -88,38 +86,27 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
         out.print(Text("Latest runs", style="bold"))
         run_table(latest, now, of_one_job=True)
     out.print()
-    out.print(Text("Document, with every default", style="bold"))
+    out.print(Text("Definition, with all defaults", style="bold"))
     document = {name: value for name, value in job.items() if name in JobForm.__annotations__}
     out.print(Text(formatting.clean(yaml_text(document)).rstrip("\n")))
 
 
 def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:
-    """The history of a job, the newest version first."""
-    table(
+    table_of(
+        versions[::-1],
         [
-            Column("VERSION", align="right"),
-            Column("AT (UTC)"),
-            Column("AGO", drop=3),
-            Column("BY", drop=2),
-            Column("STATE", drop=1),
-            Column("SCHEDULE", least=18),
-        ],
-        [
-            [
-                str(version["version"]),
-                times.absolute(version["at"]),
-                times.relative(version["at"], now),
-                formatting.one_line(version["by"] or ""),
-                version["state"],
-                _schedule(version["job"]),
-            ]
-            for version in reversed(versions)
+            (Column("VERSION", align="right"), lambda version: str(version["version"])),
+            (Column("AT (UTC)"), lambda version: times.absolute(version["at"])),
+            (Column("AGO", drop=3), lambda version: times.relative(version["at"], now)),
+            (Column("BY", drop=2), lambda version: formatting.one_line(version["by"] or "")),
+            (Column("STATE", drop=1), lambda version: version["state"]),
+            (Column("SCHEDULE", least=18), lambda version: _schedule(version["job"])),
         ],
     )
 
 
 def fire_table(fires: Sequence[datetime], tz: str, now: datetime) -> None:
-    """Instants in a zone, in UTC, and relative to now. UTC has no second column."""
+    """Instants in a time zone, in UTC (unless that is the zone), and relative to now."""
     zone = find_zone(tz)
     columns = [Column("#", drop=3, align="right"), Column(tz), Column("UTC"), Column("FROM NOW", drop=1)]
     rows = [
@@ -139,7 +126,6 @@ def fire_table(fires: Sequence[datetime], tz: str, now: datetime) -> None:
 
 
 def zone_of(job: JobSchema) -> str:
-    """The time zone of its schedule."""
     schedule: Mapping[str, Any] = job["schedule"] or {}
     return str(schedule.get("tz", "UTC"))
 
@@ -149,18 +135,19 @@ def _state(job: JobSchema | AppliedSchema) -> Text:
 
 
 def _schedule(job: Mapping[str, Any]) -> str:
-    """The schedule in words, with its zone unless that is UTC."""
+    """The schedule in words, with its time zone unless that is UTC."""
     from cronflow.documents import parse_schedule
     from cronflow.domain.schedule.describe import describe
 
     return "" if job["schedule"] is None else describe(parse_schedule(job["schedule"])).removesuffix(" (UTC)")
 
 
-def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> tuple[Cell, Cell]:
-    """The next fire, relative and in UTC; empty for a job that is not planned."""
-    if job["next_fire"] is None or job["state"] != "active":
-        return "", ""
-    return _distance(job["next_fire"], now), times.absolute(job["next_fire"])
+def _next_fire(job: JobSchema | AppliedSchema, now: datetime) -> Cell:
+    return "" if job["next_fire"] is None or job["state"] != "active" else _distance(job["next_fire"], now)
+
+
+def _next_fire_utc(job: JobSchema | AppliedSchema) -> str:
+    return "" if job["next_fire"] is None or job["state"] != "active" else times.absolute(job["next_fire"])
 
 
 def _distance(fire: str, now: datetime) -> Text:

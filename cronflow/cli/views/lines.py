@@ -1,14 +1,13 @@
-"""Log lines of runs: for people, as a JSON object per line, or as a YAML list; and following a run until it ends.
+"""Prints the log lines of runs, and follows a run until it ends.
 
-The rule: a line is printed as soon as it arrives, and nothing in it can control the terminal. Below the lines, on a
-terminal only, one status line is redrawn and finally removed.
+The rule: a line is printed as soon as it arrives, and cannot control the terminal. On a terminal, a status line below
+is redrawn and finally removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import aclosing, nullcontext
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import typer
@@ -17,7 +16,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.drawing import bar
-from cronflow.cli.terminal.output import console, diagnostics, note, screen, write_json, yaml_text
+from cronflow.cli.terminal.output import LineFormat, console, diagnostics, note, screen, write_json, yaml_text
 from cronflow.cli.views.runs import is_open, node_of
 from cronflow.domain.log_levels import PROGRESS
 from cronflow.domain.run import RunState
@@ -40,16 +39,8 @@ _LEVELS = {
 }
 
 
-class LineFormat(StrEnum):
-    """The output formats of a list that may not end."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
 class LinePrinter:
-    """Prints lines. Of one run: a heading before each further attempt; of `many`: the run after each line."""
+    """Prints a heading before each retry of a run; for `many` runs, the id of the run after each line."""
 
     def __init__(self, form: LineFormat, *, many: bool = False, out: Console | None = None) -> None:
         self._form = form
@@ -59,7 +50,6 @@ class LinePrinter:
         self.written = 0
 
     def write(self, lines: Iterable[LogSchema]) -> None:
-        """Print them."""
         for line in lines:
             self.written += 1
             match self._form:
@@ -71,7 +61,7 @@ class LinePrinter:
                     self._print(line)
 
     def end(self) -> bool:
-        """Complete the output. Returns whether any line was printed."""
+        """Print `[]` for an empty YAML list. Returns whether any line was printed."""
         if not self.written and self._form is LineFormat.YAML:
             typer.echo("[]")
         return self.written > 0
@@ -85,7 +75,6 @@ class LinePrinter:
 
 
 def line_text(line: LogSchema, *, many: bool) -> Text:
-    """A line for people."""
     at = times.parsed(line["at"])
     text = Text.assemble(
         (f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}Z ", "dim"),
@@ -95,13 +84,10 @@ def line_text(line: LogSchema, *, many: bool) -> Text:
     return text.append(f"  {line['run']}", style="dim") if many else text
 
 
-# -------------------------------------------------------------------------------------------------------- one run
-
-
 async def follow_run(
     cluster: Cluster, run_id: str, form: LineFormat, *, states: bool
 ) -> tuple[RunDetailSchema, LinePrinter]:
-    """Print its lines until it has ended. `states`: without a status line, print its states to stderr."""
+    """Print its lines until it has ended. `states`: print its states to stderr if there is no status line."""
     drawn = form is LineFormat.TABLE and console().is_terminal
     out = screen() if drawn else None
     printer = LinePrinter(form, out=out)
@@ -138,12 +124,10 @@ class Status:
         self._progress: tuple[int, str] | None = None
 
     def read(self, line: LogSchema) -> None:
-        """Take the progress from a line that has it."""
         if line["level"] == PROGRESS:
             self._progress = (line["fence"], line["text"])
 
     def text(self) -> Text:
-        """As it is now."""
         run = self.run
         if run is None:
             return Text(f"◌ {self._id}", style=formatting.BLUE)
@@ -166,8 +150,8 @@ def progress_text(text: str, width: int) -> Text:
 
 
 async def wait_for_end(cluster: Cluster, run: RunDetailSchema) -> RunDetailSchema:
-    """Wait until a run that was requested has ended, and print its states meanwhile."""
-    note(f"requested {run['id']}; it continues even if this command is interrupted")
+    """Print the states of a requested run until it has ended."""
+    note(f"requested {run['id']}; it continues if you interrupt this command")
     shown = None
     while is_open(run):
         if (run["state"], run["attempt"]) != shown:
@@ -179,7 +163,6 @@ async def wait_for_end(cluster: Cluster, run: RunDetailSchema) -> RunDetailSchem
 
 
 def print_state(run: RunSchema) -> None:
-    """The state of a run, on stderr while a command waits for it."""
     if not run["attempt"]:
         diagnostics().print(Text("◌ waiting for a node", style=formatting.BLUE))
         return

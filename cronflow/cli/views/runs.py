@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, yaml_text
-from cronflow.cli.terminal.tables import Cell, Column, facts, table
+from cronflow.cli.terminal.tables import Cell, Column, facts, table, table_of
 from cronflow.domain.cluster import node_name
 from cronflow.domain.run import OPEN, SCHEDULED, Outcome, RunState, cancelled_text
 
@@ -19,54 +19,42 @@ if TYPE_CHECKING:
 
 
 def is_open(run: RunSchema) -> bool:
-    """Whether it has not ended."""
     return run["state"] in OPEN
 
 
 def went_well(run: RunSchema) -> bool:
-    """Whether a run did not fail; a job that skips itself because it has nothing to do has not failed."""
+    """Whether a run succeeded or the job skipped itself."""
     skipped_itself = run["state"] == RunState.SKIPPED and run["outcome"] == Outcome.SKIPPED
     return run["state"] == RunState.SUCCEEDED or skipped_itself
 
 
 def without_late(run: RunDetailSchema) -> RunSchema:
-    """The run as lists and changes have it."""
+    """The run without `late`, as in lists."""
     return {name: value for name, value in run.items() if name != "late"}  # type: ignore[return-value]
 
 
-def run_table(runs: Sequence[RunSchema], now: datetime, *, of_one_job: bool = False) -> None:
-    """A line per run."""
-    table(
+def run_table(runs: Sequence[RunSchema], now: datetime, *, of_one_job: bool = False, empty: str = "") -> None:
+    table_of(
+        runs,
         [
-            Column("STATE"),
-            Column("RUN"),
-            Column("DUE", drop=1),
-            Column("TOOK", drop=2, align="right"),
-            Column("TRY", drop=3, align="right"),
-            Column("LATE", drop=5, align="right"),
-            Column("NODE", drop=6),
-            Column("DUE AT (UTC)", drop=9, style="dim"),
-            Column("WHY", drop=4, least=14 if of_one_job else 20),
+            (Column("STATE"), lambda run: formatting.run_state(run["state"])),
+            (Column("RUN"), lambda run: run["id"]),
+            (Column("DUE", drop=1), lambda run: times.relative(run["fire_at"], now)),
+            (Column("TOOK", drop=2, align="right"), lambda run: _took(run, now)),
+            (Column("TRY", drop=3, align="right"), try_of),
+            (Column("LATE", drop=5, align="right"), lambda run: _length(run["lateness_ms"])),
+            (Column("NODE", drop=6), node_of),
+            (Column("DUE AT (UTC)", drop=9, style="dim"), lambda run: times.absolute(run["fire_at"])),
+            (
+                Column("WHY", drop=4, least=14 if of_one_job else 20),
+                lambda run: formatting.gist(run["error"] or run["reason"]),
+            ),
         ],
-        [
-            [
-                formatting.run_state(run["state"]),
-                run["id"],
-                times.relative(run["fire_at"], now),
-                _took(run, now),
-                f"{run['attempt']}/{run['max_attempts']}" if run["attempt"] else "",
-                _length(run["lateness_ms"]),
-                node_of(run),
-                times.absolute(run["fire_at"]),
-                formatting.gist(run["error"] or run["reason"]),
-            ]
-            for run in runs
-        ],
+        empty=empty,
     )
 
 
 def run_page(run: RunDetailSchema, now: datetime) -> None:
-    """Everything about a run."""
     out, retrying = console(), run["state"] == RunState.RETRYING
     out.print(Text.assemble(formatting.run_state(run["state"]), "  ", (run["id"], "bold")))
     out.print()
@@ -101,7 +89,7 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
         _attempts(run, now)
     if run["late"]:
         out.print()
-        out.print(Text("Late outcomes, rejected because a newer attempt had a higher fence", style="bold"))
+        out.print(Text("Late outcomes, rejected because a newer attempt has a higher fence", style="bold"))
         _late(run, now)
     out.print()
     hints = []
@@ -115,7 +103,6 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
 
 
 def end_of_run(run: RunDetailSchema) -> None:
-    """The outcome of a run that was followed."""
     line = Text.assemble(formatting.run_state(run["state"]), "  ", (run["id"], "bold"))
     if run["duration_ms"] is not None:
         line.append(f"  took {times.duration(run['duration_ms'])}")
@@ -129,32 +116,20 @@ def end_of_run(run: RunDetailSchema) -> None:
 
 
 def report_page(report: ReportSchema, since: str) -> None:
-    """Failures by reason."""
     out, now = console(), times.now()
     if not report["failures"]:
         out.print(f"No runs due since {since} have failed.")
     else:
-        table(
+        table_of(
+            report["failures"],
             [
-                Column("COUNT", align="right"),
-                Column("OPEN", drop=2, align="right"),
-                Column("REASON", least=24),
-                Column("LAST", drop=1),
-                Column("FIRST", drop=4),
-                Column("JOBS", drop=3, least=12),
-                Column("EXAMPLE", drop=5),
-            ],
-            [
-                [
-                    str(failure["count"]),
-                    str(failure["open"]),
-                    formatting.one_line(failure["reason"]),
-                    times.relative(failure["last"], now),
-                    times.relative(failure["first"], now),
-                    ", ".join(failure["jobs"]),
-                    failure["example"],
-                ]
-                for failure in report["failures"]
+                (Column("COUNT", align="right"), lambda failure: str(failure["count"])),
+                (Column("OPEN", drop=2, align="right"), lambda failure: str(failure["open"])),
+                (Column("REASON", least=24), lambda failure: formatting.one_line(failure["reason"])),
+                (Column("LAST", drop=1), lambda failure: times.relative(failure["last"], now)),
+                (Column("FIRST", drop=4), lambda failure: times.relative(failure["first"], now)),
+                (Column("JOBS", drop=3, least=12), lambda failure: ", ".join(failure["jobs"])),
+                (Column("EXAMPLE", drop=5), lambda failure: failure["example"]),
             ],
         )
     if report["dead"]:
@@ -173,8 +148,11 @@ def resolution_text(resolution: ResolutionSchema) -> str:
     return f"{text}: {formatting.one_line(resolution['note'])}" if resolution["note"] else text
 
 
+def try_of(run: RunSchema) -> str:
+    return f"{run['attempt']}/{run['max_attempts']}" if run["attempt"] else ""
+
+
 def node_of(run: RunSchema) -> str:
-    """The name of its node."""
     return "" if run["node"] is None else formatting.clean(node_name(run["node"]))
 
 
@@ -208,25 +186,15 @@ def _attempts(run: RunDetailSchema, now: datetime) -> None:
 
 
 def _late(run: RunDetailSchema, now: datetime) -> None:
-    table(
+    table_of(
+        run["late"],
         [
-            Column("OUTCOME"),
-            Column("AT (UTC)", drop=2),
-            Column("AGO", drop=4),
-            Column("NODE", drop=1),
-            Column("FENCE", drop=5, style="dim"),
-            Column("ERROR", drop=3, least=20),
-        ],
-        [
-            [
-                formatting.outcome(late["outcome"]),
-                times.absolute(late["at"]),
-                times.relative(late["at"], now),
-                formatting.clean(late["node"]),
-                str(late["fence"]),
-                formatting.gist(late["error"]),
-            ]
-            for late in run["late"]
+            (Column("OUTCOME"), lambda late: formatting.outcome(late["outcome"])),
+            (Column("AT (UTC)", drop=2), lambda late: times.absolute(late["at"])),
+            (Column("AGO", drop=4), lambda late: times.relative(late["at"], now)),
+            (Column("NODE", drop=1), lambda late: formatting.clean(late["node"])),
+            (Column("FENCE", drop=5, style="dim"), lambda late: str(late["fence"])),
+            (Column("ERROR", drop=3, least=20), lambda late: formatting.gist(late["error"])),
         ],
     )
 
@@ -252,7 +220,7 @@ def _covers(run: RunSchema) -> str | None:
 
 
 def _cancellation(run: RunSchema) -> str | None:
-    """A cancellation that was requested and has not happened, or not in time."""
+    """A requested cancellation that did not happen, or has not happened yet."""
     if not run["cancel_requested"] or run["state"] == RunState.CANCELLED:
         return None
     return formatting.clean(cancelled_text(run["cancel_reason"], run["cancel_by"] or "somebody"))

@@ -1,7 +1,7 @@
-"""`jobs why` for people: why a run happened, did not happen or waits, from the schedule to the outcome.
+"""The page of `jobs why`: why a job ran, did not run or is waiting, from the schedule to the outcome.
 
-The rule: the steps are in the order in which they were decided, so the last line is the current state, followed by what
-to do about it.
+The rule: the steps are in the order of the decisions, so the last line is the current state, followed by what to do
+about it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ Step = tuple[Look, str, Sequence[str]]
 
 
 def why_page(why: WhySchema, now: datetime) -> None:
-    """The whole chain."""
     out = console()
     out.print(Text.assemble((why["job"], "bold"), "  ", times.both(why["at"], now)))
     out.print()
@@ -53,7 +52,7 @@ def why_page(why: WhySchema, now: datetime) -> None:
 
 def _step(link: LinkSchema, now: datetime) -> Step:
     found = _schedule_step(link, now) or _planning_step(link, now) or _run_step(link, now)
-    # A newer API may have steps that this version does not show.
+    # A newer API may return other steps.
     return found or (PASSED, link["step"], [""])
 
 

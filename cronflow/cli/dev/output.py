@@ -1,8 +1,8 @@
-"""The proof at the end of `cronflow dev --for`: every instant that was due has exactly one run.
+"""What `cronflow dev` prints: a line per ended run, the output of its processes, and the summary of `--for`.
 
-It reads the next fires at the start, waits at the end until the cluster has handled everything that was due, and lets
-the audit compare the runs with an independent evaluation of the schedules. It waits a bounded time: runs that are not
-done by then count as lost.
+The summary proves that every due instant has exactly one run: it reads the next fires at the start, waits at the end
+until the cluster has handled everything that was due, and audits the runs against an independent evaluation of the
+schedules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
-from cronflow.cli.terminal.formatting import GREEN, RED, run_state
+from cronflow.cli.terminal.formatting import GRAY, GREEN, RED, clean, run_state
+from cronflow.domain.cluster import node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.formatting import span
 from cronflow.domain.job import JobRecord
@@ -25,8 +26,69 @@ from cronflow.ports import RunQuery
 from cronflow.testing.audit import Audit, Expectation, audit, percentile
 from cronflow.usecases.service import Service
 
+POLL_S = 0.5
+LINES_PER_POLL = 12
+LOOK_BACK = timedelta(minutes=2)
+
+
+class Live:
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._shown: dict[str, datetime] = {}
+
+    def print_line(self, process: str, line: str) -> None:
+        if not self._quiet:
+            self._console.print(Text.assemble((f"{process:<8} │ ", GRAY), clean(line)))
+
+    async def follow(self, service: Service, since: datetime) -> None:
+        """Print ended runs until the task is cancelled."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                runs = await service.runs(
+                    RunQuery(since=max(since, _newest(self._shown, since) - LOOK_BACK), limit=500)
+                )
+            except BackendUnavailable:
+                # The nodes report it; try again.
+                continue
+            self._show([run for run in reversed(runs) if not run.is_open and run.id not in self._shown])
+
+    def _show(self, ended: list[Run]) -> None:
+        for run in ended:
+            self._shown[run.id] = run.fire_at
+        if self._quiet:
+            return
+        for run in ended[:LINES_PER_POLL]:
+            self._console.print(_line(run))
+        if len(ended) > LINES_PER_POLL:
+            self._console.print(Text(f"{'':<8} │ … and {len(ended) - LINES_PER_POLL:,} more runs ended", style=GRAY))
+
+
+def _newest(shown: dict[str, datetime], since: datetime) -> datetime:
+    if len(shown) > 20_000:
+        for run in sorted(shown, key=lambda run: shown[run])[:10_000]:
+            del shown[run]
+    return max(shown.values(), default=since)
+
+
+def _line(run: Run) -> Text:
+    late = "" if run.lateness is None else f"+{span(run.lateness)}"
+    took = "" if run.duration is None else span(run.duration)
+    where = node_name(run.node) if run.node else ""
+    line = Text.assemble((f"{'run':<8} │ ", GRAY), f"{run.fire_at:%H:%M:%S}  {run.job:<24} ")
+    line.append_text(run_state(run.state))
+    line.append(" " * max(1, 12 - len(run.state)))
+    line.append(f"late {late:<8} took {took:<7} {where:<8}" if run.started_at else f"{run.reason or ''}")
+    if run.attempt > 1:
+        line.append(f" attempt {run.attempt}")
+    if run.error:
+        line.append(f" {clean(run.error).splitlines()[0][:60]}", style=GRAY)
+    return line
+
+
 PAGE = 500
-POLL_S = 0.2
+WAIT_POLL_S = 0.2
 PLANNED_WITHIN_S = 60.0
 ENDED_WITHIN_S = 10.0
 SHOWN = 10
@@ -45,12 +107,11 @@ class Proof:
 
 
 async def baseline(service: Service) -> Baseline:
-    """Each job as it is before the nodes start."""
     return {record.name: record for record in await _all_jobs(service)}
 
 
 async def prove(service: Service, start: Baseline, began: datetime, term: int) -> Proof:
-    """Let the cluster handle everything due until now, then audit. `term` is the one at the start."""
+    """Wait until the cluster has handled everything due by now, then audit. `term` is the one at the start."""
     until = datetime.now(UTC).replace(microsecond=0)
     await _wait_for_cluster(service, until)
     found = await _audit(service, start, until)
@@ -72,7 +133,7 @@ async def _wait_for_cluster(service: Service, until: datetime) -> None:
 
 
 async def _audit(service: Service, start: Baseline, until: datetime) -> Audit:
-    """Compare. A job that is new or was edited counts from then on; a paused or deleted one does not count."""
+    """A new or edited job counts from its change on; paused and deleted jobs do not count."""
     expected: dict[str, Expectation] = {}
     for record in await _all_jobs(service):
         before, schedule = start.get(record.name), record.job.schedule
@@ -95,7 +156,6 @@ async def _audit(service: Service, start: Baseline, until: datetime) -> Audit:
 
 
 def as_json(proof: Proof) -> dict[str, object]:
-    """For scripts."""
     found = proof.audit
     return {
         "fires_due": found.fires_due,
@@ -114,7 +174,6 @@ def as_json(proof: Proof) -> dict[str, object]:
 
 
 def view(console: Console, proof: Proof) -> None:
-    """For people."""
     found = proof.audit
     verdict = ("every fire has exactly one run", GREEN) if found.holds else ("fires are missing or doubled", RED)
     console.print()
@@ -166,6 +225,5 @@ async def _wait_until(condition: Callable[[], Awaitable[bool]], seconds: float) 
             if await condition():
                 return
         except BackendUnavailable:
-            # The deadline decides whether the servers come back in time.
-            pass
-        await asyncio.sleep(POLL_S)
+            pass  # Try again until the deadline.
+        await asyncio.sleep(WAIT_POLL_S)
