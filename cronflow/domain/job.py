@@ -11,13 +11,13 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.schedule.kinds import Schedule
+from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.secret import check_references, refuse_references
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 SYSTEM_PREFIX = "_sys:"
-NO_SHORTER_TIMEOUT = timedelta(milliseconds=10)
+SWEEP = SYSTEM_PREFIX + "sweep"
+CLEANUP = SYSTEM_PREFIX + "cleanup"
+SYSTEM_JOB_TIMEOUT = timedelta(hours=6)
+SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 
 
 def check_name(name: str, kind: str = "job") -> str:
@@ -242,7 +245,7 @@ class Job:
             raise InvalidInput(
                 f"only the system's own jobs, whose names begin with {SYSTEM_PREFIX}, run CronFlow itself"
             )
-        if not NO_SHORTER_TIMEOUT <= self.timeout <= LONGEST:
+        if not SHORTEST_TIMEOUT <= self.timeout <= LONGEST:
             raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
         if not 0 <= self.priority <= 9:
             raise InvalidInput(f"priority is {self.priority}; it must be 0 (lowest) to 9")
@@ -320,3 +323,21 @@ class PlanIntent:
     id: str
     term: int
     jobs: tuple[str, ...]
+
+
+def system_jobs(sweep_at: time, cleanup_at: time) -> tuple[Job, ...]:
+    """The sweep and the clean-up, each once a day at this time, UTC."""
+    return (
+        _system_job("sweep", sweep_at, "Proves daily that nothing is lost or stuck, and repairs what is"),
+        _system_job("cleanup", cleanup_at, "Deletes daily what has outlived its retention"),
+    )
+
+
+def _system_job(name: str, at: time, description: str) -> Job:
+    return Job(
+        name=SYSTEM_PREFIX + name,
+        target=SystemTarget(name),
+        schedule=Cron(f"{at.minute} {at.hour} * * *"),
+        description=description,
+        timeout=SYSTEM_JOB_TIMEOUT,
+    )

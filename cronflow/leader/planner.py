@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,7 +24,6 @@ from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
 from cronflow.domain.run import Run, RunState, run_id
-from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
@@ -39,6 +38,7 @@ from cronflow.ports import (
     Move,
     OpenRun,
     PlanStore,
+    Queue,
     RunStore,
 )
 from cronflow.usecases.cancel import Canceller
@@ -329,6 +329,29 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
                     job=plan.record.job,
                 ),
             )
+
+
+class Dispatcher:
+    """Pushes assignments, and tells Redis anew who leads when it has forgotten."""
+
+    def __init__(self, queue: Queue, renew_now: Callable[[], Awaitable[Tenure | None]]) -> None:
+        self._queue = queue
+        self._renew_now = renew_now
+
+    async def push(self, tenure: Tenure, placed: Iterable[tuple[str, Assignment]]) -> None:
+        """Push each assignment to its node: one round trip. Raises Deposed when a newer term is known."""
+        lists: dict[str, list[Assignment]] = {}
+        for node, assignment in placed:
+            lists.setdefault(node, []).append(assignment)
+        if not lists:
+            return
+        if await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists):
+            return
+        if await self._renew_now() is tenure and await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists):
+            return
+        log.warning(
+            "not pushed", term=tenure.term, runs=sum(map(len, lists.values())), remedy="check_at brings them back"
+        )
 
 
 class InsertedRunCache:

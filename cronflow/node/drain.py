@@ -14,8 +14,7 @@ import structlog
 from cronflow.domain.cluster import node_name
 from cronflow.domain.events import NodeDrained, NodeDraining, NodeUndrained
 from cronflow.node.heartbeat import Heartbeat
-from cronflow.node.role_loop import Wake
-from cronflow.node.roles import Leadership, Workload
+from cronflow.node.role_loop import Leadership, Wake, Workload
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Election, EventSink, Membership, discard_event
 

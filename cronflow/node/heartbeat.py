@@ -13,10 +13,9 @@ from typing import Protocol
 
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import Conflict
-from cronflow.node.resources import Resources
+from cronflow.node.resources import Resources, zone_data
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.node.zone_data import zone_data
 from cronflow.ports import Clock, Membership
 
 NAME_POLL_S = 0.5

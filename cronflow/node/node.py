@@ -18,8 +18,7 @@ from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.keep_alive import KeepAliveThread
-from cronflow.node.role_loop import NodeRole, Outages, repeat
-from cronflow.node.roles import Flushed, Leadership, Outcomes, Workload
+from cronflow.node.role_loop import Flushed, Leadership, NodeRole, Outages, Outcomes, Workload, repeat
 from cronflow.node.timings import Timings
 from cronflow.ports import Bus, Signal
 from cronflow.supervision import Phase, ProcessStatus

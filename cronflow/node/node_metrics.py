@@ -26,8 +26,7 @@ from cronflow.domain.transitions import Change
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.role_loop import NodeRole, Outages, Wake
-from cronflow.node.roles import Leadership
+from cronflow.node.role_loop import Leadership, NodeRole, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Clock, Meter, Reading, RollupStore
 from cronflow.schemas.cluster import nodes_by_state

@@ -1,10 +1,14 @@
-"""How busy this machine is, as far as this process may use it: CPU and memory as fractions of what the cgroup allows,
-else of the host.
+"""What a node measures on its machine: CPU and memory use, and the version of its time zone data.
+
+CPU and memory are fractions of the cgroup's limits, or of the host where there are none. Two nodes with different time
+zone data can disagree about when a job is due, so `cronflow doctor` compares the versions; the leader's counts.
 """
 
 from __future__ import annotations
 
 import time
+import zoneinfo
+from importlib import metadata
 from pathlib import Path
 
 import psutil
@@ -70,4 +74,25 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("ascii")
     except OSError:
+        return ""
+
+
+def zone_data() -> str:
+    """Its version, such as 2026a, as `zoneinfo` would find it: the system's, else the package's. Empty if unknown."""
+    for folder in map(Path, zoneinfo.TZPATH):
+        if (folder / "UTC").exists():
+            return _system(folder)
+    try:
+        # 2026.1 is 2026a.
+        year, number = metadata.version("tzdata").split(".")[:2]
+        return f"{year}{chr(ord('a') + int(number) - 1)}"
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
+
+
+def _system(folder: Path) -> str:
+    try:
+        with (folder / "tzdata.zi").open() as file:
+            return file.readline(100).removeprefix("# version").strip()
+    except (OSError, UnicodeDecodeError):
         return ""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -38,12 +37,9 @@ from cronflow.ports import (
     RunStore,
     discard_event,
 )
-from cronflow.worker.finish import Finish as Finish
 from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit, apply_each
 from cronflow.worker.log_writer import LogWriter
-
-if TYPE_CHECKING:
-    from cronflow.worker.spool import Spool
+from cronflow.worker.spool import Finish, Spool
 
 SPOOL_LINGER_S = 0.02
 NOTHING_TO_REPLAY_S = 60.0

@@ -44,7 +44,8 @@ from cronflow.ports import (
     Signal,
 )
 from cronflow.worker.leases import STOP_TAKES_S, Lease
-from cronflow.worker.recorder import Finish, Recorder
+from cronflow.worker.recorder import Recorder
+from cronflow.worker.spool import Finish
 
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0

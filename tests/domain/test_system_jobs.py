@@ -8,8 +8,8 @@ import pytest
 
 from cronflow.documents import job_document, parse_job
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.job import CLEANUP, SWEEP, system_jobs
 from cronflow.domain.planning import first_fire
-from cronflow.domain.system_jobs import CLEANUP, SWEEP, system_jobs
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

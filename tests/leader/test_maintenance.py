@@ -16,10 +16,9 @@ import pytest
 
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.job import Job, Overlap, PythonTarget, Retry, SystemTarget
+from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, SystemTarget, system_jobs
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
-from cronflow.domain.system_jobs import CLEANUP, SWEEP, system_jobs
 from cronflow.executors import Executors
 from cronflow.executors.system import SystemExecutor
 from cronflow.leader.cleanup import Cleanup

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.transitions import Transition
-from cronflow.leader.spool_grace import SpoolGrace
+from cronflow.leader.reconciler import SpoolGrace
 from cronflow.node.role_loop import Outages
 from cronflow.node.timings import Timings
 from cronflow.testing.memory import FakeClock

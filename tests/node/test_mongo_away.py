@@ -16,7 +16,7 @@ from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, Sta
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import Transition
-from cronflow.node.zone_data import zone_data
+from cronflow.node.resources import zone_data
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
 from tests.node.cluster import Cluster, a_cluster, inline, worker_of

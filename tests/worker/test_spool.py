@@ -20,8 +20,7 @@ from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import LargeResult
 from cronflow.testing.memory import FakeClock
-from cronflow.worker.finish import INLINE_BYTES, Finish, from_text, to_text
-from cronflow.worker.spool import Spool
+from cronflow.worker.spool import INLINE_BYTES, Finish, Spool, from_text, to_text
 from cronflow.worker.spool_segments import READ_BYTES, Segments
 from tests.contracts.builders import T0
 from tests.node.cluster import inline

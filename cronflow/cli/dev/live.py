@@ -13,8 +13,8 @@ from rich.text import Text
 
 from cronflow.cli.terminal.formatting import GRAY, clean, run_state
 from cronflow.domain.cluster import node_name
+from cronflow.domain.durations import span
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.formatting import span
 from cronflow.domain.run import Run
 from cronflow.ports import RunQuery
 from cronflow.usecases.service import Service

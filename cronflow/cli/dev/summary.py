@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.cli.terminal.formatting import GREEN, RED, run_state
+from cronflow.domain.durations import span
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.formatting import span
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Once

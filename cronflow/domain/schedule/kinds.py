@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 
-from cronflow.domain.durations import Duration, parse_duration
+from cronflow.domain.durations import Duration, parse_duration, to_the_minute
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.formatting import to_the_minute
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.timetable import find_timetable, next_fire
 from cronflow.domain.schedule.zones import EARLIEST, LATEST, SECOND
