@@ -1,4 +1,4 @@
-"""Durations and instants as text: parses `500ms`, `30s`, `1h30m` or a number of seconds, and formats both for people."""
+"""Durations and instants as text: parses `500ms`, `30s`, `1h30m` or a number of seconds, and formats for people."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ LONGEST = timedelta(days=36_500)
 
 
 def parse_duration(value: Duration) -> timedelta:
-    """Read a duration.
-
-    Raises InvalidInput for anything that is not a duration, is negative, not finite, or longer than a hundred years.
-    """
+    """Raises InvalidInput for anything that is not a duration, is negative, not finite, or longer than a century."""
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, bool):
@@ -44,7 +41,7 @@ def parse_duration(value: Duration) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration in the largest unit that divides it, so that `parse_duration` reads the same back."""
+    """Format a duration in the largest unit that divides it; `parse_duration` parses the same value back."""
     ms = round(value.total_seconds() * 1000)
     for unit in ("d", "h", "m", "s"):
         size = round(UNITS[unit] * 1000)

@@ -1,8 +1,10 @@
-"""The reconciler: looks at every open run whose `check_at` has passed, every second, and on a ring.
+"""The reconciler: handles every open run whose `check_at` has passed, each second and on a signal.
 
-It is the only way in which a retry, a run that was asked for by hand, or a run whose worker was lost comes to a node
-again. The rules are in `domain.recovery`; here they meet what Redis knows of the workers. A change that another one
-has overtaken does not apply, and nothing is pushed for it.
+Retries, manual runs and runs of lost workers reach a node only through it. `domain.recovery` has the rules; here they
+are combined with the state of the workers in Redis. A change that was overtaken by another does not apply, and its run
+is not pushed.
+
+`SpoolGrace` decides how long a run is left alone because its outcome may still be on a node's disk.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, R
 
 AT_ONCE = 1000
 QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
-"""Too frequent to log."""
+"""Transitions that are too frequent to log."""
 IDLE_S = 5.0
 NO_NODE_PAUSE = timedelta(seconds=2)
 GIVEN_UP_ON_WORKER = frozenset({Transition.REDISPATCH_LOST, Transition.MARK_LOST})
@@ -54,8 +56,6 @@ Holdings = dict[str, tuple[bool, dict[str, int]]]
 
 
 class Reconciler:
-    """The reconciler role."""
-
     def __init__(
         self,
         jobs: JobStore,
@@ -80,7 +80,6 @@ class Reconciler:
         self.wake = Wake()
 
     async def step(self) -> float:
-        """One round; at once again when there was more than one batch."""
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
@@ -95,7 +94,7 @@ class Reconciler:
         return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
-        # The runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
+        # Runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
         nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
         found, members, holdings = await asyncio.gather(
             self._jobs.get({run.job for run in overdue}),
@@ -115,7 +114,7 @@ class Reconciler:
             wanted.append(change)
             if where is not None:
                 placed[run.id] = where
-                # The next run of this job in this batch comes after it.
+                # The next run of this job in this batch waits for this one.
                 others.get(run.job, {})[run.id] = RunState.DISPATCHED
         applied = await self._runs.apply(wanted)
         for change in wanted:
@@ -140,7 +139,7 @@ class Reconciler:
             self._emit(RunsReassigned(len(again), again[-1]))
 
     async def _others(self, overdue: list[Run], jobs: dict[str, JobRecord]) -> dict[str, dict[str, RunState]]:
-        """The open runs of those jobs whose runs exclude each other, by id."""
+        """The open runs, by id, of the jobs whose runs exclude each other."""
         excluding = {
             run.job
             for run in overdue
@@ -222,8 +221,13 @@ def _holder(run: Run, holdings: Holdings) -> Holder:
 
 
 class SpoolGrace:
-    """Asked by the reconciler. `spooled` says how many outcomes lie in this node's own spool; that one is given longer,
-    because it is seen to be there.
+    """How long the leader leaves runs alone whose outcomes may still be on a node's disk.
+
+    Rule: a run that has ended is not started again because its node could not report it. After a takeover, and after a
+    long outage of MongoDB, a run is left alone for a while if its node is up, in this incarnation or a later one of the
+    same name, which replays the spool of its predecessor. The grace is finite, so no run stays open for ever.
+
+    `spooled` returns the number of outcomes in this node's own spool, which gets more time.
     """
 
     def __init__(self, clock: Clock, timings: Timings, outages: Outages, spooled: Callable[[], int]) -> None:
@@ -237,12 +241,12 @@ class SpoolGrace:
         self._spooled_since: float | None = None
 
     def answered(self, term: int) -> None:
-        """To be told in each round, when MongoDB has answered it."""
+        """The reconciler calls this in each round, after MongoDB has answered."""
         now = self._clock.monotonic()
         if term != self._term:
             self._term, self._leads_since = term, now
         began = self._outages.began("MongoDB")
-        # It may be away for some other role still, even for ever; the time to wait counts from the first answer.
+        # For another role it may still be away, perhaps for ever, so the wait counts from the first answer.
         if began is not None and (self._answered is None or self._answered.began != began):
             self._answered = Outage(began, now)
         if not self._spooled():
@@ -251,15 +255,15 @@ class SpoolGrace:
             self._spooled_since = now
 
     def left(self, run: Run, transition: Transition, names_up: Collection[str]) -> timedelta | None:
-        """For how long not to change the run along this transition; None when nothing speaks against it. The own
-        spool may be empty at any moment, and most runs are not in it, so it is looked at again soon.
+        """For how long this transition of the run must wait, or None. This node's own spool may be empty at any moment
+        and most runs are not in it, so the wait for it is short and repeated.
         """
         if transition is not Transition.REDISPATCH_UNTAKEN and transition not in GIVEN_UP_ON_WORKER:
             return None
         if run.node is None or node_name(run.node) not in names_up:
             return None
-        # A start is marked within a fraction of a second, so a run without a mark has ended unheard only if MongoDB
-        # was away. A takeover alone does not hold up the many that were merely not pushed.
+        # A start is recorded within a fraction of a second, so a run without a recorded start can only have ended if
+        # MongoDB was away. A takeover alone does not delay the many runs that were merely not pushed.
         until = self._after_outage()
         if transition in GIVEN_UP_ON_WORKER:
             until = max(until, self._leads_since + self._timings.spool_grace)
@@ -268,15 +272,15 @@ class SpoolGrace:
         return timedelta(seconds=left) if left > 0 else None
 
     def _own_spool(self) -> float:
-        """Until when this node's own spool is waited for."""
+        """Until when to wait for this node's own spool."""
         if self._spooled_since is None:
             return 0.0
         return self._spooled_since + OWN_SPOOL_GRACES * self._timings.spool_grace
 
     def _after_outage(self) -> float:
-        """Until when outcomes of an outage are waited for."""
+        """Until when to wait for outcomes of an outage."""
         outage = self._latest()
-        # Who came to lead during an outage has not seen how long it was.
+        # A leader elected during an outage did not see its beginning, so it assumes a long one.
         if outage is None or (
             outage.ended - outage.began < self._timings.long_outage and self._leads_since < outage.began
         ):

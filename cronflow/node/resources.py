@@ -17,7 +17,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 class Resources:
-    """Measures between one call and the next."""
+    """Measures CPU use between one call and the next."""
 
     def __init__(self, cgroup: Path = CGROUP) -> None:
         self._cgroup = cgroup
@@ -27,7 +27,7 @@ class Resources:
         psutil.cpu_percent(None)
 
     def cpu(self) -> float:
-        """The fraction of the CPU that was used since the last call, 0 to 1."""
+        """The fraction of the CPU used since the last call, 0 to 1."""
         host = psutil.cpu_percent(None) / 100
         used, at = self._cgroup_cpu_s(), time.monotonic()
         if self._cpus is None or used is None or self._used is None:
@@ -78,7 +78,9 @@ def _text(path: Path) -> str:
 
 
 def zone_data() -> str:
-    """Its version, such as 2026a, as `zoneinfo` would find it: the system's, else the package's. Empty if unknown."""
+    """The version of the time zone data that `zoneinfo` uses, such as 2026a: the system's, else the package's. Empty if
+    unknown.
+    """
     for folder in map(Path, zoneinfo.TZPATH):
         if (folder / "UTC").exists():
             return _system(folder)

@@ -1,10 +1,11 @@
-"""The spool: outcomes on the local disk while MongoDB does not take them.
+"""The spool: outcomes on the local disk while MongoDB is unavailable, and their text format.
 
-The rules it protects: an outcome is given up by its worker only once it is on the disk; outcomes are replayed in the
-order in which they came; each is removed only once MongoDB has acknowledged it. Only the loss of the disk loses one.
+Rules: a worker frees a slot only after the outcome is on the disk. Outcomes are replayed in order, and each is removed
+only after MongoDB has acknowledged it, so only the loss of the disk loses one. A record that is read back is the same
+compare-and-set and the same late result that would have been written.
 
-What it does not do: it neither decides when an outcome goes to the spool nor replays it; that is the recorder's. A disk
-that does not take an outcome is an outage like any other (BackendUnavailable), told once by the loop.
+The recorder decides when to spool and when to replay. A disk that takes no outcome is an outage like any other
+(BackendUnavailable), which the role loop reports once.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ OLD_ROWS: Mapping[int, Transition] = {
     8: Transition.GIVE_BACK,
     11: Transition.MARK_LOST,
 }
-"""The worker's transitions by their numbers in versions 1 and 2. Version 1 had no results stored apart."""
+"""The worker's transitions by their numbers in versions 1 and 2. Version 1 had no large results."""
 INLINE_BYTES = 8 * 1024
-"""Up to this size of its JSON a result stands in the run's document, which is read again and again."""
+"""A result whose JSON is larger is stored outside of the run's document, which is read often."""
 
 log = structlog.get_logger("cronflow.node")
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of an attempt, to be written; `result` first, so that nobody finds a run without it."""
+    """The end of an attempt, to be written: `result` first, so that a run never refers to a missing result."""
 
     change: Change
     late: LateResult
@@ -64,7 +65,6 @@ class Finish:
         started_at: datetime | None,
         at: datetime,
     ) -> Finish:
-        """What follows from this ending."""
         text = b"" if attempt_result.result is None else orjson.dumps(attempt_result.result)
         result = None
         if len(text) > INLINE_BYTES:
@@ -81,7 +81,7 @@ class Finish:
         return cls(transitions.finish(claimed, attempt_result, finish_id, started_at, at), late, result)
 
     def waited(self, now: datetime) -> Finish:
-        """The same, written only now: what it still has to wait for its next attempt is less by as much."""
+        """The same finish written at `now`: the delay of the next attempt is shortened by the time in the spool."""
         if self.change.check_in is None:
             return self
         left = max(timedelta(0), self.change.check_in - max(timedelta(0), now - self.late.at))
@@ -89,17 +89,16 @@ class Finish:
 
 
 class Offload(Protocol):
-    """Runs what blocks somewhere else than in the event loop."""
+    """Runs a blocking function outside of the event loop, for example `asyncio.to_thread`."""
 
-    def __call__(self, act: Callable[..., Any], /, *args: Any) -> Awaitable[Any]:
-        """As `asyncio.to_thread`."""
+    def __call__(self, act: Callable[..., Any], /, *args: Any) -> Awaitable[Any]: ...
 
 
 class Spool:
     """The spool of one node, in a folder that no other process uses. An async context manager.
 
-    Entering raises Conflict when another process keeps the folder. A folder that cannot be used otherwise is told of
-    and tried again with each outcome.
+    Entering raises Conflict when another process uses the folder. A folder that is unusable for another reason is
+    logged and tried again with each outcome.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Spool:
             try:
                 await self._offload(self._segments.open)
             except BlockingIOError:
-                # Its last owner may be about to end, or a neighbour may be looking into it.
+                # The previous owner may be about to exit, or a neighbour may be checking the folder.
                 if self._clock.monotonic() >= deadline:
                     raise Conflict(f"another process uses the spool in {self._folder}") from None
                 await self._clock.sleep(LOCK_POLL_S)
@@ -158,48 +157,48 @@ class Spool:
 
     @property
     def backlog(self) -> Backlog:
-        """The same, with its size and age. May be read from any thread."""
+        """Number, size and age of the outcomes. May be read from any thread."""
         return Backlog(self._segments.lines, self._segments.bytes, self._since)
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be begun. What runs already is still taken when it ends."""
+        """Whether the worker should take no more runs. Outcomes of running ones are still accepted."""
         return self._segments.lines >= self._most_records or self._segments.bytes >= self._most_bytes
 
     async def append(self, finishes: Sequence[Finish]) -> None:
-        """Keep these. They are on the disk when this returns. Raises BackendUnavailable; then none is kept."""
+        """Store these outcomes; they are on the disk when this returns. Raises BackendUnavailable and stores none."""
         lines = [to_text(finish) for finish in finishes]
 
-        def keep() -> None:
+        def store() -> None:
             self._segments.open()
             self._segments.append(lines)
 
-        await self._carefully(keep)
+        await self._on_disk(store)
         self._since = self._since or finishes[0].late.at
 
     async def read(self, most: int) -> list[Finish]:
-        """The oldest that are kept; fewer than there are, none if only damaged ones were found. Raises
+        """The oldest outcomes, possibly fewer than `most`; none if all that were read are damaged. Raises
         BackendUnavailable.
         """
         found = []
-        for line in await self._carefully(self._segments.read, most):
+        for line in await self._on_disk(self._segments.read, most):
             try:
                 found.append(from_text(line))
             except (ValueError, KeyError, TypeError) as error:
-                await self._carefully(self._segments.set_aside, line, f"it cannot be read: {error!r}")
+                await self._on_disk(self._segments.set_aside, line, f"it cannot be read: {error!r}")
         return found
 
     async def acknowledge(self) -> None:
-        """MongoDB has what `read` returned last. Raises BackendUnavailable."""
-        await self._carefully(self._segments.acknowledge)
+        """Remove what `read` returned last. Raises BackendUnavailable."""
+        await self._on_disk(self._segments.acknowledge)
         if not self.pending:
             self._since = None
 
     async def set_aside(self, finish: Finish, why: str) -> None:
-        """Keep it for people: it would stand in the way of all others for ever. Raises BackendUnavailable."""
-        await self._carefully(self._segments.set_aside, to_text(finish), why)
+        """Move a record that would block all others to a `.bad` file. Raises BackendUnavailable."""
+        await self._on_disk(self._segments.set_aside, to_text(finish), why)
 
-    async def _carefully(self, act: Callable[..., Any], *args: object) -> Any:
+    async def _on_disk(self, act: Callable[..., Any], *args: object) -> Any:
         try:
             return await self._offload(act, *args)
         except OSError as error:
@@ -242,10 +241,10 @@ def to_text(finish: Finish) -> bytes:
 
 
 def from_text(text: bytes) -> Finish:
-    """What `to_text` wrote. Raises ValueError, KeyError or TypeError when it is something else."""
+    """The reverse of `to_text`. Raises ValueError, KeyError or TypeError for any other text."""
     found = orjson.loads(text)
     if found["v"] not in (1, 2, VERSION):
-        raise ValueError(f"version {found['v']} is not known")
+        raise ValueError(f"unknown version {found['v']}")
     late, large = found["late"], found.get("result")
     change = Change(
         run=found["run"],
@@ -282,7 +281,7 @@ def from_text(text: bytes) -> Finish:
 
 
 def _tagged(value: object) -> tuple[str, object]:
-    # JSON has neither times nor enums, and a job's result may look like anything: so each value says what it is.
+    # JSON has neither times nor enums, and a job's result may look like either, so each value carries its type.
     match value:
         case datetime():
             return "at", value
@@ -300,7 +299,7 @@ def _untagged(tag: str, value: Any) -> object:
             return Outcome(value)
         case "json":
             return value
-    raise ValueError(f"the kind {tag!r} is not known")
+    raise ValueError(f"unknown type {tag!r}")
 
 
 def _attempt(found: Mapping[str, Any]) -> Attempt:

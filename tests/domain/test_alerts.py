@@ -64,9 +64,9 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
         ({"name": "Ä"}, "alerts[0].name: 'Ä' is not a alert name"),
         ({"on": []}, "alerts[0].on: on is empty"),
         ({"on": ["fail"]}, "alerts[0].on[0]: expected failed, recovered, dead_letter, late or no_leader"),
-        ({"on": ["late", "late"]}, "alerts[0].on: on has a word twice"),
-        ({"on": ["recovered"]}, "alerts[0].on: on has recovered, but nothing that a job could recover from (add"),
-        ({"jobs": ["a b"]}, "alerts[0].jobs: 'a b' is no pattern of job names"),
+        ({"on": ["late", "late"]}, "alerts[0].on: on has a kind twice"),
+        ({"on": ["recovered"]}, "alerts[0].on: on has recovered, but no kind that a job could recover from (add"),
+        ({"jobs": ["a b"]}, "alerts[0].jobs: 'a b' is not a pattern of job names"),
         ({"jobs": ["a"] * 101}, "alerts[0].jobs: jobs has 101 patterns; at most 100"),
         ({"late_after": "0s"}, "alerts[0].late_after: late_after is 0s; it must be 1s to 7d"),
         ({"no_leader_after": "1s"}, "alerts[0].no_leader_after: no_leader_after is 1s; it must be 5s to 1d"),
@@ -106,9 +106,9 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 )
 def test_a_death_is_told_once_by_the_best_word(on: tuple[str, ...], state: RunState, told: str | None) -> None:
     alert = parse_alert(LEAST | {"on": list(on)})
-    assert alert.death(a_run(state=state)) == told
-    assert parse_alert(LEAST | {"on": list(on), "jobs": ["other-*"]}).death(a_run(state=state)) is None
-    assert parse_alert(LEAST | {"on": list(on), "enabled": False}).death(a_run(state=state)) is None
+    assert alert.dead_letter_kind(a_run(state=state)) == told
+    assert parse_alert(LEAST | {"on": list(on), "jobs": ["other-*"]}).dead_letter_kind(a_run(state=state)) is None
+    assert parse_alert(LEAST | {"on": list(on), "enabled": False}).dead_letter_kind(a_run(state=state)) is None
 
 
 @pytest.mark.parametrize(

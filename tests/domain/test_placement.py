@@ -103,7 +103,7 @@ def test_each_reason_against_a_node_is_told() -> None:
     assert ineligible(a_member(age_s=11), {}) == "last heartbeat 11 s ago"
     assert ineligible(a_member(draining=True), {}) == "draining"
     assert ineligible(a_member(memory=0.96), {}) == "memory at 96%"
-    assert ineligible(a_member(mongo_away_s=11.0), {}) == "it has not reached MongoDB for 11 s"
+    assert ineligible(a_member(mongo_away_s=11.0), {}) == "has not reached MongoDB for 11 s"
     # A step-down of its primary is no reason.
     assert ineligible(a_member(mongo_away_s=9.0), {}) is None
 
@@ -113,7 +113,7 @@ def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> 
     assert chosen_by(fleet, {"gpu": "yes"}) == "gpu#x"
     answer = fleet.place({"gpu": "yes"})
     assert isinstance(answer, NoNode)
-    assert answer.reasons == {"idle#x": "label gpu is None, not 'yes'", "gpu#x": "no free slot"}
+    assert answer.reasons == {"idle#x": "no label gpu (needs gpu=yes)", "gpu#x": "no free slot"}
 
 
 def test_a_node_that_refused_is_passed_over_and_still_counted() -> None:

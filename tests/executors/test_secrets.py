@@ -253,7 +253,7 @@ def test_a_new_key_in_front_seals_and_the_old_one_still_opens() -> None:
     ],
 )
 def test_no_secret_stands_where_others_see_it(make: Any) -> None:
-    with pytest.raises(InvalidInput, match="would be seen by others"):
+    with pytest.raises(InvalidInput, match="would be visible to others"):
         make()
 
 

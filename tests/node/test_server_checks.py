@@ -98,7 +98,7 @@ async def test_a_policy_that_is_not_told_is_a_warning() -> None:
     with capture_logs() as logs:
         await check_servers(backends.coordination_admin, backends.queue, Timings())
     assert [(line["log_level"], line["event"]) for line in logs] == [
-        ("warning", "redis does not tell its maxmemory-policy")
+        ("warning", "redis does not report its maxmemory-policy")
     ]
 
 

@@ -104,7 +104,7 @@ async def test_nothing_is_dropped_while_the_store_is_away_and_the_order_stays(pa
 
 async def test_an_item_whose_owner_gave_up_is_written_all_the_same(parts: Parts) -> None:
     clock, sink, commit = parts
-    waiting = asyncio.create_task(commit.add(7))
+    waiting = commit.put(7)
     await clock.settle()
     waiting.cancel()
     await clock.advance(0.01)
@@ -114,12 +114,12 @@ async def test_an_item_whose_owner_gave_up_is_written_all_the_same(parts: Parts)
 async def test_an_outage_is_told_once_however_many_roles_feel_it() -> None:
     outages = Outages()
     with capture_logs() as logs:
-        for role in ("planner", "settler", "planner"):
+        for role in ("planner", "plan recovery", "planner"):
             outages.failed(role, GONE)
         outages.worked("planner")
         outages.worked("heartbeat")
         assert outages.away == {"MongoDB"}
-        outages.worked("settler")
+        outages.worked("plan recovery")
     assert [entry["event"] for entry in logs] == ["service away", "service back"]
     assert logs[0]["address"] == "somewhere:1"
 

@@ -135,6 +135,6 @@ async def test_a_call_runs_in_the_lifelines_own_thread() -> None:
         return threading.current_thread().name
 
     async with KeepAliveThread([], FakeClock(), Outages(), threaded=True) as keep_alive:
-        assert await keep_alive.call(where) == "lifeline"
+        assert await keep_alive.call(where) == "keep-alive"
     async with KeepAliveThread([], FakeClock(), Outages(), threaded=False) as keep_alive:
-        assert await keep_alive.call(where) != "lifeline"
+        assert await keep_alive.call(where) != "keep-alive"
