@@ -1,4 +1,4 @@
-"""What a supervisor is told, through a real datagram socket and real files; and by real processes."""
+"""Reports to a supervisor, through a real datagram socket and real files, and by real processes."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ LONGEST_PASSWORD = 1024
 
 
 class Role(StrEnum):
+    """The rights of a user or an API key."""
+
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"

@@ -35,6 +35,8 @@ _SECRET = re.compile(r"\$\{secret:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\}")
 
 
 class AlertKind(StrEnum):
+    """What an alert reports."""
+
     FAILED = "failed"
     RECOVERED = "recovered"
     DEAD_LETTER = "dead_letter"

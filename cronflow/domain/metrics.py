@@ -186,8 +186,8 @@ REJECTIONS = _counter(
     _NODE,
     Label(
         "of",
-        "`lock` the renewal of a job lock, `lease` the renewal of a lease, `start` the start of an attempt, `outcome` an"
-        " outcome with an old fence, `take` a run whose job lock another run holds",
+        "`lock` the renewal of a job lock, `lease` the renewal of a lease, `start` the start of an attempt, "
+        "`outcome` an outcome with an old fence, `take` a run whose job lock another run holds",
         ("lock", "lease", "start", "outcome", "take"),
     ),
 )

@@ -21,7 +21,7 @@ FINDINGS_KEPT = 100
 
 
 class Flaw(StrEnum):
-    """The kinds of findings. The values are stored in reports, so they keep their old names."""
+    """The kinds of findings."""
 
     RUN_UNWATCHED = "run_unwatched"
     RUN_OVERDUE = "run_overdue"
@@ -30,7 +30,7 @@ class Flaw(StrEnum):
     JOB_WITHOUT_CURSOR = "job_without_cursor"
     JOB_HIDDEN = "job_hidden"
     JOB_BEHIND = "job_behind"
-    PENDING_RUN_MISSING = "pend_without_run"
+    PENDING_RUN_MISSING = "pend_without_run"  # values are stored in reports, so they keep their old names
     PLAN_LEFT = "plan_left"
     LIST_LEFT = "list_left"
     KEY_FOR_EVER = "key_for_ever"

@@ -1,4 +1,4 @@
-"""The system's own jobs as values: when they are due, and how they are stored and refused."""
+"""System jobs as values: when they are due, and how they are stored and rejected."""
 
 from __future__ import annotations
 

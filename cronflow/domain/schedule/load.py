@@ -50,8 +50,8 @@ class Slot:
 
 @dataclass(slots=True)
 class ScheduleLoad:
-    """The fires of a week that begins at `first`, a whole hour. With a `target`, also the fires of other jobs by minute,
-    in the hours in which the target fires. Mutable: jobs are added one by one.
+    """The fires of a week that begins at `first`, a whole hour. With a `target`, also the fires of other jobs by
+    minute, in the hours in which the target fires. Mutable: jobs are added one by one.
     """
 
     first: datetime
