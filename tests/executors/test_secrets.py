@@ -265,5 +265,5 @@ def test_a_reference_that_is_none_is_refused(wrong: str) -> None:
         lambda: HttpTarget("http://host", body=wrong),
         lambda: PythonTarget("a:b", {"deep": [{"er": wrong}]}),
     ):
-        with pytest.raises(InvalidInput, match="no reference to a secret"):
+        with pytest.raises(InvalidInput, match="is not a reference to a secret"):
             make()

@@ -1,4 +1,4 @@
-"""MongoDB away, on virtual time: slots are freed, every outcome is recorded once and in order, a node with MongoDB leads."""
+"""MongoDB away, on virtual time: slots are freed, each outcome is recorded once, and a node with MongoDB leads."""
 
 from __future__ import annotations
 
