@@ -1,13 +1,12 @@
-"""Tells who supervises this process how it stands: systemd over its socket, a container's engine by two small files.
+"""Reports the status of this process to its supervisor: to systemd over a socket, to a container engine in two files.
 
-The rules it protects: signs of life come out of the event loop that does the work, so they end when it does not turn.
-Alive and ready are two things: a process that waits for MongoDB is well, and must not be started again. A supervisor
-that cannot be told is no reason to stop.
+Rules: keep-alives come from the event loop that does the work, so they stop when it is blocked. Alive and ready are
+different: a process that waits for MongoDB is alive and must not be restarted. A supervisor that cannot be reached does
+not stop the process.
 
-The socket is `NOTIFY_SOCKET` of sd_notify(3): READY=1 once the process takes part, WATCHDOG=1 at a third of
-`WATCHDOG_USEC`, STATUS when it changes, STOPPING=1. The files lie in PULSE_DIR: `alive` is written every five seconds,
-`ready` too while the process takes part and its servers answer. Who looks judges their age; both are gone after an
-orderly end.
+The socket is `NOTIFY_SOCKET` of sd_notify(3): READY=1 once the process is up, WATCHDOG=1 at a third of `WATCHDOG_USEC`,
+STATUS when it changes, STOPPING=1. The files are in PULSE_DIR: `alive` is written every five seconds, and `ready` while
+the process is up and its servers answer. Probes compare their age. An orderly exit removes both.
 """
 
 from __future__ import annotations
@@ -26,14 +25,12 @@ from typing import Protocol
 import structlog
 
 LOOK_S = 0.5
-SIGN_S = 5.0
+REPORT_S = 5.0
 
 log = structlog.get_logger("cronflow.supervision")
 
 
 class Phase(Enum):
-    """Where between its start and its end a process is."""
-
     STARTING = "starting"
     UP = "up"
     STOPPING = "stopping"
@@ -41,7 +38,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """How a process stands: its phase, what it is (`leader`), and which services it cannot reach."""
+    """The phase of a process, its role (for example `leader`), and the services that it cannot reach."""
 
     phase: Phase
     role: str = ""
@@ -49,44 +46,43 @@ class ProcessStatus:
 
     @property
     def ready(self) -> bool:
-        """Whether it takes part, and its servers answer."""
+        """Whether the process is up and its servers answer."""
         return self.phase is Phase.UP and not self.away
 
     @property
     def status(self) -> str:
-        """For people, in a line."""
+        """One line for people."""
         word = self.role if self.phase is Phase.UP else self.phase.value
         return f"{word}, without {' and '.join(self.away)}" if self.away else word
 
 
 class Supervisor(Protocol):
-    """Somebody who wants to know. A method may raise OSError when he cannot be told."""
+    """A receiver of the status. Its methods raise OSError when it cannot be reached."""
 
     every_s: float
-    """The longest time between two signs of life."""
+    """The longest time between two reports, in seconds."""
 
-    def sign(self, status: ProcessStatus) -> None:
-        """The loop turns, and this is how the process stands."""
+    def report(self, status: ProcessStatus) -> None:
+        """Report that the event loop runs, and the status."""
 
-    def farewell(self) -> None:
-        """It is about to end, or has ended in order."""
+    def close(self) -> None:
+        """Report an orderly exit."""
 
 
 class Systemd:
-    """The service manager, at the other end of a datagram socket. `watchdog_s` is None where it has no watchdog."""
+    """The service manager behind a datagram socket. `watchdog_s` is None when the unit has no watchdog."""
 
     def __init__(self, address: str, watchdog_s: float | None) -> None:
         # A leading @ stands for the zero byte of an abstract address.
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
-        self._told: ProcessStatus | None = None
-        self.every_s = SIGN_S if watchdog_s is None else watchdog_s / 3
+        self._reported: ProcessStatus | None = None
+        self.every_s = REPORT_S if watchdog_s is None else watchdog_s / 3
 
-    def sign(self, status: ProcessStatus) -> None:
-        """WATCHDOG=1, and what is new."""
+    def report(self, status: ProcessStatus) -> None:
         lines = ["WATCHDOG=1"]
-        before = self._told
+        before = self._reported
         if before is None or before.status != status.status:
             lines.append(f"STATUS={status.status}")
         if before is None or before.phase is not status.phase:
@@ -95,27 +91,25 @@ class Systemd:
             elif status.phase is Phase.STOPPING:
                 lines.append("STOPPING=1")
         self._socket.sendto("\n".join(lines).encode(), self._address)
-        self._told = status
+        self._reported = status
 
-    def farewell(self) -> None:
-        """STOPPING=1, unless it was said."""
+    def close(self) -> None:
         try:
-            if self._told is None or self._told.phase is not Phase.STOPPING:
-                self.sign(ProcessStatus(Phase.STOPPING))
+            if self._reported is None or self._reported.phase is not Phase.STOPPING:
+                self.report(ProcessStatus(Phase.STOPPING))
         finally:
             self._socket.close()
 
 
 class PulseFiles:
-    """`alive` and `ready` in a folder that no other process uses; their text is the status."""
+    """The files `alive` and `ready`, which contain the status, in a folder that no other process uses."""
 
-    every_s = SIGN_S
+    every_s = REPORT_S
 
     def __init__(self, folder: Path) -> None:
         self._alive, self._ready = folder / "alive", folder / "ready"
 
-    def sign(self, status: ProcessStatus) -> None:
-        """Write them anew, or take `ready` away."""
+    def report(self, status: ProcessStatus) -> None:
         self._alive.parent.mkdir(parents=True, exist_ok=True)
         self._alive.write_text(f"{status.status}\n", "utf-8")
         if status.ready:
@@ -123,14 +117,13 @@ class PulseFiles:
         else:
             self._ready.unlink(missing_ok=True)
 
-    def farewell(self) -> None:
-        """Leave nothing."""
+    def close(self) -> None:
         for file in (self._ready, self._alive):
             file.unlink(missing_ok=True)
 
 
 def supervisors(pulse_dir: Path | None, environ: MutableMapping[str, str] = os.environ) -> list[Supervisor]:
-    """Who is there. What systemd has put into the environment is taken out: it is not for the processes of jobs."""
+    """The supervisors of this process. Removes systemd's variables from the environment, which jobs inherit."""
     address = environ.pop("NOTIFY_SOCKET", "")
     usec, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
     found: list[Supervisor] = []
@@ -144,44 +137,43 @@ def supervisors(pulse_dir: Path | None, environ: MutableMapping[str, str] = os.e
 
 @asynccontextmanager
 async def supervised(found: list[Supervisor], look: Callable[[], ProcessStatus]) -> AsyncIterator[None]:
-    """Tell them what `look` returns, from this event loop, until the end."""
-    told = [_Told(one) for one in found]
-    task = asyncio.create_task(_emit(told, look), name="supervision") if told else None
+    """Report what `look` returns from this event loop, until the context ends."""
+    reporters = [_Reporter(one) for one in found]
+    task = asyncio.create_task(_report(reporters, look), name="supervision") if reporters else None
     try:
         yield
     finally:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
-        for one in told:
-            one.farewell()
+        for one in reporters:
+            one.close()
         if task is not None and not task.cancelled():
             task.result()
 
 
-class _Told:
-    """A supervisor and what he was told, when."""
+class _Reporter:
+    """A supervisor, and what was last reported to it."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
-        self._standing: ProcessStatus | None = None
+        self._status: ProcessStatus | None = None
         self._at = 0.0
         self._reached = True
 
     def look(self, status: ProcessStatus, now: float) -> None:
-        """Tell him what is new, and that the loop turns before he doubts it."""
+        """Report a new status, or the old one before the supervisor's time limit."""
         due = now - self._at >= self._supervisor.every_s - LOOK_S
-        if due or status != self._standing:
-            self._carefully(lambda: self._supervisor.sign(status))
-            self._standing, self._at = status, now
+        if due or status != self._status:
+            self._send(lambda: self._supervisor.report(status))
+            self._status, self._at = status, now
 
-    def farewell(self) -> None:
-        """Tell him that this is the end."""
-        self._carefully(self._supervisor.farewell)
+    def close(self) -> None:
+        self._send(self._supervisor.close)
 
-    def _carefully(self, emit: Callable[[], None]) -> None:
+    def _send(self, send: Callable[[], None]) -> None:
         try:
-            emit()
+            send()
         except OSError as error:
             if self._reached:
                 log.warning("supervisor not reached", by=type(self._supervisor).__name__, reason=error.strerror)
@@ -190,9 +182,9 @@ class _Told:
             self._reached = True
 
 
-async def _emit(told: list[_Told], look: Callable[[], ProcessStatus]) -> None:
+async def _report(reporters: list[_Reporter], look: Callable[[], ProcessStatus]) -> None:
     while True:
         status, now = look(), time.monotonic()
-        for one in told:
+        for one in reporters:
             one.look(status, now)
         await asyncio.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""What a supervisor is told, through a real datagram socket and real files; and by real processes."""
+"""Reports to a supervisor, through a real datagram socket and real files, and by real processes."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_systemd_is_told_what_is_new_and_that_the_process_lives(manager: Manager
         ProcessStatus(Phase.UP, "leader"),
         ProcessStatus(Phase.STOPPING),
     ):
-        told.sign(status)
-    told.farewell()
+        told.report(status)
+    told.close()
     assert manager.lines == [
         *("WATCHDOG=1", "STATUS=starting"),
         *("WATCHDOG=1", "STATUS=worker", "READY=1"),
@@ -109,22 +109,22 @@ def test_an_abstract_address_is_understood() -> None:
     address = f"@cronflow-test-{os.getpid()}"
     listening = Manager("\0" + address[1:])
     told = Systemd(address, None)
-    told.sign(UP)
+    told.report(UP)
     assert listening.said("READY=1") == 1
-    told.farewell()
+    told.close()
     listening.close()
 
 
 def test_the_files_say_alive_and_ready_apart(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     files = PulseFiles(folder)
-    files.sign(ProcessStatus(Phase.STARTING))
+    files.report(ProcessStatus(Phase.STARTING))
     assert {file.name for file in folder.iterdir()} == {"alive"}
-    files.sign(UP)
+    files.report(UP)
     assert (folder / "ready").read_text() == "worker\n"
-    files.sign(ProcessStatus(Phase.UP, "worker", ("MongoDB",)))
+    files.report(ProcessStatus(Phase.UP, "worker", ("MongoDB",)))
     assert {file.name: file.read_text() for file in folder.iterdir()} == {"alive": "worker, without MongoDB\n"}
-    files.farewell()
+    files.close()
     assert not list(folder.iterdir())
 
 
@@ -142,7 +142,7 @@ def test_the_environment_says_who_is_there_and_is_cleared_of_it(address: str, tm
     assert [one.every_s for one in (*others, *unset)] == [5.0, 5.0]
     for one in (both[0], *others, *unset):
         with pytest.raises(OSError, match="No such file"):
-            one.farewell()  # Nobody listens; the socket is closed nevertheless.
+            one.close()  # Nobody listens; the socket is closed nevertheless.
 
 
 async def test_a_supervisor_that_is_gone_is_no_reason_to_stop(address: str, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from cronflow.bootstrap.node import executors
 from cronflow.bootstrap.parts import VERSION, about, meter_of, metrics_served, timings, webhook_sender
 from cronflow.bootstrap.roles import build_node
 from cronflow.config import Settings
+from cronflow.domain.job import system_jobs
 from cronflow.domain.metrics import MetricSource
-from cronflow.domain.system_jobs import system_jobs
 from cronflow.executors.breakers import Breakers
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog

@@ -15,9 +15,8 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings
-from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget
+from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
 from cronflow.domain.metrics import MetricSource
-from cronflow.domain.system_jobs import system_jobs
 from cronflow.executors import Executors
 from cronflow.executors.breakers import Breakers
 from cronflow.executors.command import CommandExecutor

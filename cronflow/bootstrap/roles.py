@@ -11,14 +11,12 @@ from cronflow.bootstrap.backends import Connected
 from cronflow.domain.cluster import node_id
 from cronflow.domain.job import Job
 from cronflow.leader.alert_evaluator import AlertEvaluator
-from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.node_monitor import NodeMonitor
 from cronflow.leader.plan_recovery import PlanRecovery
-from cronflow.leader.planner import Planner
-from cronflow.leader.reconciler import Reconciler
-from cronflow.leader.spool_grace import SpoolGrace
+from cronflow.leader.planner import Dispatcher, Planner
+from cronflow.leader.reconciler import Reconciler, SpoolGrace
 from cronflow.node.alert_sender import AlertSender
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.drain import Drain

@@ -1,39 +1,45 @@
 """The rules of CronFlow, without any I/O.
 
-Nothing here reads a clock, opens a socket or awaits: `now` is an argument, and every decision is a function of
-values. The words below are used with these meanings everywhere, in the code, the documents and the interface.
+Nothing here reads a clock, opens a socket or awaits: `now` is an argument, and every decision is a function of values.
+The words below have these meanings in the code, the documentation and the interface.
 
-Job          What to run and when.
-Schedule     `Cron | Every | Once`.
-Fire         An instant at which a job falls due; always a whole UTC second.
-Run          One fire of a job, or a range of missed fires (`covers`). Its id is `<job>@<fire>`.
-Attempt      One try of a run.
-Outcome      How an attempt ended.
-Node         A process of the cluster. Its incarnation is one start of it; `<node>#<incarnation>` is its node id.
-Role         What a node does: elector, planner, settler, reconciler, caretaker, heartbeat, worker, alarms, courier.
-Cursor       `next_fire` of a job: the first instant that nothing covers yet.
-Pend         The run that the last move of a job's cursor created.
-Plan note    The write-ahead document of a batch of cursor moves.
-Version      A job from one edit to the next. Each instant that falls due belongs to one.
-Placement    Which node was chosen for a run, and what stood against the others.
-Dead letter  A run that failed or was lost, until somebody replays or acknowledges it: its resolution.
-Replay       A run that repeats one that has ended, `<id>~r1`.
-Term         One tenure of a leader.
-Fence        A run's fencing token.
-Lease        A time-boxed right.
-Doorbell     A pub/sub message that says "look"; it never carries the only copy of work.
-System job   A job that is CronFlow itself; its name begins with `_sys:`.
-Sweep        The daily audit of all records against the invariants. A finding is something that must not be.
-Clean-up     The daily deletion of what has outlived its retention. A tombstone is what stays of a deleted job.
-Event        Something that happened, in the past tense.
-User         Somebody who logs in with a password. A session is what one login began.
-API key      What a script logs in with.
-Principal    Who asks: a user or an API key, with a role.
-Secret       A sealed value that jobs name and only an attempt sees.
-Audit log    Who changed what, and when: one audit entry for each change. (The sweep's audit is another thing.)
-Alert        A rule that says of what somebody is told, and where. A webhook is where.
-Notice       What an alert has to tell once, until its receiver has taken it. The outbox is where notices wait.
-Roll-up      Counts of what ended within a minute, an hour or a day. Its bucket is the document that has them.
-Tick         The state of the cluster as the live stream tells it, once a second.
-Metric       A figure that a process tells of itself to who monitors it. Its series are its values by label.
+Job              What to run and when.
+Schedule         `Cron | Every | Once`.
+Fire             An instant at which a job is due; always a whole UTC second.
+Run              One fire of a job, or a range of missed fires (`covers`). Its id is `<job>@<fire>`.
+Attempt          One try of a run.
+Outcome          How an attempt ended.
+Node             A process of the cluster. An incarnation is one start of it, with the id `<node>#<incarnation>`.
+Role             A periodic task of a node, for example the elector, planner, plan recovery, reconciler or worker.
+Leader           The node that plans and places runs. The elector role elects it through Redis.
+Worker           The part of a node that takes runs from the node's queue and executes them.
+Cursor           `next_fire` of a job: the first instant that no run covers yet.
+Pending run      The run that the last move of a job's cursor created, stored in the job until its run is inserted.
+Plan intent      The write-ahead document of a batch of cursor moves.
+Plan recovery    The role that finishes plan intents whose author died.
+Reconciler       The role that dispatches retries and handles runs that no worker has reported in time.
+Version          A job between two edits. Each due instant belongs to exactly one version.
+Placement        The node that was chosen for a run, and why each of the others was not.
+Dead letter      A run that failed or was lost, until it is replayed or acknowledged: its resolution.
+Replay           A run that repeats one that has ended, `<id>~r1`.
+Term             The time in which one leader leads, with a number that only grows.
+Fence            A run's fencing token.
+Job lock         A lock in Redis that keeps runs of one job from overlapping.
+Lease            A right that expires unless it is renewed.
+Signal           A pub/sub message that wakes a role. It never carries the only copy of work.
+Spool            Outcomes on a node's disk while MongoDB is unavailable.
+System job       A job that runs a part of CronFlow; its name begins with `_sys:`.
+Sweep            The daily audit of all records against the invariants. A violated invariant is a finding.
+Clean-up         The daily deletion of data after its retention. A tombstone is what is left of a deleted job.
+Event            Something that happened, named in the past tense.
+User             A person who logs in with a password. A login begins a session.
+API key          The credential of a script.
+Principal        The author of a request: a user or an API key, with a role.
+Secret           A sealed value that jobs refer to by name and only attempts can read.
+Audit log        Who changed what, and when: one audit entry for each change.
+Alert            A rule that sends notifications to a webhook.
+Notification     One message of an alert, sent until its receiver accepts it. It waits in the outbox.
+Roll-up          Counts of the runs that ended within a minute, an hour or a day. A bucket is one document of counts.
+Tick             The state of the cluster in the live stream, once a second.
+Metric           A figure that a process exports to Prometheus. A series is one metric with one set of labels.
 """

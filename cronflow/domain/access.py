@@ -1,8 +1,8 @@
-"""Who asks, what that allows, and what the cluster keeps of those who may ask.
+"""Users, API keys, sessions, secrets and the audit log, and what each role may do.
 
-Three roles, each of which may do all that the one before it may: a viewer reads; an operator runs, pauses, retries,
-cancels and drains; an admin changes jobs, users, keys and settings. Of passwords, refresh tokens and keys only hashes
-are kept, of secrets only what was sealed.
+There are three roles, each with all rights of the one before: a viewer reads; an operator runs, pauses, retries,
+cancels and drains; an admin changes jobs, users, keys and settings. Passwords, refresh tokens and keys are stored as
+hashes, secrets as sealed values.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LONGEST_PASSWORD = 1024
 
 
 class Role(StrEnum):
-    """What somebody may do."""
+    """The rights of a user or an API key."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
 
     def covers(self, needed: Role) -> bool:
-        """Whether it allows what `needed` allows."""
+        """Whether it has all rights of `needed`."""
         order = list(Role)
         return order.index(self) >= order.index(needed)
 
@@ -43,15 +43,13 @@ class Principal:
     jobs: tuple[str, ...] = ()
 
     def may_touch(self, job: str | None) -> bool:
-        """Whether its role reaches the job; None is what is not of one job."""
+        """Whether it may act on the job; None stands for anything that belongs to no single job."""
         return not self.jobs or (job is not None and any(fnmatchcase(job, pattern) for pattern in self.jobs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody with a password. `stamp` is another one after each change of the user: sessions that began under an
-    older one have ended.
-    """
+    """A person with a password. Each change of the user changes `stamp`, which ends the sessions of older stamps."""
 
     name: str
     role: Role
@@ -63,7 +61,7 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """What one login began: a family of refresh tokens, of which the latest counts. `token_hash` is its hash."""
+    """A login: a family of refresh tokens, of which only the latest is valid. `token_hash` is its hash."""
 
     id: str
     user: str
@@ -74,7 +72,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What a script logs in with. `key_hash` is of its random part; `last_used_at` is exact to some minutes."""
+    """The credential of a script. `key_hash` is of its random part; `last_used_at` is exact to a few minutes."""
 
     name: str
     role: Role
@@ -88,7 +86,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A sealed value that jobs name. `sealed` is text that says which key opens it."""
+    """A sealed value that jobs refer to. `sealed` is text that names the key that opens it."""
 
     name: str
     sealed: str
@@ -98,8 +96,8 @@ class Secret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A change that somebody made. `id` begins with the instant, so ids sort by time. `before` and `after` are what was
-    changed as plain values, None where it did not exist; `address` is None for a change by the command line.
+    """A change of the cluster's configuration. `id` begins with the instant, so ids sort by time. `before` and `after`
+    are plain values, None where the object did not exist; `address` is None for a change by the command line.
     """
 
     id: str
@@ -113,15 +111,15 @@ class AuditEntry:
 
 
 def check_password(password: str) -> str:
-    """The password itself, or InvalidInput."""
+    """Returns the password or raises InvalidInput."""
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise InvalidInput(f"a password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters")
     return password
 
 
 def check_patterns(patterns: tuple[str, ...], place: str = "jobs") -> tuple[str, ...]:
-    """Patterns of job names, in which `*` stands for anything; or InvalidInput with this place."""
+    """Returns patterns of job names, with the wildcard `*`, or raises InvalidInput at this place."""
     for pattern in patterns:
         if not re.fullmatch(r"[a-z0-9._*?-]{1,100}", pattern):
-            raise InvalidInput(Problem(place, f"{pattern!r} is no pattern of job names", "write such as billing-*"))
+            raise InvalidInput(Problem(place, f"{pattern!r} is not a pattern of job names", "for example billing-*"))
     return patterns

@@ -1,8 +1,8 @@
-"""Alerts: rules that say of what somebody is to be told, and the notices that tell it.
+"""Alerts: rules that send notifications about jobs and the cluster to webhooks.
 
-The rules it protects: a notice has an id that is made of its alert, its kind and its subject alone, so whoever finds
-the same thing again finds the same notice; a run dies once, so an alert tells of its death once; and a notice that its
-receiver does not take is tried again, more and more rarely, for a day.
+Rules: the id of a notification is derived from its alert, kind and subject alone, so finding the same subject again
+creates the same notification. A run becomes a dead letter once, so an alert reports it once. A notification that its
+receiver does not accept is retried for a day, with growing delays.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SHORTEST_LEADERLESS, LONGEST_LEADERLESS = timedelta(seconds=5), timedelta(days=1
 FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=15)
 GIVE_UP_AFTER = timedelta(hours=24)
 KEPT = timedelta(days=30)
-"""How long a notice is kept that has been taken, or given up."""
+"""How long a notification is kept after it was delivered or given up."""
 
 _SECRET = re.compile(r"\$\{secret:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\}")
 
 
 class AlertKind(StrEnum):
-    """What an alert tells of."""
+    """What an alert reports."""
 
     FAILED = "failed"
     RECOVERED = "recovered"
@@ -49,18 +49,18 @@ DEAD_LETTER_KINDS = frozenset({AlertKind.FAILED, AlertKind.DEAD_LETTER})
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where notices go. `secret` is a reference to the secret that signs them, `${secret:NAME}`."""
+    """The receiver of notifications. `secret` is a reference to the secret that signs them, `${secret:NAME}`."""
 
     url: str
     secret: str | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"https?://[^/?#\s@]+([/?#]\S*)?", self.url):
-            remedy = "write https://host/path, without a user, a password or blanks"
+            remedy = "write https://host/path, without user, password or spaces"
             raise InvalidInput(Problem("", "not an http:// or https:// address", remedy))
         if len(self.url) > LONGEST_URL:
             raise InvalidInput(f"an address has at most {LONGEST_URL:,} characters, this one has {len(self.url):,}")
-        refuse_references(self.url, "an address", "sign the notices with `secret` instead")
+        refuse_references(self.url, "an address", "sign the notifications with `secret` instead")
         if self.secret is not None and not _SECRET.fullmatch(self.secret):
             remedy = "run `cronflow secrets set NAME` and write ${secret:NAME}"
             raise InvalidInput(Problem("", "a signing secret is given by its name", remedy))
@@ -68,8 +68,8 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A rule. `jobs` are patterns of names, none means all. A job is late when no attempt of a fire has started
-    `late_after` it; there is no leader when nobody has renewed the lead for `no_leader_after` longer than he should.
+    """A rule. `jobs` are patterns of names; without any it covers all jobs. A fire is late when no attempt of it has
+    started within `late_after`. The leader is missing when its renewal is overdue by `no_leader_after`.
     """
 
     name: str
@@ -85,9 +85,9 @@ class Alert:
         if not self.on:
             raise InvalidInput(Problem("", "on is empty", f"name at least one of {', '.join(AlertKind)}"))
         if len(set(self.on)) < len(self.on):
-            raise InvalidInput(Problem("", "on has a word twice", "remove one of the two"))
+            raise InvalidInput(Problem("", "on has a kind twice", "remove one of the two"))
         if AlertKind.RECOVERED in self.on and not DEAD_LETTER_KINDS & set(self.on):
-            what = "on has recovered, but nothing that a job could recover from"
+            what = "on has recovered, but no kind that a job could recover from"
             raise InvalidInput(Problem("", what, "add failed or dead_letter"))
         if len(self.jobs) > MOST_PATTERNS:
             raise InvalidInput(f"jobs has {len(self.jobs)} patterns; at most {MOST_PATTERNS} are allowed")
@@ -96,15 +96,15 @@ class Alert:
         _within("no_leader_after", self.no_leader_after, SHORTEST_LEADERLESS, LONGEST_LEADERLESS)
 
     def wants(self, *kinds: AlertKind) -> bool:
-        """Whether it tells of one of these."""
+        """Whether it is enabled for at least one of these kinds."""
         return self.enabled and not set(kinds).isdisjoint(self.on)
 
     def concerns(self, job: str) -> bool:
-        """Whether it is about this job."""
+        """Whether it covers the job."""
         return not self.jobs or any(fnmatchcase(job, pattern) for pattern in self.jobs)
 
-    def death(self, run: Run) -> AlertKind | None:
-        """As what it tells of a run that failed or was lost. A failed run is a dead letter too, and told once."""
+    def dead_letter_kind(self, run: Run) -> AlertKind | None:
+        """How this alert reports a failed or lost run: as FAILED or DEAD_LETTER, never as both; None: not at all."""
         if run.state not in DEAD or not self.enabled or not self.concerns(run.job):
             return None
         if run.state is RunState.FAILED and AlertKind.FAILED in self.on:
@@ -120,8 +120,8 @@ def _within(place: str, value: timedelta, shortest: timedelta, longest: timedelt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRecord:
-    """An alert's document. `rev` counts its edits. What happened before `since` is not told: then the alert was made,
-    was enabled, or began to be about something else. Fires up to `judged` have been looked at for lateness.
+    """An alert's document. `rev` counts its edits. Nothing before `since` is reported: then the alert was created or
+    enabled, or its kinds or jobs changed. Fires up to `judged` have been checked for lateness.
     """
 
     alert: Alert
@@ -139,13 +139,13 @@ class AlertRecord:
 
 
 def begins_anew(before: Alert, after: Alert) -> bool:
-    """Whether an edit makes an alert tell of what it did not tell of before."""
+    """Whether an edit makes an alert report what it did not report before."""
     return (before.on, before.jobs, before.enabled) != (after.on, after.jobs, after.enabled)
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A job whose latest failure an alert has told of, and which has not succeeded since."""
+    """A job whose latest failure an alert has reported, and which has not succeeded since."""
 
     alert: str
     job: str
@@ -155,11 +155,11 @@ class Failing:
 
     @property
     def place(self) -> str:
-        """What there is one of: an alert and a job. No name has a `/`."""
+        """Its unique key: alert and job, whose names contain no `/`."""
         return f"{self.alert}/{self.job}"
 
     def recovered_by(self, runs: Sequence[Run]) -> Run | None:
-        """The first of these runs that ended well after the failure."""
+        """The first of these runs that succeeded after the failure."""
         good = [
             (run.ended_at, run.id, run)
             for run in runs
@@ -169,7 +169,7 @@ class Failing:
 
 
 class NotificationState(StrEnum):
-    """Where a notice is. A waiting one is tried again."""
+    """A waiting notification is tried again."""
 
     WAITING = "waiting"
     DELIVERED = "delivered"
@@ -178,8 +178,8 @@ class NotificationState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What an alert has to tell once. `body` is the JSON that is sent, always the same; `status` and `error` are what
-    the latest of `attempts` came to, `claim` whose attempt is under way.
+    """One message of an alert. `body` is the JSON that is sent, the same in each attempt; `status` and `error` are the
+    result of the latest attempt, `claim` identifies the attempt in progress.
     """
 
     id: str
@@ -200,8 +200,8 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a receiver said. `error` is why it was not reached, or the beginning of what it answered instead of a 2xx;
-    None: it has taken the notice.
+    """The response of a receiver. `error` is why it was not reached, or the beginning of a response that is not 2xx;
+    None: it has accepted the notification.
     """
 
     status: int | None
@@ -210,24 +210,24 @@ class Answer:
 
     @property
     def taken(self) -> bool:
-        """Whether the receiver has it."""
+        """Whether the receiver has accepted it."""
         return self.error is None
 
 
 def notification_id(alert: str, kind: AlertKind, subject: str) -> str:
-    """The same for the same thing, whoever finds it; also the `webhook-id`, which must not contain a point."""
+    """Derived from the subject, so that every node finds the same id. It is also the `webhook-id`: no dots."""
     return "msg_" + hashlib.sha256(f"{alert}\n{kind}\n{subject}".encode()).hexdigest()[:32]
 
 
 def next_delay(attempts: int, created_at: datetime, now: datetime) -> timedelta | None:
-    """How long to wait after so many failed attempts; None: give up."""
+    """The delay after `attempts` failed attempts; None: give up."""
     delay = min(FIRST_DELAY * 2 ** min(attempts - 1, 10), LONGEST_DELAY)
     return None if now + delay > created_at + GIVE_UP_AFTER else delay
 
 
 def is_late(run: Run, after: timedelta) -> bool:
-    """Whether a scheduled run that is older than `after` did not start within it. What overlapped or was cancelled was
-    not meant to start; what was skipped because it was missed was.
+    """Whether a scheduled run that is older than `after` did not start within it. A run that was cancelled or skipped
+    for overlap is not late; one that was skipped as missed is.
     """
     if run.kind not in SCHEDULED:
         return False

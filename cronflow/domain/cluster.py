@@ -1,8 +1,7 @@
-"""The cluster: its nodes as they report themselves, the leader's tenure, and the fencing tokens that it may give out.
+"""The cluster: node reports, the leader's tenure and its fencing tokens.
 
-The rule it protects: a token is never given out twice and never below one given out before, whatever clocks and
-Redis do. Ranges are reserved in MongoDB, in the document that also counts the terms; within a range the counter is
-local (Kleppmann, "How to do distributed locking", 2016, for the use of tokens).
+Rule: tokens increase strictly, whatever clocks and Redis do. Ranges are reserved in MongoDB, in the document that also
+counts the terms; within a range the counter is local (Kleppmann, "How to do distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ NO_EVICTION = "noeviction"
 
 
 def eviction_problem(policy: str) -> Problem:
-    """What is wrong with a Redis of such a `maxmemory-policy`."""
-    what = f"maxmemory-policy is {policy}: with its memory full it would drop the leader's key, locks and queued runs"
+    """The problem of a Redis with another `maxmemory-policy` than noeviction."""
+    what = f"maxmemory-policy is {policy}: when memory is full, it would drop the leader's key, locks and queued runs"
     return Problem("Redis", what, f"set it to {NO_EVICTION}, in its configuration or by CONFIG SET")
 
 
@@ -36,13 +35,12 @@ def node_id(name: str, incarnation: str) -> str:
 
 
 def node_name(node: str) -> str:
-    """The name in a node id."""
     return node.partition(NODE_SEPARATOR)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Outcomes on a node's disk that wait for MongoDB: how many, their bytes, and since when there have been any."""
+    """Outcomes on a node's disk that wait for MongoDB: number, size, and since when there have been any."""
 
     outcomes: int = 0
     bytes: int = 0
@@ -51,11 +49,11 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a node says of itself with each heartbeat.
+    """What a node reports with each heartbeat.
 
-    `cpu` and `memory` are fractions of what it may use, 0 to 1; `lag_s` is how late its event loop turns,
-    `mongo_away_s` for how long it has not reached MongoDB; `breakers` are the states of its circuits by service,
-    MongoDB's and those of hosts that are not closed; `zones` is the version of its time zone data.
+    `cpu` and `memory` are fractions of its limits, 0 to 1; `lag_s` is how late its event loop runs, `mongo_away_s` for
+    how long it has not reached MongoDB; `breakers` has the states of its circuit breakers by service: MongoDB's, and
+    those of hosts that are not closed; `zones` is the version of its time zone data.
     """
 
     name: str
@@ -85,9 +83,9 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A node as the cluster sees it: its last report, how old that is, what lies in its list and what it holds.
+    """A node as the cluster sees it: its last report and its age, the runs in its queue and the runs that it holds.
 
-    `drain_asked` is what was asked of its name; the node itself may not have heard of it yet.
+    `drain_asked`: a drain was requested; the node may not have received the request yet.
     """
 
     report: NodeReport
@@ -98,12 +96,12 @@ class Member:
 
     @property
     def draining(self) -> bool:
-        """Whether it is to get no more work: it says so itself, or was asked to."""
+        """Whether it gets no more work."""
         return self.drain_asked or self.report.draining
 
     @property
     def drained(self) -> bool:
-        """Whether it knows that it is to be drained, and has nothing left."""
+        """Whether it has received the drain request and has no runs left."""
         return self.report.draining and not self.queued and not self.held
 
     @property
@@ -113,13 +111,13 @@ class Member:
 
     @property
     def capacity(self) -> int:
-        """How many more runs it can be given: its free slots, and what it ends in about a second."""
+        """How many more runs it can be given: its free slots, plus the runs that it ends in about a second."""
         return self.report.slots + int(self.report.rate) - self.held - self.queued
 
 
 class Renewal(StrEnum):
-    """The answer to a leader's renewal. AGAIN: Redis had forgotten and was told anew. ASKED: renewed, and told to
-    resign.
+    """The reply to a leader's renewal. AGAIN: Redis had lost the key, and it was set again. ASKED: renewed, but an
+    operator has requested a step-down.
     """
 
     OK = "ok"
@@ -130,8 +128,8 @@ class Renewal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What MongoDB gives the winner of an election: its number and the range (low, high] of its tokens, in epoch
-    microseconds.
+    """The term that MongoDB gives the winner of an election: its number, and the range (low, high] of its tokens, in
+    epoch microseconds.
     """
 
     number: int
@@ -141,7 +139,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderRecord:
-    """The control document, as people read it."""
+    """The control document in MongoDB."""
 
     term: int
     holder: str
@@ -151,8 +149,8 @@ class LeaderRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """The cluster at a glance. `leader` is a node's name, `elected_at` since when it leads, `lease_left_s` how long its
-    key still lasts, in seconds; without a leader `term` is the last one.
+    """The state of the cluster. `leader` is a node's name, `lease_left_s` the remaining TTL of its key in seconds;
+    without a leader, `term` is the last one.
     """
 
     leader: str | None
@@ -164,7 +162,7 @@ class ClusterStatus:
 
 
 class Fences:
-    """Gives out the tokens of one term: `max(last + 1, min(now, high))`, so a token is also a timestamp in epoch
+    """Issues the tokens of one term: `max(last + 1, min(now, high))`, so a token is also a timestamp in epoch
     microseconds.
     """
 
@@ -173,13 +171,11 @@ class Fences:
         self._high = term.fence_high
 
     def extend(self, high: int) -> None:
-        """MongoDB has confirmed a longer range."""
+        """Extend the range, after MongoDB has confirmed it."""
         self._high = max(self._high, high)
 
     def next(self, now: datetime) -> int:
-        """The next token. Raises Deposed when the range is used up and nobody extended it: no proof of leadership, no
-        token.
-        """
+        """The next token. Raises Deposed when the range is used up: without proof of leadership there is no token."""
         candidate = max(self._last + 1, min(int(now.timestamp() * 1_000_000), self._high))
         if candidate > self._high:
             raise Deposed("the reserved range of fencing tokens is used up")
@@ -189,7 +185,7 @@ class Fences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenure:
-    """The right of this process to lead: its term, its nonce in Redis, and the tokens it may give out."""
+    """The leadership of this process: its term, its holder id in Redis, and its fencing tokens."""
 
     term: int
     holder: str

@@ -1,9 +1,9 @@
-"""Cluster time: the median of this node's clock, Redis's and MongoDB's, so that no single bad clock fires a job early.
+"""Cluster time: the median of the clocks of this node, Redis and MongoDB, so that no wrong clock fires a job early.
 
-It decides only *when*; safety needs no clock. The others' clocks are sampled and carried forward by the monotonic
-clock in between. It never steps back, and it believes in a step forward of more than five seconds only when three
-samples from two servers agree with it: one wrong answer must not empty tomorrow's schedule today. A node whose own
-clock is off does not lead, and when no two clocks agree nobody does.
+It only decides *when* to act; safety depends on no clock. The servers' clocks are sampled, and the monotonic clock
+carries the time forward in between. It never steps back, and it accepts a step forward of more than five seconds only
+when three samples from two servers agree: one wrong reply must not run tomorrow's schedule today. A node whose own
+clock is wrong does not lead, and when no two clocks agree no node leads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SAMPLE_LASTS_S = 600.0
 
 
 class ClusterTime:
-    """What one node knows of the time. All methods may be called from any thread; monotonic times are in seconds."""
+    """The cluster time on one node. All methods may be called from any thread; monotonic times are in seconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,14 +29,14 @@ class ClusterTime:
         self._since_step: deque[tuple[str, float]] = deque(maxlen=16)
 
     def observe(self, source: str, theirs: datetime, asked: float, answered: float) -> None:
-        """A server's clock, read between two monotonic times; taken as read halfway (Cristian, 1989)."""
+        """Add a sample of a server's clock, taken between two monotonic times: halfway (Cristian, 1989)."""
         with self._lock:
             offset = theirs.timestamp() - (asked + answered) / 2
             self._offsets[source] = (offset, answered)
             self._since_step.append((source, offset))
 
     def now(self, wall: datetime, monotonic: float) -> datetime:
-        """The time of the cluster, given this node's own two clocks."""
+        """The cluster time, from this node's own two clocks."""
         with self._lock:
             candidate = _middle([wall.timestamp(), *self._theirs(monotonic).values()])
             accepted = candidate
@@ -57,14 +57,14 @@ class ClusterTime:
             return {source: at - wall.timestamp() for source, at in self._theirs(monotonic).items()}
 
     def complaint(self, wall: datetime, monotonic: float) -> str | None:
-        """Why this node must not lead, or None. With fewer than two servers heard of, there is nothing to compare."""
+        """Why this node must not lead, or None. With samples of fewer than two servers there is nothing to compare."""
         offsets = self.offset_s(wall, monotonic)
         if len(offsets) < 2 or any(abs(offset) <= AGREE_WITHIN_S for offset in offsets.values()):
             return None
-        told = ", ".join(f"{source} {offset:+.1f} s" for source, offset in sorted(offsets.items()))
+        listed = ", ".join(f"{source} {offset:+.1f} s" for source, offset in sorted(offsets.items()))
         if max(offsets.values()) - min(offsets.values()) <= AGREE_WITHIN_S:
-            return f"this node's clock is off ({told})"
-        return f"no two clocks agree ({told})"
+            return f"this node's clock is off ({listed})"
+        return f"no two clocks agree ({listed})"
 
     def _is_confirmed(self, candidate: float, monotonic: float) -> bool:
         agreeing = [
@@ -81,5 +81,5 @@ class ClusterTime:
 
 
 def _middle(times: list[float]) -> float:
-    # Of two clocks the earlier: late is better than early.
+    # The earlier of two clocks: late is better than early.
     return min(times) if len(times) == 2 else median(times)

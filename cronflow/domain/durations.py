@@ -1,26 +1,24 @@
-"""Durations as people write them: `500ms`, `30s`, `5m`, `2h`, `1d`, `1h30m`, or seconds as a number."""
+"""Durations and instants as text: parses `500ms`, `30s`, `1h30m` or a number of seconds, and formats for people."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from cronflow.domain.errors import InvalidInput
 
 Duration = timedelta | str | int | float
 
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_COARSE_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 LONGEST = timedelta(days=36_500)
 
 
 def parse_duration(value: Duration) -> timedelta:
-    """Read a duration.
-
-    Raises InvalidInput for anything that is not a duration, is negative, not finite, or longer than a hundred years.
-    """
+    """Raises InvalidInput for anything that is not a duration, is negative, not finite, or longer than a century."""
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, bool):
@@ -43,10 +41,45 @@ def parse_duration(value: Duration) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration in the largest unit that divides it, so that `parse_duration` reads the same back."""
+    """Format a duration in the largest unit that divides it; `parse_duration` parses the same value back."""
     ms = round(value.total_seconds() * 1000)
     for unit in ("d", "h", "m", "s"):
         size = round(UNITS[unit] * 1000)
         if ms and ms % size == 0:
             return f"{ms // size}{unit}"
     return f"{ms}ms" if ms else "0s"
+
+
+def absolute(instant: datetime) -> str:
+    """For people: `2026-11-21 12:00:00Z`."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def to_the_minute(instant: datetime) -> str:
+    """For sentences: `2026-11-21 12:00 UTC`; seconds only when there are any."""
+    utc = instant.astimezone(UTC)
+    return f"{utc:%Y-%m-%d %H:%M:%S} UTC" if utc.second else f"{utc:%Y-%m-%d %H:%M} UTC"
+
+
+def span(length: timedelta) -> str:
+    """How long something took: `340ms`, `3.2s`, `12m`, `3h 12m`."""
+    seconds = length.total_seconds()
+    if seconds < 0:
+        return f"-{span(-length)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 9.95 else coarse(round(seconds))
+
+
+def coarse(seconds: int) -> str:
+    """The two largest units; one where the second would be noise."""
+    for place, (size, unit) in enumerate(_COARSE_UNITS):
+        count, rest = divmod(seconds, size)
+        if not count:
+            continue
+        if place + 1 < len(_COARSE_UNITS) and (count < 10 or unit == "h"):
+            size, small = _COARSE_UNITS[place + 1]
+            if rest // size:
+                return f"{count}{unit} {rest // size}{small}"
+        return f"{count}{unit}"
+    return "0s"

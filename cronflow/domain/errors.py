@@ -1,7 +1,7 @@
-"""Every error that CronFlow raises on purpose.
+"""Every error that CronFlow raises on purpose: one base class and a few children.
 
-One base, few children; the message is a sentence for the person who reads it, and the parts of it are attributes.
-Errors of drivers and web frameworks stop at the edge that imports them and become one of these.
+The message is a sentence for a person, and its parts are attributes. Errors of drivers and web frameworks are converted
+where they occur.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class CronFlowError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with an input: where, what, and what to do about it.
+    """One problem of an input: where, what, and what to do about it.
 
-    `place` is a path such as `jobs[0].schedule.cron`, with the file and line in front of it where the input has them.
+    `place` is a path such as `jobs[0].schedule.cron`, after the file and line if the input has them.
     """
 
     place: str
@@ -33,7 +33,7 @@ class Problem:
 
 
 class InvalidInput(CronFlowError):
-    """The input cannot be accepted; nothing of it was applied. `problems` has every finding, in order."""
+    """The input is invalid, and none of it was applied. `problems` lists all problems in order."""
 
     def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
         if isinstance(problems, str):
@@ -43,7 +43,7 @@ class InvalidInput(CronFlowError):
 
 
 class NotFound(CronFlowError):
-    """There is no such thing. `kind` is a word of the vocabulary (job, run, node), `name` what was asked for."""
+    """The object does not exist. `kind` is for example job, run or node."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
@@ -51,21 +51,21 @@ class NotFound(CronFlowError):
 
 
 class Conflict(CronFlowError):
-    """Somebody else changed or holds the same thing at the same time; reading again and trying again is the remedy."""
+    """Another client changed or holds the same object. Read it again and retry."""
 
 
 class TooSoon(CronFlowError):
-    """Asked too often; again in `retry_in_s` seconds."""
+    """Too many requests; retry in `retry_in_s` seconds."""
 
     def __init__(self, retry_in_s: float) -> None:
         self.retry_in_s = retry_in_s
-        super().__init__(f"asked too often; try again in {max(1, math.ceil(retry_in_s))} s")
+        super().__init__(f"too many requests; try again in {max(1, math.ceil(retry_in_s))} s")
 
 
 class BackendUnavailable(CronFlowError):
-    """A server did not answer, or answered that it cannot serve now. Whether the request took effect is unknown.
+    """A server did not answer, or replied that it cannot serve now. Whether the request took effect is unknown.
 
-    `service` is "Redis" or "MongoDB", `address` where it was looked for.
+    `service` is "Redis" or "MongoDB".
     """
 
     def __init__(self, service: str, address: str, reason: str) -> None:
@@ -74,16 +74,16 @@ class BackendUnavailable(CronFlowError):
 
 
 class Deposed(CronFlowError):
-    """A newer leader exists; whatever this one was doing must stop."""
+    """A newer leader exists, so this one must stop."""
 
 
 class PermanentError(CronFlowError):
-    """Raise it in a job: no retry would help. The run fails at once and becomes a dead letter."""
+    """Raise it in a job when no retry would help. The run fails at once and becomes a dead letter."""
 
 
 class RetryLater(CronFlowError):
-    """Raise it in a job: try again after `delay` (a `timedelta` or seconds) instead of the job's own back-off. It uses
-    up a retry.
+    """Raise it in a job to retry after `delay` (a `timedelta` or seconds), not after the job's own back-off. It uses up
+    a retry.
     """
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
@@ -93,7 +93,7 @@ class RetryLater(CronFlowError):
 
 
 class Skip(CronFlowError):
-    """Raise it in a job: there is nothing to do this time. The run ends as skipped, with this reason."""
+    """Raise it in a job when there is nothing to do. The run ends as skipped, with this reason."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -1,7 +1,7 @@
-"""Failures by reason: the errors of many runs, with what differs from one to the next taken out.
+"""Groups the failures of many runs by reason: the error without ids, times, numbers and addresses.
 
-The rule: two errors that a person would call the same have one reason, and a reason still reads like the error. Only
-the line that says something counts: of a traceback, what was raised.
+Rule: errors that a person would call the same have one reason, which still reads like the error. Only the first line of
+an error counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cronflow.domain.transitions import Change
 LONGEST_REASON = 200
 
 _PARTS = (
-    # The order counts: what contains numbers goes before the numbers.
+    # The order matters: patterns that contain numbers come before the numbers.
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.I), "<id>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"), "<time>"),
     (re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"), "<address>"),
@@ -35,9 +35,7 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A reason, and the runs that failed for it. `example` is the newest of them, `open` counts the dead letters that
-    nobody has settled.
-    """
+    """A reason and the runs that failed for it. `example` is the newest, `open` counts the unresolved dead letters."""
 
     reason: str
     count: int
@@ -49,7 +47,7 @@ class Failure:
 
 
 def reason_of(run: Run) -> str:
-    """Why a run failed, without what differs from one run to the next."""
+    """Why a run failed, without the parts that differ between runs."""
     line = next((line for line in (run.error or "").splitlines() if line.strip()), "")
     text = " ".join(line.split())
     for pattern, name in _PARTS:
@@ -60,7 +58,7 @@ def reason_of(run: Run) -> str:
 
 
 def group(runs: Iterable[Run]) -> Sequence[Failure]:
-    """By reason, the most frequent first."""
+    """Group runs by reason, the most frequent first."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(reason_of(run), []).append(run)

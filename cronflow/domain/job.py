@@ -1,8 +1,7 @@
-"""A job: what to run and when, as its owner wrote it, and the record that the cluster keeps of it.
+"""A job: its definition as the owner wrote it, the record that the cluster keeps of it, and the two system jobs.
 
-A `Job` is the definition and never changes by itself. A `JobRecord` is the document around it: the cursor, the
-version counters and the run that the last move created. The record is the only place where a schedule moves (see
-planning).
+A `Job` is the definition. A `JobRecord` is the document around it, with the cursor, the version counters and the run
+that the last move created. A schedule advances only in the record (see planning).
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.schedule.kinds import Schedule
+from cronflow.domain.schedule.kinds import Cron, Schedule
 from cronflow.domain.secret import check_references, refuse_references
 
 if TYPE_CHECKING:
@@ -26,11 +25,14 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 SYSTEM_PREFIX = "_sys:"
-NO_SHORTER_TIMEOUT = timedelta(milliseconds=10)
+SWEEP = SYSTEM_PREFIX + "sweep"
+CLEANUP = SYSTEM_PREFIX + "cleanup"
+SYSTEM_JOB_TIMEOUT = timedelta(hours=6)
+SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 
 
 def check_name(name: str, kind: str = "job") -> str:
-    """The name itself, or InvalidInput: names are part of run ids, Redis keys and addresses, so their alphabet is
+    """Returns the name or raises InvalidInput. Names are part of run ids, Redis keys and URLs, so their alphabet is
     small.
     """
     if not NAME.fullmatch(name):
@@ -50,21 +52,21 @@ class Overlap(StrEnum):
 
 
 class Delivery(StrEnum):
-    """Which of the two failures of an interrupted attempt is worse for this job: running again, or not running."""
+    """Whether an interrupted run is started again."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
 
 
 class StartGuard(StrEnum):
-    """Whether a start waits for its record (`mongo`) or the record follows within 100 ms (`redis`)."""
+    """Whether a handler starts after its start is recorded (`mongo`), or the record follows within 100 ms (`redis`)."""
 
     REDIS = "redis"
     MONGO = "mongo"
 
 
 class MisfirePolicy(StrEnum):
-    """What happens to fires that were missed, that is, not planned within `late_after`."""
+    """What happens to missed fires: those that were not planned within `late_after`."""
 
     FIRE_ONCE = "fire_once"
     CATCH_UP = "catch_up"
@@ -73,7 +75,7 @@ class MisfirePolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Misfire:
-    """The policy for missed fires. `grace` None means: however late, it still runs."""
+    """The policy for missed fires. Without `grace` a missed fire runs however late it is."""
 
     policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
     late_after: timedelta = timedelta(seconds=60)
@@ -91,11 +93,11 @@ class Misfire:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
-    """How often and how long after a failure to try again.
+    """How many retries a run gets, and their delays.
 
-    The delay before the n-th retry (n from 1) is `initial x multiplier^(n-1)`, at most `cap`; or the n-th of
-    `delays`, which then also gives `max`. With `jitter` it is drawn evenly from [delay/2, delay], the same for the
-    same run and retry.
+    The delay before the n-th retry (n from 1) is `initial x multiplier^(n-1)`, at most `cap`; or the n-th of `delays`,
+    whose length is then also `max`. With `jitter` it is drawn uniformly from [delay/2, delay], with the same result for
+    the same run and retry.
     """
 
     max: int
@@ -118,7 +120,7 @@ class Retry:
         if own:
             if max is not None and max != len(own):
                 raise InvalidInput(f"retry.max is {max} but retry.delays has {len(own)} entries; leave retry.max out")
-            # They say all there is to say; two policies that act alike are equal.
+            # With `delays` the other values have no effect; this makes equivalent policies equal.
             initial, multiplier, cap = "30s", 2.0, "15m"
         count = len(own) if own else 3 if max is None else max
         if not 0 <= count <= 100:
@@ -136,11 +138,11 @@ class Retry:
             object.__setattr__(self, name, value)
 
     def delay(self, retry: int, seed: str = "") -> timedelta:
-        """How long to wait before retry number `retry` (from 1). `seed` makes the jitter repeatable."""
+        """The delay before retry number `retry` (from 1). `seed` makes the jitter repeatable."""
         if self.delays:
             plain = self.delays[min(retry, len(self.delays)) - 1]
         else:
-            # The exponent is bounded: beyond it every multiplier has long reached the cap, and floats would overflow.
+            # The exponent is bounded: floats would overflow, and every multiplier has reached the cap long before.
             grown = self.initial.total_seconds() * self.multiplier ** min(retry - 1, 64)
             plain = min(timedelta(seconds=min(grown, self.cap.total_seconds())), self.cap)
         if not self.jitter:
@@ -150,8 +152,8 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class PythonTarget:
-    """Call `module:function`; a coroutine function runs in the event loop, any other in a thread. With `process` it
-    runs in a child process, which can be killed.
+    """Call `module:function`: a coroutine function in the event loop, any other in a thread. With `process` it runs in
+    a child process, which can be killed.
     """
 
     ref: str
@@ -169,7 +171,7 @@ class PythonTarget:
 
 @dataclass(frozen=True, slots=True)
 class CommandTarget:
-    """Run a program: `command` is a line for /bin/sh, or the words of an argument vector that no shell sees."""
+    """Run a program: `command` is a line for /bin/sh, or an argument vector that is run without a shell."""
 
     command: str | tuple[str, ...]
     cwd: str | None = None
@@ -209,7 +211,7 @@ class HttpTarget:
 
 @dataclass(frozen=True, slots=True)
 class SystemTarget:
-    """Run a piece of CronFlow itself, by its name. Only the system's own jobs have it (see `system`)."""
+    """Run a part of CronFlow, by name. Only system jobs have this target."""
 
     name: str
 
@@ -219,7 +221,7 @@ Target = PythonTarget | CommandTarget | HttpTarget | SystemTarget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to run and when. `schedule` None means: only by hand."""
+    """What to run and when. A job without a schedule runs only manually."""
 
     name: str
     target: Target
@@ -239,10 +241,8 @@ class Job:
     def __post_init__(self) -> None:
         check_name(self.name.removeprefix(SYSTEM_PREFIX) if self.name.startswith(SYSTEM_PREFIX) else self.name)
         if isinstance(self.target, SystemTarget) and not self.name.startswith(SYSTEM_PREFIX):
-            raise InvalidInput(
-                f"only the system's own jobs, whose names begin with {SYSTEM_PREFIX}, run CronFlow itself"
-            )
-        if not NO_SHORTER_TIMEOUT <= self.timeout <= LONGEST:
+            raise InvalidInput(f"only system jobs, whose names begin with {SYSTEM_PREFIX}, can have a system target")
+        if not SHORTEST_TIMEOUT <= self.timeout <= LONGEST:
             raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
         if not 0 <= self.priority <= 9:
             raise InvalidInput(f"priority is {self.priority}; it must be 0 (lowest) to 9")
@@ -253,15 +253,15 @@ class Job:
 
     @property
     def takes_args(self) -> bool:
-        """Whether arguments of a single run would have an effect."""
+        """Whether its runs accept arguments of their own."""
         return isinstance(self.target, PythonTarget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRun:
-    """The run that the last move of a cursor created: everything that its document is made from.
+    """The run that the last move of a cursor created, with all data of its document.
 
-    `kind` is given where the job's own schedule would not tell it: an edit leaves instants of the schedule before.
+    `kind` is set where the job's schedule may differ: an edit skips instants of the previous schedule.
     """
 
     fire: datetime
@@ -282,9 +282,9 @@ class JobRecord:
     """A job's document.
 
     `rev` counts every write of `ver`, `next_fire`, `pending_run` or `term`; each write compares it. `ver` counts the
-    edits. `next_fire` is the cursor and the identity of the next run, and only grows; `due_at` says when to look.
-    `since` is where the cursor stood when this version began, `edited_by` whose edit that was; `waiting` says why the
-    fire at the cursor could not be planned when it was looked at last.
+    edits. `next_fire` is the cursor and identifies the next run; it only grows. `due_at` is when the planner reads the
+    job. `since` is the cursor at the beginning of this version, `edited_by` the author of the edit; `waiting` is why
+    the fire at the cursor could not be planned in the last attempt.
     """
 
     job: Job
@@ -315,8 +315,28 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanIntent:
-    """The write-ahead document of a batch of moves: which jobs somebody is about to move. `term` 0: an editor."""
+    """The write-ahead document of a batch of moves: the jobs that are about to move. `term` 0: an edit."""
 
     id: str
     term: int
     jobs: tuple[str, ...]
+
+
+def system_jobs(sweep_at: time, cleanup_at: time) -> tuple[Job, ...]:
+    """The sweep and the clean-up, each once a day at its time in UTC. Only the leader defines them, from its settings;
+    they are planned, fenced, retried and recorded like all jobs.
+    """
+    return (
+        _system_job("sweep", sweep_at, "Checks daily that no run is lost or stuck, and repairs what it finds"),
+        _system_job("cleanup", cleanup_at, "Deletes daily what is older than its retention"),
+    )
+
+
+def _system_job(name: str, at: time, description: str) -> Job:
+    return Job(
+        name=SYSTEM_PREFIX + name,
+        target=SystemTarget(name),
+        schedule=Cron(f"{at.minute} {at.hour} * * *"),
+        description=description,
+        timeout=SYSTEM_JOB_TIMEOUT,
+    )

@@ -1,4 +1,4 @@
-"""Lines that runs write: their levels, and how they are searched."""
+"""The levels of a run's log lines, and how lines are searched."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Collection
 from cronflow.domain.errors import InvalidInput, Problem
 
 PROGRESS = "progress"
-"""The level of a line that says how far a handler is: `12/40`, or `12` where the total is not known. It stands beside
-the others: no level is below or above it.
-"""
+"""The level of a progress line: `12/40`, or `12` without a total. No level is below or above it."""
 LEVELS = ("debug", "info", "success", "warn", "error")
 GRAVE = frozenset({"warn", "error"})
-"""Levels that have an index of their own: they are rare, and they are what is looked for."""
+"""Levels with an index of their own: they are rare and searched for most."""
 
 
 def at_least(level: str) -> Collection[str]:
-    """This level and all above it, whichever case it is written in; progress stands alone. Raises InvalidInput."""
+    """This level and all above it, in any case; progress stands alone. Raises InvalidInput."""
     name = level.lower()
     if name == PROGRESS:
         return frozenset({PROGRESS})
@@ -28,5 +26,5 @@ def at_least(level: str) -> Collection[str]:
 
 
 def says(text: str, wanted: str) -> bool:
-    """Whether a text contains what is looked for, in whatever case."""
+    """Whether a text contains another one, ignoring case."""
     return wanted.casefold() in text.casefold()

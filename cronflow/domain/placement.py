@@ -1,9 +1,9 @@
-"""Placement: which node takes a run, and why each of the others does not.
+"""Placement: chooses the node for a run, and explains why not each of the others.
 
-The rule: the least loaded eligible node, by `in_flight/slots + 0.5 cpu + 0.3 memory` to the hundredth. `Fleet` is what
-a leader believes during one batch; it counts what it has just placed, so that a herd spreads although the next
-heartbeat is seconds away. It forgets everything afterwards; what is to be remembered of a choice is a `Placement`, and
-of a wait a `Waiting`: both of bounded size, because they lie in the documents of runs and jobs.
+Rule: the least loaded eligible node, by `in_flight/slots + 0.5 cpu + 0.3 memory`, rounded to hundredths. A `Fleet` is
+used for one batch and counts the runs that it has placed, so that many runs at once spread although the next heartbeat
+is seconds away. A choice is stored as a `Placement` and a wait as a `Waiting`, both of bounded size, in the documents
+of runs and jobs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ OTHERS_KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Why this node: its rank when it was chosen (lower is better), the rank of some others or their reason, and how
-    many nodes more there were.
+    """The chosen node and its rank (lower is better), the rank or reason of some others, and the number of nodes not
+    listed.
     """
 
     node: str
@@ -37,8 +37,8 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """Why the fire or retry of `fire` waits, and since when: for a run (`blocked_by`), or because no node took it, each
-    for its reason.
+    """Why the fire or retry of `fire` waits, and since when: for another run (`blocked_by`), or because no node can
+    take it, with the reasons of some nodes.
     """
 
     fire: datetime
@@ -49,11 +49,11 @@ class Waiting:
     more: int = 0
 
     def __str__(self) -> str:
-        told = "; ".join(f"{node}: {reason}" for node, reason in self.nodes)
-        return f"{self.reason} ({told})" if told else self.reason
+        listed = "; ".join(f"{node}: {reason}" for node, reason in self.nodes)
+        return f"{self.reason} ({listed})" if listed else self.reason
 
     def still(self, before: Waiting | None) -> Waiting:
-        """The same wait as before, when it is for the same instant, goes on since then."""
+        """This wait, with the beginning of an earlier one for the same instant."""
         if before is None or before.fire != self.fire:
             return self
         return replace(self, since=before.since)
@@ -61,7 +61,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """Nobody can take the run now: each node's reason."""
+    """No node can take the run now. `reasons` has one for each node."""
 
     reasons: Mapping[str, str]
 
@@ -71,47 +71,49 @@ class NoNode:
         return "; ".join(f"{node}: {reason}" for node, reason in sorted(self.reasons.items()))
 
     def waiting(self, fire: datetime, since: datetime) -> Waiting:
-        """What is remembered of it."""
-        told = sorted(self.reasons.items())
+        """The bounded record of it."""
+        reasons = sorted(self.reasons.items())
         return Waiting(
             fire=fire,
             since=since,
-            reason="no node can take it" if told else "no node is up",
-            nodes=tuple(told[:OTHERS_KEPT]),
-            more=max(0, len(told) - OTHERS_KEPT),
+            reason="no node can take it" if reasons else "no node is up",
+            nodes=tuple(reasons[:OTHERS_KEPT]),
+            more=max(0, len(reasons) - OTHERS_KEPT),
         )
 
 
 def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelta = STALE_AFTER) -> str | None:
-    """Why the node may not take a run with these requirements, or None. Room is not asked here."""
+    """Why the node may not take a run with these requirements, or None. Free slots are checked elsewhere."""
     report = member.report
     for key, value in require.items():
         if report.labels.get(key) != value:
-            return f"label {key} is {report.labels.get(key)!r}, not {value!r}"
+            found = report.labels.get(key)
+            have = f"no label {key}" if found is None else f"label {key}={found}"
+            return f"{have} (needs {key}={value})"
     if member.age > stale_after:
         return f"last heartbeat {member.age.total_seconds():.0f} s ago"
     if member.draining:
         return "draining"
     if report.lag_s > LAG_LIMIT_S:
-        return f"its event loop has been blocked for {report.lag_s:.0f} s"
+        return f"event loop blocked for {report.lag_s:.0f} s"
     if report.mongo_away_s > MONGO_AWAY_LIMIT_S:
-        return f"it has not reached MongoDB for {report.mongo_away_s:.0f} s"
+        return f"has not reached MongoDB for {report.mongo_away_s:.0f} s"
     if report.memory >= MEMORY_LIMIT:
         return f"memory at {report.memory:.0%}"
     return None
 
 
 def load(member: Member, placed: int = 0) -> float:
-    """The rank of a node to the hundredth, lower is better. `placed` counts what it was given since its report."""
+    """The rank of a node, lower is better. `placed` counts the runs that it was given since its report."""
     busy = (member.held + member.queued + placed) / max(member.report.slots, 1)
     return round(busy + 0.5 * member.report.cpu + 0.3 * member.report.memory, 2)
 
 
 class Fleet:
-    """The nodes during one batch of placements. `capacity` is how many runs without requirements could still be placed.
+    """The nodes during one batch of placements. `capacity` is how many runs without requirements can still be placed.
 
-    Nodes whose ranks are as good as equal take turns by lot, `draw` being a number from 0 to 1: on idle machines the
-    hundredth part of a processor would otherwise send every run to the same one.
+    Ties are broken at random, by `draw` (0 to 1): on idle machines, a tiny difference in CPU use would otherwise send
+    every run to the same node.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Fleet:
         self.capacity = sum(max(0, self._capacity(node)) for node in able)
 
     def able(self, require: Mapping[str, str]) -> set[str]:
-        """The nodes that have the labels, whatever else speaks against them now."""
+        """The nodes that have the labels, eligible or not."""
         return {
             node
             for node, member in self._members.items()
@@ -138,8 +140,8 @@ class Fleet:
         }
 
     def place(self, require: Mapping[str, str], refused: Mapping[str, str] | None = None) -> Placement | NoNode:
-        """Choose a node and count the run as its own. A lazy heap per requirement: an entry whose rank has changed is
-        pushed back. `refused` are nodes that will not take this run, with their reasons.
+        """Choose a node and count the run there. Each requirement has a lazy heap, in which an entry with a changed
+        rank is pushed back. `refused` are nodes that will not take this run, with their reasons.
         """
         if refused:
             return self._place_elsewhere(require, refused)
@@ -173,18 +175,18 @@ class Fleet:
     def _placement(
         self, node: str, rank: float, heap: Sequence[tuple[float, float, str]], refused: Sequence[tuple[str, str]]
     ) -> Placement:
-        """The first entries of a heap are among its lowest; that is near enough for people, and costs no sorting."""
-        # Half of the places at least are for those that were refused, so that ranks do not crowd out reasons.
-        told = min(len(refused), max(OTHERS_KEPT // 2, OTHERS_KEPT - len(heap)))
-        ranked = ((other, self._standing(other)) for _, _, other in heap[: OTHERS_KEPT - told])
-        others: tuple[tuple[str, float | str], ...] = (*ranked, *refused[:told])
+        """The first entries of a heap are among its lowest, which is exact enough here and needs no sorting."""
+        # At least half of the entries are for refusals, so that ranks do not crowd out reasons.
+        reasons = min(len(refused), max(OTHERS_KEPT // 2, OTHERS_KEPT - len(heap)))
+        ranked = ((other, self._rank_or_full(other)) for _, _, other in heap[: OTHERS_KEPT - reasons])
+        others: tuple[tuple[str, float | str], ...] = (*ranked, *refused[:reasons])
         return Placement(node, rank, others, len(self._members) - 1 - len(others))
 
-    def _standing(self, node: str) -> float | str:
+    def _rank_or_full(self, node: str) -> float | str:
         return "no free slot" if self._capacity(node) <= 0 else self._rank(node)
 
     def _place_elsewhere(self, require: Mapping[str, str], refused: Mapping[str, str]) -> Placement | NoNode:
-        """Rare, so it looks at every node."""
+        """Rare, so it checks every node."""
         reasons = {
             node: refused.get(node)
             or ineligible(member, require, self._stale_after)

@@ -1,9 +1,8 @@
-"""Planning: what becomes of a job's next fire at this moment.
+"""Planning: decides whether a job's next fire runs, is skipped or waits.
 
-From the cursor and `now` alone it decides one of three things: fire, skip, wait. It moves nothing itself; the
-decision names the next cursor, and the caller applies both in one compare-and-set. The rule: the cursor passes an
-instant only together with a run that covers it, and a run is named after the cursor that it consumed. The cost does
-not depend on how many fires were missed.
+The decision depends on the cursor and `now`. It contains the next cursor, and the caller applies both in one
+compare-and-set. Rule: the cursor passes an instant only together with a run that covers it, and a run is named after
+the cursor that it consumed. The cost does not depend on the number of missed fires.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ WAIT_MOST = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """Run it now."""
-
     fire: datetime
     next_fire: datetime | None
     covers: Covers | None = None
@@ -32,7 +29,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class SkipFire:
-    """Do not run it; a skipped run records why."""
+    """Record a skipped run with the reason."""
 
     fire: datetime
     next_fire: datetime | None
@@ -42,8 +39,8 @@ class SkipFire:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Look again later; the cursor stays. `blocked`: until a run of this job ends. `replaces`: its open runs are to be
-    cancelled meanwhile.
+    """Leave the cursor and decide again later. `blocked`: until a run of this job ends. `replaces`: its open runs are
+    to be cancelled.
     """
 
     reason: str
@@ -55,7 +52,7 @@ Decision = Fire | SkipFire | Wait
 
 
 def kind_of(schedule: Schedule | None) -> Kind:
-    """The kind of run that a schedule makes."""
+    """The kind of the runs of a schedule."""
     match schedule:
         case Cron():
             return Kind.CRON
@@ -68,10 +65,10 @@ def kind_of(schedule: Schedule | None) -> Kind:
 
 
 def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> datetime | None:
-    """Where the cursor of a new or edited job stands: its first fire that is neither past nor consumed already.
+    """The cursor of a new or edited job: its first fire that is neither past nor consumed.
 
-    A job that is applied within the very second in which it is due still runs, and a one-time fire counts however late
-    the job was applied. `consumed` is the last instant that a run of this job covers.
+    A job that is applied within the second in which it is due still runs, and a one-time fire runs however late the job
+    is applied. `consumed` is the last instant that a run of this job covers.
     """
     if job.schedule is None:
         return None
@@ -82,10 +79,10 @@ def first_fire(job: Job, now: datetime, consumed: datetime | None = None) -> dat
 
 
 def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -> Decision:
-    """What becomes of the fire at the cursor. `open_since` says when each open run of the job was made.
+    """Decide the fire at the cursor. `open_since` has the creation times of the job's open runs.
 
-    A run that was open when the instant fell due overlaps it. One that was made later is only in the way because the
-    leader is late, after a failover say: the fire then waits for it, as it would have come after it.
+    A run that was open when the instant fell due overlaps it. A run that was created later only blocks it because the
+    leader is late, for example after a failover: the fire then waits, since it would have run after that run's fire.
     """
     job, fire = record.job, record.next_fire
     if fire is None or job.schedule is None or fire > now:
@@ -109,16 +106,16 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
         case MisfirePolicy.FIRE_ONCE:
             return _fire_once(job, fire, now)
         case MisfirePolicy.SKIP:
-            # The fresh instant after the missed ones, if there is one, runs in the next round.
+            # A fire after the missed ones that is not late runs in the next round.
             return _skip_until(job.schedule, fire, now - late_after - timedelta(microseconds=1), "misfire")
         case MisfirePolicy.CATCH_UP:
             return _catch_up(job, fire, now)
 
 
 def _older_than_newest(job: Job, fire: datetime, now: datetime) -> SkipFire | None:
-    """Of several fires that are due, only the newest replaces what runs: those before it would be replaced at once.
+    """Of several due fires only the newest replaces the running one; the others would be replaced at once.
 
-    Missed ones that shall become a single run, or none, are left to their own policy.
+    Missed fires that become a single run, or none, are left to their policy.
     """
     assert job.schedule is not None
     missed = now - fire > job.misfire.late_after
@@ -163,7 +160,7 @@ def _covers(schedule: Schedule, first: datetime, last: datetime) -> Covers | Non
 def run_of_pending(
     record: JobRecord, pending_run: PendingRun, term: int, now: datetime, *, check_at: datetime | None = None
 ) -> Run:
-    """The run that `pending_run` describes, from the job's document alone, so that anybody may insert it."""
+    """The run of a `pending_run`, derived from the job's document alone, so that any process can insert it."""
     is_open = pending_run.state in OPEN
     return Run(
         id=run_id(record.name, pending_run.fire),
@@ -192,7 +189,7 @@ def run_of_pending(
 def run_on_request(
     record: JobRecord, run: str, kind: Kind, fire_at: datetime, args: Mapping[str, object] | None, now: datetime
 ) -> Run:
-    """`request`: a run that no cursor makes. It waits, to be dispatched at once, under the job as it is now."""
+    """A run outside of the schedule, to be dispatched at once under the present version of the job."""
     return Run(
         id=run,
         job=record.name,
@@ -212,7 +209,7 @@ def run_on_request(
 
 
 def wait_for(rounds: int) -> timedelta:
-    """How long a job that cannot be planned steps aside, so that it never starves the others: doubling from 250 ms to 5
-    s.
+    """How long a job that cannot be planned is deferred, so that it never starves the others: from 250 ms, doubling, to
+    5 s.
     """
     return min(WAIT_FIRST * (1 << min(rounds, 10)), WAIT_MOST)

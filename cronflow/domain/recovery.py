@@ -1,8 +1,7 @@
-"""Recovery: what the leader does with an open run that nobody has looked after in time.
+"""Recovery: what the leader does with an open run whose `check_at` has passed.
 
-Every open run carries `check_at`; when it has passed, `reconcile` says what follows from the run, from what Redis
-knows of its worker, and from the job's delivery. The rule: each visit ends the run or gives it a new finite
-`check_at`, and postponing is bounded, so no run stays open for ever.
+`reconcile` decides from the run, the state of its worker in Redis, and the job's delivery. Rule: each decision ends the
+run or sets a new finite `check_at`, and postponing is bounded, so no run stays open for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DECLINE_PATIENCE = timedelta(seconds=10)
 
 
 class Holder(Enum):
-    """What Redis says of the incarnation that a run was dispatched to."""
+    """The state in Redis of the incarnation that a run was dispatched to."""
 
     HAS_IT = "alive, and lists the run under this fence"
     WITHOUT_IT = "alive, but does not list the run"
@@ -37,7 +36,7 @@ class Holder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Postpone:
-    """Leave it with its worker for a while. `counts`: whether this uses up one of the worker's chances."""
+    """Leave the run with its worker for a while. `counts`: whether this counts towards the limit of postponements."""
 
     check_in: timedelta
     counts: bool = True
@@ -45,7 +44,7 @@ class Postpone:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Place it again. `lost` is the attempt that ended with its worker."""
+    """Place the run again. `lost` is the attempt that ended with its worker."""
 
     transition: Transition
     lost: Attempt | None = None
@@ -53,8 +52,6 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End it."""
-
     transition: Transition
     target: RunState
     outcome: Outcome | None
@@ -67,9 +64,9 @@ Verdict = Postpone | Dispatch | End
 
 
 def reconcile(run: Run, holder: Holder, delivery: Delivery, timeout: timedelta, now: datetime) -> Verdict:
-    """What the leader does with an open run that nobody has looked after in time.
+    """Decide an open run whose `check_at` has passed.
 
-    A run whose cancellation was asked for is never dispatched again: once nobody runs it, it has been cancelled.
+    A run with a cancellation request is never dispatched again; it is cancelled once no worker runs it.
     """
     if run.cancel_requested and run.state is not RunState.RUNNING:
         return _cancelled(run)
@@ -89,7 +86,7 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
     beyond = run.started_at is not None and now - run.started_at > timeout + BEYOND_TIMEOUT
     if run.cancel_requested and (beyond or holder is not Holder.HAS_IT or run.vetoes):
         return _cancelled(run, _lost(run, now))
-    # A worker that is gone ends nothing: what it had is lost, however long ago that was.
+    # A run on a worker that is gone is lost, whatever its timeout.
     if beyond and holder is Holder.HAS_IT:
         return End(
             Transition.FAIL,
@@ -107,11 +104,10 @@ def _reconcile_running(run: Run, holder: Holder, delivery: Delivery, timeout: ti
 
 
 def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -> Postpone | End | None:
-    """Why a run that has not started, or has to start again, is not dispatched now; None when it may be.
+    """Why a run that has not started, or must start again, is not dispatched now; None when it may be.
 
-    Asked at every dispatch, not only at the first (temporal #11281). `others` are the states of the other open runs of
-    its job. What was dispatched waits for what runs, and what waits for its retry for both, so no two of them wait for
-    each other.
+    Checked at every dispatch, not only at the first (temporal #11281). `others` are the states of the other open runs
+    of its job. A dispatched run waits for running ones, and a retrying one for both, so no two wait for each other.
     """
     if _missed(run, job, now):
         return End(Transition.SKIP_WAITING, RunState.SKIPPED, None, reason="misfire")
@@ -125,7 +121,7 @@ def held_back(run: Run, job: Job, now: datetime, others: Collection[RunState]) -
 
 
 def _missed(run: Run, job: Job, now: datetime) -> bool:
-    """By the same limits as in planning, counted from the last instant that the run covers."""
+    """The limits are those of planning, counted from the last instant that the run covers."""
     if run.kind not in SCHEDULED:
         return False
     late = now - (run.fire_at if run.covers is None else run.covers.last)
@@ -135,14 +131,14 @@ def _missed(run: Run, job: Job, now: datetime) -> bool:
         case MisfirePolicy.FIRE_ONCE:
             return job.misfire.grace is not None and late > job.misfire.grace
         case MisfirePolicy.SKIP:
-            # What has begun in time may be tried again.
+            # A run that started in time may be retried.
             return not any(attempt.started_at is not None for attempt in run.attempts)
         case MisfirePolicy.CATCH_UP:
             return False
 
 
 def refusals(run: Run, now: datetime) -> Mapping[str, str]:
-    """The nodes that the run is not offered again, with their reasons: declined is for good, deferred for a while."""
+    """The nodes that are not offered the run again, with their reasons: for good if declined, else for a while."""
     return {
         attempt.node: attempt.error or attempt.outcome.value
         for attempt in run.attempts
@@ -152,9 +148,9 @@ def refusals(run: Run, now: datetime) -> Mapping[str, str]:
 
 
 def declined_by_all(run: Run, able: Iterable[str], now: datetime) -> End | None:
-    """The end of a run that every node which could be chosen has declined. `able` are the nodes with the labels.
+    """The end of a run that every eligible node has declined, or None. `able` are the nodes with the required labels.
 
-    A node that could run it may just be starting again, so it is given some seconds to appear.
+    A node that could run it may be restarting, so it gets some seconds to appear.
     """
     declined = [attempt for attempt in run.attempts if attempt.outcome is Outcome.DECLINED]
     reasons = {attempt.node: attempt.error for attempt in declined}
@@ -163,8 +159,8 @@ def declined_by_all(run: Run, able: Iterable[str], now: datetime) -> End | None:
         return None
     if len(reasons) < DECLINE_LIMIT and (not nodes or nodes - reasons.keys()):
         return None
-    told = "; ".join(f"{node}: {reason}" for node, reason in sorted(reasons.items()))
-    return End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, f"no node can run it: {told}")
+    listed = "; ".join(f"{node}: {reason}" for node, reason in sorted(reasons.items()))
+    return End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, f"no node can run it: {listed}")
 
 
 def _cancelled(run: Run, lost: Attempt | None = None) -> End:

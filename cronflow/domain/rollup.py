@@ -1,8 +1,8 @@
-"""Roll-ups: how many runs ended how, how late and how long, in counts for each minute, hour and day.
+"""Roll-ups: counts of ended runs by state, outcome, lateness and duration, per minute, hour and day.
 
-The rules: counts alone, which can be added up over nodes and over time; no sample of a single run. Lateness and run
-time are histograms over fixed bounds, two to a doubling, so a quantile is known to within a fifth of its value. They
-are for charts: a count may be missing after a failure, and nothing is decided by one.
+They contain only counts, which can be added up over nodes and over time. Lateness and duration are histograms with
+fixed bounds, two per doubling, so a quantile is exact to within a fifth of its value. They are for charts: a count may
+be missing after a failure, and no decision depends on one.
 """
 
 from __future__ import annotations
@@ -21,24 +21,21 @@ LAST_STEP = 60
 
 
 class BucketSize(StrEnum):
-    """What a bucket stands for."""
-
     MINUTE = "minute"
     HOUR = "hour"
     DAY = "day"
 
     @property
     def length(self) -> timedelta:
-        """How long a bucket is."""
         return _LENGTHS[self]
 
     @property
     def kept(self) -> timedelta:
-        """For how long a bucket is kept."""
+        """How long buckets of this size are kept."""
         return _KEPT[self]
 
     def begin(self, at: datetime) -> datetime:
-        """The beginning of the bucket that the instant lies in, in UTC."""
+        """The beginning of the bucket that contains the instant, in UTC."""
         start = at.astimezone(UTC).replace(second=0, microsecond=0)
         if self is BucketSize.MINUTE:
             return start
@@ -67,21 +64,20 @@ class Span(StrEnum):
 
     @property
     def length(self) -> timedelta:
-        """How long it is."""
         return _SPANS[self][0]
 
     @property
     def step(self) -> timedelta:
-        """How much of it one point of the chart stands for."""
+        """The time between two points of the chart."""
         return _SPANS[self][1]
 
     @property
     def resolution(self) -> BucketSize:
-        """The buckets that its points are added up from."""
+        """The size of the buckets that its points sum up."""
         return _SPANS[self][2]
 
     def points(self, now: datetime) -> list[datetime]:
-        """Where its points begin, the oldest first; the last one is not over yet."""
+        """The beginnings of its points, the oldest first; the last point is not complete yet."""
         step = self.step.total_seconds()
         last = datetime.fromtimestamp(now.timestamp() // step * step, UTC)
         count = self.length // self.step
@@ -97,7 +93,7 @@ _SPANS = {
 
 
 def step_of(length: timedelta) -> int:
-    """The bucket of a length of time: the smallest whose upper bound is not below it."""
+    """The histogram bucket of a duration: the smallest whose upper bound is not below it."""
     ms = length.total_seconds() * 1000
     if ms <= 1:
         return 0
@@ -110,9 +106,7 @@ def upper_bound_ms(step: int) -> float:
 
 
 def quantile_ms(counts: Mapping[int, int], share: float) -> float | None:
-    """The length below which this share of all lies, in milliseconds, by interpolation within its bucket; None when
-    there is nothing.
-    """
+    """The quantile in milliseconds, by interpolation within its bucket; None without counts."""
     total = sum(counts.values())
     if not total:
         return None
@@ -127,7 +121,7 @@ def quantile_ms(counts: Mapping[int, int], share: float) -> float | None:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one bucket, or of several added up. Mutable: whoever counts adds to it."""
+    """The counts of one bucket, or the sum of several. Mutable."""
 
     states: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -136,18 +130,16 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """How many runs ended."""
+        """The number of ended runs."""
         return sum(self.states.values())
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another one."""
         self.states.update(other.states)
         self.outcomes.update(other.outcomes)
         self.lateness.update(other.lateness)
         self.duration.update(other.duration)
 
     def parts(self) -> dict[str, Mapping[str, int] | Mapping[int, int]]:
-        """Its counters by name."""
         return {
             "states": self.states,
             "outcomes": self.outcomes,
@@ -166,7 +158,7 @@ class Bucket:
 
 
 def summed(buckets: Iterable[Bucket]) -> Tally:
-    """The counts of several buckets together."""
+    """The sum of several buckets."""
     total = Tally()
     for bucket in buckets:
         total.add(bucket.tally)
@@ -174,7 +166,7 @@ def summed(buckets: Iterable[Bucket]) -> Tally:
 
 
 def over(points: Sequence[datetime], buckets: Iterable[Bucket]) -> list[Tally]:
-    """The counts of what begins between one point and the next, for each of them; nothing counted is an empty tally."""
+    """The sum of the buckets between each point and the next; without buckets it is an empty tally."""
     tallies = [Tally() for _ in points]
     for bucket in buckets:
         place = bisect_right(points, bucket.at) - 1

@@ -17,7 +17,7 @@ POISON_LIMIT = 3
 
 
 class RunState(StrEnum):
-    """Where a run is. The first three are open: somebody will look at the run again at `check_at`."""
+    """The state of a run. The first three are open: the reconciler handles the run at `check_at`."""
 
     DISPATCHED = "dispatched"
     RUNNING = "running"
@@ -32,7 +32,7 @@ class RunState(StrEnum):
 OPEN = frozenset({RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING})
 ENDED = frozenset(RunState) - OPEN
 DEAD = frozenset({RunState.FAILED, RunState.LOST})
-"""What ends in one of these is a dead letter until somebody replays or acknowledges it."""
+"""A run in one of these states is a dead letter until it is replayed or acknowledged."""
 
 
 class Kind(StrEnum):
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 
 SCHEDULED = frozenset({Kind.CRON, Kind.INTERVAL, Kind.ONCE})
-"""The kinds that consume an instant of a schedule; the others stand beside it."""
+"""The kinds that consume an instant of a schedule."""
 
 
 class Outcome(StrEnum):
@@ -68,7 +68,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """The missed fires that one run stands for, both ends included. `count` None: more than were worth counting."""
+    """The missed fires that one run stands for, both ends included. `count` None: too many to count."""
 
     first: datetime
     last: datetime
@@ -89,7 +89,7 @@ class Attempt:
 
 
 class Settled(StrEnum):
-    """What somebody did with a run that had ended."""
+    """How a dead letter was resolved."""
 
     ACKNOWLEDGED = "acknowledged"
     REPLAYED = "replayed"
@@ -97,7 +97,7 @@ class Settled(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Who settled a run, when and how. `run` is the newest replay."""
+    """Who resolved a dead letter, when and how. `run` is the newest replay."""
 
     how: Settled
     at: datetime
@@ -108,9 +108,8 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run's document. `lateness` and `duration` are derived; open runs have `check_at`, ended ones `ended_at` and
-    `outcome`. With a `result_size` (bytes of JSON) the result is too large for the document: it is kept apart, under
-    the `finish_id`.
+    """A run's document. Open runs have `check_at`, ended ones `ended_at` and `outcome`. With a `result_size` (bytes of
+    JSON) the result is too large for the document and is stored separately, under the `finish_id`.
     """
 
     id: str
@@ -152,19 +151,17 @@ class Run:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it failed or was lost, and nobody has settled it yet."""
+        """Whether it is an unresolved dead letter."""
         return self.state in DEAD and self.resolution is None
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody will still act on it."""
         return self.state in OPEN
 
     @property
     def lateness(self) -> timedelta | None:
-        """From the instant it was due to the start of its first attempt (of those that are kept); of a manual run from
-        when it was asked for, which its instant names in whole seconds. A replay is not late: nobody had asked for it
-        before.
+        """From the due instant to the start of the first recorded attempt. For a manual run it counts from the request,
+        since its instant has only whole seconds. A replay has no lateness.
         """
         if self.kind is Kind.REPLAY:
             return None
@@ -174,22 +171,22 @@ class Run:
 
     @property
     def duration(self) -> timedelta | None:
-        """Of the latest attempt, once the run has ended."""
+        """The duration of the last attempt, once the run has ended."""
         return None if self.started_at is None or self.ended_at is None else self.ended_at - self.started_at
 
 
 def run_id(job: str, fire: datetime) -> str:
-    """The deterministic id of a scheduled run: creating it twice is harmless, because the store refuses the second."""
+    """The deterministic id of a scheduled run. A second insert is harmless, because the store rejects it."""
     return f"{job}@{fire:%Y%m%dT%H%M%SZ}"
 
 
 def job_of(run: str) -> str:
-    """The job in a run's id; no name of a job has an @."""
+    """The job in a run's id. Job names contain no @."""
     return run.partition("@")[0]
 
 
 def fire_of(run: str) -> datetime | None:
-    """The instant in the id of a scheduled run; None for every other one."""
+    """The instant in the id of a scheduled run, or None."""
     try:
         return datetime.strptime(run.partition("@")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     except ValueError:
@@ -197,23 +194,23 @@ def fire_of(run: str) -> datetime | None:
 
 
 def replay_id(run: str, number: int) -> str:
-    """The id of the n-th replay. Replays of a replay count on with those of the run that all of them repeat."""
+    """The id of the n-th replay. A replay of a replay counts as a replay of the original run."""
     return f"{original_id(run)}~r{number}"
 
 
 def original_id(run: str) -> str:
-    """The run that a replay repeats; every other id is its own."""
+    """The id of the run that a replay repeats; any other id is returned unchanged."""
     head, mark, number = run.rpartition("~r")
     return head if mark and number.isdecimal() else run
 
 
 def attempt_id(run: str, fence: int) -> str:
-    """The id of one attempt, for logs: the fence is unique per dispatch."""
+    """The id of an attempt in logs. The fence is unique per dispatch."""
     return f"{run}#{fence}"
 
 
 def cancelled_text(reason: str | None, by: str | None) -> str:
-    """Who cancelled a run and why, in a line."""
+    """One line: who cancelled a run, and why."""
     if not by:
         return reason or "cancelled"
     return f"cancelled by {by}: {reason}" if reason else f"cancelled by {by}"
@@ -221,8 +218,8 @@ def cancelled_text(reason: str | None, by: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """How an attempt ended, as its executor saw it. `result` is JSON, `result_size` its bytes where it is kept apart;
-    `delay` is the job's own wish for the next attempt.
+    """What an executor returns. `result` is JSON, `result_size` its bytes when it is stored separately; `delay` is the
+    delay that the job requested for the next attempt.
     """
 
     outcome: Outcome

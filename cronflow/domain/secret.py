@@ -1,10 +1,9 @@
-"""References to secrets in a job's target, and hiding what they stand for.
+"""References to secrets in a job's target, and masking of secret values in output.
 
-`${secret:NAME}` may stand in the headers and the body of a request, in the environment of a command and in the
-arguments of a Python function, alone or within other text. It may not stand where everybody reads it: in a command,
-which every process of the machine sees, or in an address, which logs and proxies keep. Only a job's own document is
-searched: what somebody gives to one run is text and stays text, because who may run a job need not be one who may read
-secrets.
+`${secret:NAME}` is allowed in the headers and body of a request, in the environment of a command and in the arguments
+of a Python function, alone or within other text. It is not allowed in a command, which every process of the machine can
+see, or in a URL, which logs and proxies store. Only a job's own document is searched. The arguments of a single run are
+plain text, because a user who may run a job may not be allowed to read secrets.
 """
 
 from __future__ import annotations
@@ -26,36 +25,36 @@ _REFERENCE = re.compile(r"\$\{secret:([^}]*)\}?")
 
 
 def check_secret_name(name: str) -> str:
-    """The name itself, or InvalidInput."""
+    """Returns the name or raises InvalidInput."""
     if not NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is not a secret name; use 1 to 100 letters, digits, '.', '_' and '-'")
     return name
 
 
 def check_secret_value(value: str) -> str:
-    """The value itself, or InvalidInput: what is very short could not be hidden without hiding half of every log."""
+    """Returns the value or raises InvalidInput. Masking a very short value would mask half of every log."""
     if not SHORTEST <= len(value) <= LONGEST:
         raise InvalidInput(f"a secret has {SHORTEST} to {LONGEST:,} characters, this one has {len(value):,}")
     if "\0" in value:
-        raise InvalidInput("a secret contains no NUL character")
+        raise InvalidInput("a secret cannot contain a NUL character")
     if _BEGIN in value:
         raise InvalidInput(f"a secret cannot contain {_BEGIN}, which would refer to another one")
     return value
 
 
 def check_references(value: object, place: str) -> None:
-    """Raises InvalidInput for a reference that is none."""
+    """Raises InvalidInput for a malformed reference."""
     for text in _texts(value):
         for found in _REFERENCE.finditer(text):
             if not NAME.fullmatch(found[1]) or not found[0].endswith("}"):
-                what = f"{found[0][:60]!r} is no reference to a secret"
+                what = f"{found[0][:60]!r} is not a reference to a secret"
                 raise InvalidInput(Problem("", f"{place}: {what}", "write ${secret:NAME}"))
 
 
 def refuse_references(value: object, place: str, remedy: str) -> None:
-    """Raises InvalidInput when there is a reference where others could read the secret."""
+    """Raises InvalidInput for a reference in a place where others could read the secret."""
     if any(_BEGIN in text for text in _texts(value)):
-        raise InvalidInput(Problem("", f"a secret in {place} would be seen by others", remedy))
+        raise InvalidInput(Problem("", f"a secret in {place} would be visible to others", remedy))
 
 
 def referenced(value: Any) -> set[str]:
@@ -64,27 +63,26 @@ def referenced(value: Any) -> set[str]:
 
 
 def filled(value: Any, secrets: Mapping[str, str]) -> Any:
-    """The same value with each reference replaced. Every name must be among the secrets."""
+    """The value with each reference replaced. `secrets` must have every name."""
     return _mapped(value, lambda text: _REFERENCE.sub(lambda found: secrets[found[1]], text))
 
 
 class Mask:
-    """Replaces secrets by `***` in plain values: each value, each longer line of it, and how Python and JSON would
-    write it. What a job makes of a secret, its hash or its base64, is not recognized.
+    """Replaces secrets by `***` in plain values: each secret, each longer line of it, and its Python and JSON forms.
+    Derived values, for example a hash or base64, are not recognized.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for secret in secrets for form in _forms(secret)}
-        # The longest first: of two secrets one may begin with the other.
+        # The longest first, because one secret may be a prefix of another.
         ordered = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def text(self, text: str) -> str:
-        """The text without secrets."""
         return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
 
     def value(self, value: Any) -> Any:
-        """The value without secrets, the keys of mappings included."""
+        """Masks the keys of mappings too."""
         return _mapped(value, self.text, keys=True)
 
 

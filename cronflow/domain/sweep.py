@@ -1,8 +1,8 @@
-"""The sweep's rules: which states of a record no correct history leads to.
+"""The sweep's checks: the states of a record that no correct history leads to.
 
-Each check looks at one record as one read returned it, so work under way cannot look like a flaw: a run's state and its
-`check_at` are written together, and so are a job's cursor and its `pending_run`. What concerns two records, such as a
-`pending_run` and its run, is for the caller to read in an order that proves it. Nothing here repairs.
+Each check gets one record from one read, so work in progress cannot look like a flaw: a run's state and its `check_at`
+are written together, and so are a job's cursor and its `pending_run`. Flaws of two records, such as a `pending_run`
+and its run, need a reading order that proves them, which is up to the caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FINDINGS_KEPT = 100
 
 
 class Flaw(StrEnum):
-    """What may be wrong. The values stand in the report."""
+    """The kinds of findings."""
 
     RUN_UNWATCHED = "run_unwatched"
     RUN_OVERDUE = "run_overdue"
@@ -30,7 +30,7 @@ class Flaw(StrEnum):
     JOB_WITHOUT_CURSOR = "job_without_cursor"
     JOB_HIDDEN = "job_hidden"
     JOB_BEHIND = "job_behind"
-    PEND_WITHOUT_RUN = "pend_without_run"
+    PENDING_RUN_MISSING = "pend_without_run"  # values are stored in reports, so they keep their old names
     PLAN_LEFT = "plan_left"
     LIST_LEFT = "list_left"
     KEY_FOR_EVER = "key_for_ever"
@@ -40,26 +40,26 @@ class Flaw(StrEnum):
 
 
 MEANING: Mapping[Flaw, str] = {
-    Flaw.RUN_UNWATCHED: "open, and nobody would ever look at it",
-    Flaw.RUN_OVERDUE: "open, and for more than an hour nobody has looked at it",
-    Flaw.RUN_NOT_CLOSED: "ended, and still marked as open",
+    Flaw.RUN_UNWATCHED: "open, but the reconciler would never find it",
+    Flaw.RUN_OVERDUE: "open, and not reconciled for more than an hour",
+    Flaw.RUN_NOT_CLOSED: "ended, but still marked as open",
     Flaw.RUN_WITHOUT_JOB: "runs of a job that does not exist",
-    Flaw.JOB_WITHOUT_CURSOR: "its schedule goes on, but it has neither a next fire nor an open run",
-    Flaw.JOB_HIDDEN: "the planner's index has it wrong",
-    Flaw.JOB_BEHIND: "due for more than an hour, and no planner has looked at it",
-    Flaw.PEND_WITHOUT_RUN: "the run of its last move does not exist, and no plan note announces it",
-    Flaw.PLAN_LEFT: "a plan note that nobody settled for more than an hour",
-    Flaw.LIST_LEFT: "the list of a dead node, which would stay for ever",
-    Flaw.KEY_FOR_EVER: "a key that should expire and never would",
-    Flaw.INDEX_MISSING: "an index does not exist",
-    Flaw.SPOOL_OLD: "outcomes have waited on the node's disk for more than an hour, and MongoDB is here",
-    Flaw.NOT_CHECKED: "more suspects than one sweep looks into; the next one goes on",
+    Flaw.JOB_WITHOUT_CURSOR: "its schedule continues, but it has neither a next fire nor an open run",
+    Flaw.JOB_HIDDEN: "wrong in the planner's index",
+    Flaw.JOB_BEHIND: "due for more than an hour, but not planned",
+    Flaw.PENDING_RUN_MISSING: "the run of its last move does not exist, and no plan intent announces it",
+    Flaw.PLAN_LEFT: "a plan intent that was not recovered for more than an hour",
+    Flaw.LIST_LEFT: "the queue of a dead node, which would never be deleted",
+    Flaw.KEY_FOR_EVER: "a key without the TTL that it should have",
+    Flaw.INDEX_MISSING: "a missing index",
+    Flaw.SPOOL_OLD: "outcomes on the node's disk for more than an hour, although MongoDB is available",
+    Flaw.NOT_CHECKED: "more suspects than one sweep can check; the next sweep continues",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """What the sweep and the clean-up read of a run. `marked_open`: it stands in the indexes of open runs."""
+    """The fields of a run that the sweep and the clean-up read. `marked_open`: it is in the indexes of open runs."""
 
     id: str
     job: str
@@ -77,7 +77,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job's record, and whether its document stands in the planner's index."""
+    """A job's record, and whether its document is in the planner's index."""
 
     record: JobRecord
     marked_active: bool
@@ -85,7 +85,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that must not be. `where` names the record; `repaired`: the sweep has put it right."""
+    """A violated invariant. `where` names the record; `repaired`: the sweep has repaired it."""
 
     kind: Flaw
     where: str
@@ -95,7 +95,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepReport:
-    """What a sweep looked at and found. `found` counts all findings, `findings` has the first hundred of them."""
+    """The result of a sweep. `found` counts all findings, `findings` has the first hundred of them."""
 
     at: datetime
     run: str
@@ -106,7 +106,7 @@ class SweepReport:
 
 
 def flaw_of_run(row: RunRow, now: datetime, led_since: datetime | None) -> Flaw | None:
-    """What is wrong with a run's document by itself."""
+    """The flaw of a single run document, or None."""
     if row.state not in OPEN:
         return Flaw.RUN_NOT_CLOSED if row.marked_open or row.check_at is not None else None
     if row.check_at is None or not row.marked_open:
@@ -115,10 +115,10 @@ def flaw_of_run(row: RunRow, now: datetime, led_since: datetime | None) -> Flaw 
 
 
 def flaw_of_job(row: JobRow, now: datetime, led_since: datetime | None) -> Flaw | None:
-    """What is wrong with a job's document by itself; JOB_WITHOUT_CURSOR is one only if no run of it is open.
+    """The flaw of a single job document, or None. JOB_WITHOUT_CURSOR is a flaw only if no run of the job is open.
 
-    A job that is done is none: its schedule has no instant left. Neither is a cursor in the past that the planner looks
-    at and leaves, because a run of the job is open or no node may run it: then `due_at` moves on.
+    A job whose schedule has no instant left is no flaw. Neither is a past cursor that the planner leaves, because a run
+    of the job is open or no node can take it: `due_at` then moves on.
     """
     record = row.record
     if row.marked_active != record.active or (record.active and record.due_at is None):
@@ -132,9 +132,7 @@ def flaw_of_job(row: JobRow, now: datetime, led_since: datetime | None) -> Flaw 
 
 
 def cursor_of(record: JobRecord) -> datetime | None:
-    """Where the cursor must stand if nothing covers more than `pending_run` does; None: the schedule has no instant
-    left.
-    """
+    """The cursor after the instants that `pending_run` covers; None: the schedule has no instant left."""
     last = None
     if record.pending_run is not None:
         last = record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last
@@ -142,5 +140,5 @@ def cursor_of(record: JobRecord) -> datetime | None:
 
 
 def waited_too_long(since: datetime, now: datetime, led_since: datetime | None) -> bool:
-    """Whether something has been due for an hour in which somebody led: after an outage the leader needs its time."""
+    """Whether something has been due for an hour under the present leader, which needs time after an outage."""
     return now - (since if led_since is None else max(since, led_since)) > TOO_LONG

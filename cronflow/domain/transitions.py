@@ -1,8 +1,8 @@
-"""Every change a run may undergo: the table of transitions, and the functions that make each of them.
+"""Every state change of a run: the table of transitions, and the functions that create each change.
 
-`TRANSITIONS` is the single source. The stores refuse what it does not list, the tests check every history against it,
-and the documentation draws it. A `Change` is a compare-and-set that names its transition; whether it takes effect is
-decided in the store. Everything here is a function of values.
+`TRANSITIONS` is the single source: a change that it does not list cannot be created, tests check every history against
+it, and the documentation draws it. A `Change` is a compare-and-set that names its transition; the store decides whether
+it applies.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 
 class Actor(StrEnum):
-    """Who may make a change."""
-
     LEADER = "leader"
     WORKER = "worker"
     EDITOR = "editor"
 
 
 class Transition(StrEnum):
-    """The name of each transition. The first three insert a run."""
+    """The first three insert a run."""
 
     PLAN = "plan"
     SKIP_FIRE = "skip_fire"
@@ -57,8 +55,8 @@ class Transition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransitionRule:
-    """Between which states a transition leads, and who may make it. Without `sources` the run is inserted. `fenced`:
-    the change must compare the fence that the actor holds. `only_when_due`: `check_at` must have passed.
+    """The states that a transition connects, and the actors that may make it. Without `sources` the run is inserted.
+    `fenced`: the change must compare the actor's fence. `only_when_due`: `check_at` must have passed.
     """
 
     sources: frozenset[RunState]
@@ -148,10 +146,10 @@ class Change:
     """A compare-and-set of one run.
 
     It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
-    `job_ver` (or is below `below_ver`), its `check_at` has passed, and nobody has asked for its cancellation. It then
-    sets `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
-    target removes it). `proof` is the field and value that only this change writes: reading it back tells who won when
-    a batch matched fewer than it had, or when its answer was lost.
+    `job_ver` (or is below `below_ver`), its `check_at` has passed, and no cancellation was requested. It then sets
+    `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
+    target removes it). `proof` is a field and value that only this change writes: reading it back shows which changes
+    applied when a batch matched only some, or when its reply was lost.
     """
 
     run: str
@@ -181,7 +179,7 @@ NOW = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
-    """A run as its worker holds it: what it must know to write the worker's rows."""
+    """A run as its worker holds it: the data that the worker's transitions need."""
 
     run: str
     fence: int
@@ -205,7 +203,7 @@ def start(claimed: ClaimedRun, start_id: str, at: datetime, lease: timedelta) ->
 
 
 def renew(claimed: ClaimedRun, lease: timedelta) -> Change:
-    """Renew the lease. Needs no proof: a run that is running under this fence belongs to this worker."""
+    """Needs no proof: a run that is running under this fence belongs to this worker."""
     return Change(
         run=claimed.run,
         transition=Transition.RENEW_LEASE,
@@ -220,9 +218,9 @@ def renew(claimed: ClaimedRun, lease: timedelta) -> Change:
 def finish(
     claimed: ClaimedRun, attempt_result: AttemptResult, finish_id: str, started_at: datetime | None, at: datetime
 ) -> Change:
-    """What follows from the end of an attempt: FINISH, RETRY, GIVE_BACK or MARK_LOST.
+    """The change at the end of an attempt: FINISH, RETRY, GIVE_BACK or MARK_LOST.
 
-    Retries are counted from the run's own attempts; deferred, declined and drained ones do not count.
+    Deferred, declined and drained attempts do not count as retries.
     """
     attempt = Attempt(
         claimed.attempt, claimed.fence, claimed.node, started_at, at, attempt_result.outcome, attempt_result.error
@@ -295,9 +293,9 @@ def finish(
 
 
 def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult, ended_at: datetime) -> Change:
-    """Its handler never started, so no attempt was used. The start may have been marked all the same: the guard
-    marks it before the executor is asked. What a node declined or put off is kept beside the attempts, so that the
-    leader knows whom not to ask again.
+    """The handler never started, so no attempt is used up, although the start may be recorded: `start_guard: mongo`
+    records it before the executor is called. A declined or deferred attempt is stored, so that the leader does not
+    offer the run to that node again.
     """
     refused = None
     if attempt_result.outcome in (Outcome.DECLINED, Outcome.DEFERRED):
@@ -334,7 +332,7 @@ def dispatch(
     at: datetime,
     placement: Placement | None = None,
 ) -> Change:
-    """A new fence on a new node, compared with the run as it was read."""
+    """Dispatch the run under a new fence, compared with the run as it was read."""
     sets: dict[str, object] = {
         "fence": fence,
         "term": term,
@@ -350,12 +348,12 @@ def dispatch(
     if verdict.transition is Transition.DISPATCH_RETRY:
         sets["attempt"] = run.attempt + 1
     change = _seen(run, verdict.transition, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
-    # A cancellation that was asked for since the run was read leaves the state and the fence as they were.
+    # A cancellation request since the read has changed neither state nor fence.
     return replace(change, unless_cancelled=True)
 
 
 def postpone(run: Run, verdict: Postpone, waiting: Waiting | None = None) -> Change:
-    """Check again later. `waiting` is the reason unless its worker still has it."""
+    """Check again later. `waiting` is the reason, unless its worker still has the run."""
     sets: Mapping[str, object] = {"vetoes": run.vetoes + verdict.counts, "waiting": waiting}
     return _seen(run, Transition.POSTPONE, run.state, sets, None, None, verdict.check_in)
 
@@ -395,9 +393,9 @@ def _seen(
 
 
 def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Change:
-    """CANCEL for a run that has not started, REQUEST_CANCEL for one that runs: its worker then stops it.
+    """CANCEL for a run that has not started; REQUEST_CANCEL for a running one, which its worker then stops.
 
-    Compares the state alone: whoever holds it, under whatever fence, it is to end.
+    Compares only the state, because the run must end under any fence.
     """
     if run.state is RunState.RUNNING:
         return Change(
@@ -427,7 +425,7 @@ def cancel(run: Run, reason: str, by: str, finish_id: str, at: datetime) -> Chan
 
 
 def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) -> Change:
-    """CANCEL after an edit, pause or delete: it has not started, and its job has moved on."""
+    """CANCEL a run of an older version that has not started, after an edit, pause or delete."""
     return Change(
         run=run.id,
         transition=Transition.CANCEL,
@@ -440,7 +438,7 @@ def cancel_old(run: Run, ver: int, reason: str, finish_id: str, at: datetime) ->
 
 
 def requeue(run: Run, ver: int, finish_id: str) -> Change:
-    """After an edit: it has not started, so it is dispatched again under the new version; no attempt used."""
+    """After an edit: dispatch a run that has not started again under the new version, without using an attempt."""
     return Change(
         run=run.id,
         transition=Transition.REQUEUE,
@@ -454,7 +452,7 @@ def requeue(run: Run, ver: int, finish_id: str) -> Change:
 
 
 def keep(run: Run, ver: int) -> Change:
-    """After an edit: what runs may end, and what waits for a retry is tried under the new version."""
+    """After an edit: a running run may finish, and a waiting one is retried under the new version."""
     return Change(
         run=run.id,
         transition=Transition.ADOPT_EDIT,

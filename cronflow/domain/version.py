@@ -1,9 +1,8 @@
-"""The versions of a job: what its schedule was at each time, so that "what fell due?" has an answer years later.
+"""The versions of a job: its schedule at each time, so that `explain` can answer for instants in the past.
 
-Each edit, pause, resume and deletion makes a version. The rule it protects: an instant belongs to exactly one
-version. Version n counts from where the cursor stood when it began (`since`); when the next one begins, it loses what
-had not fallen due by then and what the next one's cursor takes over. Who keeps the versions stands in `editing`; here
-is what follows from them.
+Each edit, pause, resume and deletion creates a version. Rule: an instant belongs to exactly one version. A version
+covers the instants from its first cursor (`since`) up to the next version: without those that were not due by then, and
+without those from the next version's cursor on. `usecases.edit` stores the versions.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from cronflow.domain.schedule.zones import SECOND
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A job as it was from `at` on. `since` None: its cursor stood nowhere, so nothing falls due under it."""
+    """A job from `at` on. `since` None: it had no cursor, so nothing falls due under it."""
 
     job: Job
     ver: int
@@ -32,7 +31,7 @@ class Version:
 
     @property
     def held(self) -> Literal["deleted", "disabled", "paused"] | None:
-        """Why what falls due under it is not run: deleted, disabled or paused."""
+        """Why its fires are not run: deleted, disabled or paused."""
         if self.deleted:
             return "deleted"
         if not self.job.enabled:
@@ -41,7 +40,7 @@ class Version:
 
 
 def version_of(record: JobRecord) -> Version:
-    """The present version. It depends on nothing that changes without an edit, so anybody may keep it at any time."""
+    """The present version. It depends only on what an edit changes, so any process may store it at any time."""
     return Version(
         job=record.job,
         ver=record.ver,
@@ -54,7 +53,7 @@ def version_of(record: JobRecord) -> Version:
 
 
 def version_due(versions: Sequence[Version], instant: datetime) -> Version | None:
-    """The version under which the instant fell, or will fall, due; None when it is an instant of none of them."""
+    """The version under which the instant fell or will fall due, or None."""
     for place, version in enumerate(versions):
         if version.job.schedule is None or version.since is None or instant < version.since:
             continue
@@ -70,7 +69,7 @@ def version_at(versions: Sequence[Version], instant: datetime) -> Version | None
 
 
 def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | None, datetime | None]:
-    """The last instant before and the first one after it that fell due under some version."""
+    """The last instant before and the first one after this one that fell due under any version."""
     before: list[datetime] = []
     after: list[datetime] = []
     for place, version in enumerate(versions):
@@ -88,7 +87,7 @@ def nearest(versions: Sequence[Version], instant: datetime) -> tuple[datetime | 
 
 
 def end_of(versions: Sequence[Version], place: int) -> datetime | None:
-    """The first instant that is no longer the version's own; None for the present one."""
+    """The first instant after a version; None for the present one."""
     if place + 1 == len(versions):
         return None
     following = versions[place + 1]

@@ -1,8 +1,7 @@
 """Why a fire ran, did not run, or has not run yet: the chain from the schedule to the outcome, link by link.
 
-Each link is a value with what was recorded when it was decided; nothing is guessed from how things look now, except
-for an instant that nobody has decided yet. The rule it protects: the chain ends where the fire ended or waits, and
-says for what. How it is told to people is not known here.
+Each link contains what was recorded when it was decided. Only for an undecided instant is the present state used. Rule:
+the chain ends where the fire ended or waits, with the reason. Presentation is done elsewhere.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from cronflow.domain.schedule.describe import describe
 from cronflow.domain.version import Version, nearest, version_at, version_due
 
 HELD = frozenset({"paused", "disabled", "edited", "deleted"})
-"""The reasons of skipped runs that somebody's edit gave."""
+"""The reasons of runs that an edit skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The instant belongs to this version of the schedule, which came into force at `since`."""
+    """The instant belongs to this version of the schedule, which took effect at `since`."""
 
     instant: datetime
     ver: int
@@ -34,7 +33,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """The instant is none of the schedule's; `before` and `after` are the nearest that are."""
+    """The schedule does not have this instant; `before` and `after` are the nearest that it has."""
 
     instant: datetime
     reason: str
@@ -46,16 +45,14 @@ class NotDue:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """It will fall due."""
-
     instant: datetime
     remaining: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class KeptByEdit:
-    """An edit kept it from running: paused, disabled, edited or deleted, in this version. Not `recorded`: its skipped
-    run is written when the job goes on.
+    """An edit kept it from running: this version is paused, disabled, edited or deleted. Not `recorded`: its skipped
+    run is written when the job resumes.
     """
 
     reason: str
@@ -67,7 +64,7 @@ class KeptByEdit:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late it was decided, and whether that made it a missed one, for which the policy says what happens."""
+    """How late it was decided, and whether it therefore counts as missed, to which the policy applies."""
 
     late: timedelta
     late_after: timedelta
@@ -79,7 +76,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Overlapping:
-    """Whether another run of the job was in the way, and which."""
+    """Whether another run of the job blocked it, and which."""
 
     policy: Overlap
     blocked_by: str | None
@@ -88,7 +85,7 @@ class Overlapping:
 
 @dataclass(frozen=True, slots=True)
 class Unplanned:
-    """It is due and no leader has decided it yet. `nodes` are what stands against each node now."""
+    """It is due, but no leader has decided it yet. `nodes` has each node's reason."""
 
     since: datetime
     reason: str
@@ -99,7 +96,7 @@ class Unplanned:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The node that was chosen, and why not another one; None: an older release did not record it."""
+    """The chosen node, and why it was chosen; None: an older release did not record it."""
 
     node: str
     placement: Placement | None
@@ -107,7 +104,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """Given to its node by a leader. `taken` False: the node has not recorded a start yet."""
+    """Pushed to its node by a leader. `taken` False: the node has not recorded a start yet."""
 
     at: datetime
     term: int
@@ -120,23 +117,17 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Its first start."""
-
     at: datetime
     lateness: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """An attempt that has ended."""
-
     attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class RunsNow:
-    """The present attempt runs."""
-
     since: datetime
     attempt: int
     node: str | None
@@ -144,7 +135,7 @@ class RunsNow:
 
 @dataclass(frozen=True, slots=True)
 class TriesAgain:
-    """It waits for its next attempt: for its time, or for a node."""
+    """It waits for its next attempt: for the delay, or for a node."""
 
     at: datetime | None
     attempt: int
@@ -153,7 +144,7 @@ class TriesAgain:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the run ended, and what somebody did about it."""
+    """How the run ended, and how it was resolved."""
 
     state: RunState
     at: datetime | None
@@ -166,7 +157,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """It fell due and there is no run of it (any more)."""
+    """It fell due, but has no run, or its run was deleted."""
 
     reason: str
 
@@ -189,8 +180,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a chain is made from. `versions` ends with the present one; `refused` says what stands against each node now
-    for this job, nothing where one could take it; `led` whether somebody leads.
+    """The input of `explain`. `versions` ends with the present one; `refused` has each node's reason not to take this
+    job, None if a node could take it; `led`: whether there is a leader.
     """
 
     record: JobRecord
@@ -206,7 +197,7 @@ def explain(known: Known, instant: datetime) -> Why:
     run = known.run
     version = version_due(known.versions, instant)
     if version is None and run is not None:
-        # Recorded by a release that kept no versions.
+        # Recorded by a release that stored no versions.
         version = next((v for v in known.versions if v.ver == run.job_ver), known.versions[-1])
     if version is None:
         return Why(known.record.name, instant, (_not_due(known, instant),))
@@ -227,7 +218,7 @@ def _not_due(known: Known, instant: datetime) -> NotDue:
     if version.deleted:
         reason = "the job was deleted"
     elif schedule is None:
-        reason = "the job has no schedule; it is run by hand"
+        reason = "the job has no schedule"
     elif start is not None and instant < start:
         reason = "before the schedule's start"
     elif end is not None and instant >= end:
@@ -241,7 +232,7 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
     record = known.record
     if record.next_fire is None or instant < record.next_fire:
         if instant <= known.now:
-            yield Unrecorded("its run was deleted at the end of its retention, or has been lost")
+            yield Unrecorded("its run was deleted after its retention, or lost")
         return
     if version.held is not None:
         yield KeptByEdit(version.held, version.ver, version.at, version.by, recorded=False)
@@ -254,18 +245,18 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
 def _unplanned(known: Known, cursor: datetime) -> Unplanned:
     waiting = known.record.waiting
     if not known.led:
-        return Unplanned(cursor, "nobody leads at this moment")
+        return Unplanned(cursor, "the cluster has no leader")
     if waiting is not None and waiting.fire == cursor:
         return Unplanned(waiting.since, waiting.reason, waiting.blocked_by, waiting.nodes, waiting.more)
     if known.refused is not None:
-        told = tuple(sorted(known.refused.items()))
-        return Unplanned(cursor, "no node has room" if told else "no node is up", nodes=told)
-    return Unplanned(cursor, "the leader has not come to it yet")
+        reasons = tuple(sorted(known.refused.items()))
+        return Unplanned(cursor, "no node can take it" if reasons else "no node is up", nodes=reasons)
+    return Unplanned(cursor, "the leader has not planned it yet")
 
 
 def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Iterator[Link]:
     if run.state is RunState.SKIPPED and run.reason in HELD:
-        # An edit skipped it: the one that began the version, or for what was held the one that held it.
+        # The edit that skipped it began this version, or the version that was paused, disabled or deleted.
         cause = version if version.held == run.reason else _version(known, run.job_ver) or version
         yield KeptByEdit(run.reason, cause.ver, cause.at, cause.by, recorded=True)
         yield _ended(run)

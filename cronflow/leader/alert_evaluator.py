@@ -1,14 +1,14 @@
-"""The alarms: whoever leads finds what alerts are to tell of, and puts notices into the outbox; of nobody leading, each
-node tells.
+"""The alert evaluator: the leader evaluates alerts and puts notifications into the outbox. Every node reports a missing
+leader.
 
-The rules it protects: nothing that dies is missed, because the write that ends a run so leaves a mark, and the mark is
-taken away after the notices are in the outbox; nothing is told twice, because a notice has the id of what it tells, so
-that doing all of this again, or twice at once, changes nothing. No run costs a write here. Without alerts it costs the
-leader one read each three seconds; a follower that sees a leader reads nothing.
+Rules: no dead letter is missed, because the write that ends such a run leaves a mark, which is removed after the
+notifications are in the outbox. None is reported twice, because a notification's id is derived from its subject, so
+repeated or concurrent evaluation changes nothing. It adds no write to a run. Without alerts it costs the leader one
+read every three seconds; a follower that sees a leader reads nothing.
 
-How lateness is found: fires are judged once, when they are as old as the alert allows, by a position that is kept with
-the alert; a little before it is looked at again, for runs that were inserted late. A job whose cursor still stands at
-such a fire has no run yet, and is late too.
+Lateness: each fire is judged once, when it is as old as the alert allows, by a position that is stored with the alert.
+Fires shortly before the position are read again, for runs that were inserted late. A job whose cursor is still at such
+a fire has no run yet, and is late too.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from cronflow.ports import AlertConditions, AlertStore, Clock, Control, Outbox, 
 
 LOOK_S = 3.0
 UNSEEN_S = 10.0
-"""Followers look at the leader's key every five seconds: after twice that they ask MongoDB."""
+"""Followers read the leader's key every five seconds; after twice that they ask MongoDB."""
 BATCH = 200
 SUCCESSES = 20
 AGAIN = timedelta(seconds=15)
 DEFERRED = timedelta(seconds=5)
-"""The planner puts off what it cannot place by this at most."""
+"""The planner defers a job by at most this."""
 KEEP_POSITION_EVERY = timedelta(minutes=1)
 MOST_REMEMBERED = 10_000
 
 
 class AlertEvaluator:
-    """The alarms role. `posted` is called when there may be notices to send."""
+    """`posted` is called when there may be notifications to send."""
 
     def __init__(
         self,
@@ -78,34 +78,33 @@ class AlertEvaluator:
         self.wake = Wake()
 
     async def step(self) -> float:
-        """One round."""
         if self._elector.tenure is not None:
             await self._lead()
         elif self._elector.unseen_s > UNSEEN_S:
             await self._leaderless()
         return LOOK_S
 
-    # -------------------------------------------------------------------------------------------- while somebody leads
+    # ---------------------------------------------------------------------------------------------------- with a leader
 
     async def _lead(self) -> None:
         records = await self._alerts.find()
         if not records:
             return
         if any(record.alert.wants(*DEAD_LETTER_KINDS) for record in records):
-            await self._deaths(records)
+            await self._dead_letters(records)
         await self._recoveries({record.name: record for record in records})
         for record in records:
             if record.alert.wants(AlertKind.LATE):
                 await self._late(record)
         self._posted()
 
-    async def _deaths(self, records: Sequence[AlertRecord]) -> None:
+    async def _dead_letters(self, records: Sequence[AlertRecord]) -> None:
         while runs := await self._conditions.unreported(BATCH):
             notifications: list[Notification] = []
             failing: list[Failing] = []
             for run in runs:
                 for record in records:
-                    kind = record.alert.death(run)
+                    kind = record.alert.dead_letter_kind(run)
                     if kind is None or run.ended_at is None or run.ended_at < record.since:
                         continue
                     notifications.append(self._about(record, kind, run, run.ended_at, failure_text(run)))
@@ -118,7 +117,7 @@ class AlertEvaluator:
                 return
 
     async def _recoveries(self, records: dict[str, AlertRecord]) -> None:
-        """A page of the failing jobs each time, so that many of them cost no more."""
+        """One page of failing jobs per round, so that the cost is bounded."""
         if not any(record.alert.wants(AlertKind.RECOVERED) for record in records.values()):
             return
         page = await self._alerts.failing(after=self._behind, limit=BATCH)
@@ -132,11 +131,11 @@ class AlertEvaluator:
             run = failing.recovered_by(await self._runs.find(query))
             if run is not None:
                 assert run.ended_at is not None
-                # The failure is the subject: however its success is found, it is told once.
-                mark_reported = self._about(
-                    record, AlertKind.RECOVERED, run, run.ended_at, recovery_text(failing, run), subject=failing.run
+                # The failed run is the subject, so the recovery is reported once, whichever success is found.
+                text = recovery_text(failing, run)
+                await self._put(
+                    [self._about(record, AlertKind.RECOVERED, run, run.ended_at, text, subject=failing.run)]
                 )
-                await self._put([mark_reported])
                 await self._alerts.recovered(failing)
 
     async def _late(self, record: AlertRecord) -> None:
@@ -146,13 +145,15 @@ class AlertEvaluator:
         if until <= record.since:
             return
         notifications: list[Notification] = []
-        # The jobs before the runs: one that is planned in between has left the former for the latter.
+        # Jobs are read before runs: a job that is planned in between is found among the runs.
         for job in await self._conditions.behind(until, now + DEFERRED, BATCH):
             assert job.next_fire is not None
             if record.alert.concerns(job.name) and job.next_fire >= record.since:
                 subject = run_id(job.name, job.next_fire)
                 notifications.append(
-                    self._notice(record, AlertKind.LATE, subject, job.name, None, now, _late(subject, None, after))
+                    self._notification(
+                        record, AlertKind.LATE, subject, job.name, None, now, _late(subject, None, after)
+                    )
                 )
         place = (max(judged - AGAIN, record.since), "")
         while runs := await self._conditions.late(place, until, after):
@@ -167,24 +168,24 @@ class AlertEvaluator:
         if until - record.judged > KEEP_POSITION_EVERY:
             await self._alerts.judge(record.name, until)
 
-    # ---------------------------------------------------------------------------------------------- while nobody leads
+    # ------------------------------------------------------------------------------------------------- without a leader
 
     async def _leaderless(self) -> None:
         leader = await self._control.leader()
         if leader is None:
             return
-        # By MongoDB's clock: this node may not lead because its own is wrong.
+        # By MongoDB's clock: this node's own may be wrong, which would keep it from leading.
         now = await self._store_admin.time()
         age = now - leader.renewed_at - timedelta(seconds=self._timings.leader_renew)
         if age <= SHORTEST_LEADERLESS:
             return
         records = await self._alerts.find()
-        # Every node that looks on sees the same last renewal, so an outage is one subject.
+        # All nodes see the same last renewal, so an outage is one subject.
         subject, since = f"term:{leader.term}@{instant_text(leader.renewed_at)}", leader.renewed_at
         text = leaderless_text(since, node_name(leader.holder), leader.term)
         await self._put(
             [
-                self._notice(record, AlertKind.NO_LEADER, subject, None, None, since, text, found_at=now)
+                self._notification(record, AlertKind.NO_LEADER, subject, None, None, since, text, found_at=now)
                 for record in records
                 if record.alert.wants(AlertKind.NO_LEADER) and age > record.alert.no_leader_after
             ]
@@ -192,14 +193,14 @@ class AlertEvaluator:
         if records:
             self._posted()
 
-    # ---------------------------------------------------------------------------------------------------------- notices
+    # ---------------------------------------------------------------------------------------------------- notifications
 
     def _about(
         self, record: AlertRecord, kind: AlertKind, run: Run, at: datetime, text: str, *, subject: str = ""
     ) -> Notification:
-        return self._notice(record, kind, subject or run.id, run.job, run, at, text)
+        return self._notification(record, kind, subject or run.id, run.job, run, at, text)
 
-    def _notice(
+    def _notification(
         self,
         record: AlertRecord,
         kind: AlertKind,
@@ -223,7 +224,7 @@ class AlertEvaluator:
         )
 
     async def _put(self, notifications: Sequence[Notification]) -> None:
-        """Put those into the outbox that this node has not put there lately."""
+        """Put the notifications into the outbox that this node has not put there recently."""
         fresh = [notification for notification in notifications if notification.id not in self._recent]
         if not fresh:
             return

@@ -1,14 +1,13 @@
-"""The clean-up: deletes runs, late results, tombstones and audit entries that have outlived their retention.
+"""The clean-up: deletes runs, late results, tombstones and audit entries that are older than their retention.
 
-The rule it protects: a run that somebody could still insert is never deleted, because it would then run again. Whoever
-moves or edits a job first inserts the run of its `pending_run` where that is missing, and may have read the
-`pending_run` a while ago, but nobody sleeps longer than the retention. So of each job the newest scheduled run that
-was *created* before the retention stays: at that time the `pending_run` named it or a later one, and it only grows.
-Everything older was out of reach for a whole retention. No move under way can change that, so nothing needs to be
-locked.
+Rule: a run that could still be inserted is never deleted, because it would run again. Every move and every edit of a
+job first inserts the run of its `pending_run` if it is missing. The `pending_run` may have been read a while ago, but
+no process pauses for longer than the retention. So the newest scheduled run of each job that was *created* before the
+retention is kept: at that time the `pending_run` named it or a later one, and it only grows. Older runs were out of
+reach for a whole retention. No move can change that, so no lock is needed.
 
-Of a deleted job all goes: first its `pending_run`, by a compare-and-set on `rev`, and a retention later its last run
-and its tombstone. Whatever is interrupted goes on the next day, from the oldest run again.
+A deleted job is removed completely: first its `pending_run`, by a compare-and-set on `rev`, and one retention later its
+last run and its tombstone. An interrupted clean-up continues on the next day, from the oldest run.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ SILENT_FOR = timedelta(hours=1)
 
 
 class Cleanup:
-    """Cleans up, one attempt at a time: `run` is what the executor calls."""
-
     def __init__(
         self, backends: Backends, clock: Clock, *, run_retention: timedelta, log_retention: timedelta | None = None
     ) -> None:
@@ -42,7 +39,7 @@ class Cleanup:
         self._log_retention = log_retention
 
     async def run(self, assignment: Assignment, emit: LineSink) -> object:
-        """One clean-up. Returns how many of what it has deleted, as JSON knows it."""
+        """Clean up once. Returns the number of deleted documents by kind."""
         deleted: Counter[str] = Counter(runs=0, jobs=0, nodes=0)
         before = await self._backends.store_admin.time() - self._retention
         await self._runs(before, deleted)
@@ -71,7 +68,7 @@ class Cleanup:
     ) -> list[str]:
         names = {row.job for row in page}
         jobs = {record.name: record for record in await self._backends.jobs.get(names)}
-        # What was created before a fixed time does not change, and an anchor is not deleted: each is read once.
+        # An anchor was created before a fixed time and is never deleted, so each is read once.
         if len(anchors) > MOST_ANCHORS:
             anchors.clear()
         unknown = {row.job for row in page if row.scheduled and row.job in jobs} - anchors.keys()
@@ -85,7 +82,7 @@ class Cleanup:
             for record in (row.record for row in page):
                 if record.pending_run is not None:
                     now = await self._backends.store_admin.time()
-                    # As whoever writes a job: the run first, so that no instant goes with the `pend`.
+                    # Like every write of a job: the run first, so that no instant is lost with the `pending_run`.
                     await insert_pending_runs(self._backends.runs, [record], record.term, now)
                     await self._backends.jobs.replace(replace(record, pending_run=None, updated_at=now), record.rev)
                 elif record.updated_at < before:
@@ -94,7 +91,7 @@ class Cleanup:
 
 
 def _out_of_reach(row: RunRow, record: JobRecord | None, anchor: datetime | None, before: datetime) -> bool:
-    """Whether nobody can insert the run again."""
+    """Whether no process can insert the run again."""
     if record is None or not row.scheduled:
         return True
     if record.pending_run is not None and run_id(record.name, record.pending_run.fire) == row.id:

@@ -1,37 +1,33 @@
-"""Leadership: how a node comes to lead, how long it may believe so, and how it stops.
+"""Leader election: how a node becomes the leader, how long its lease is valid, and how leadership ends.
 
-How it works. The leader's key in Redis is taken with SET NX and a TTL, renewed at half of that TTL, and given back
-by compare-and-delete. The winner then asks MongoDB for a term and a range of fencing tokens, and announces the term
-in Redis. Only then does it lead. Followers look when the key's TTL says that it may be free, never later than the
-failover check; a resigning leader rings them.
+Election. A candidate takes the leader's key in Redis with SET NX and a TTL, renews it at half of that TTL, and releases
+it by compare-and-delete. The winner then asks MongoDB for a term and a range of fencing tokens, and announces the term
+in Redis. Only then does it lead. Followers check the key when its TTL runs out, at the latest after the failover check;
+a resigning leader sends them a signal.
 
-What protects what. The key elects: it keeps two nodes from leading most of the time. It protects nothing, because a
-process may sleep between any two instructions, and because Redis may forget. What protects is in MongoDB: a term
-counts up in one linearizable document, a job is moved only by a compare-and-set that no newer term has written, and
-a run is changed only under the fence that it has. Two leaders at once are therefore harmless, and this file is about
-not having them for long.
+Safety. The key prevents two leaders most of the time but guarantees nothing: a process may pause between any two
+instructions, and Redis may lose data. MongoDB guarantees safety: terms are counted in one linearizable document, a job
+is moved only by a compare-and-set that fails after a newer term, and a run is changed only under its fence. Two leaders
+at once are therefore harmless. This module keeps such a time short.
 
-How long the leader believes. Until `valid_until`: the monotonic time *before* the successful request, plus the TTL,
-less a margin. Counting from after the answer would add the request's own delay, which is exactly the time in which
-the key may already be gone (kubernetes #125761 and cilium #42920 are what happens otherwise). A renewal counts only
-when both Redis and MongoDB have confirmed it. Any error or unknown outcome means: not renewed. It is tried again
-every fifth of the interval until the belief ends.
+Lease. The lease is valid until `valid_until`: the monotonic time *before* the successful request, plus the TTL, minus a
+margin. Counting from after the reply would add the request's own delay, in which the key may already have expired
+(kubernetes #125761, cilium #42920). A renewal counts only when both Redis and MongoDB have confirmed it. After any
+error or unknown outcome it is retried every fifth of the interval until the lease expires.
 
-How it stops. At a lost key, a newer term, the end of the belief, a planning loop that does not turn, a clock that is
-off, a MongoDB that has been away for fifteen seconds, the wish of an operator, or the end of the process. After MongoDB
-was away nobody campaigns before it answers him, and for a minute the former leader takes the key only when all others
-had the time to take it and did not.
-Whatever ended it, the key is given back, as soon as Redis takes it, so that somebody leads within 50 ms and a round
-trip; only a process that ends while Redis is away leaves it to run out. A belief that ended by time gives it back too:
-renewals that MongoDB did not confirm have prolonged the key. So do a node whose campaign had no answer, and one that
-was killed and started again: as a live node keeps its name to itself, a key in the name of a node that does not believe
-to lead is nobody's.
+End. Leadership ends with a lost key, a newer term, an expired lease, a blocked planner loop, a wrong clock, an outage
+of MongoDB of fifteen seconds, a request of an operator, or the end of the process. After an outage of MongoDB a node
+campaigns only once MongoDB answers it, and for a minute the former leader takes the key only if all others had the time
+to take it and did not.
 
-Where it runs. In the lifeline, a thread of its own, because a handler that blocks the main loop must not cost the lead;
-`tenure` may be read from any thread.
+The key is released on every exit path, as soon as Redis accepts it, so that another node leads within 50 ms and a round
+trip; only a process that exits while Redis is unavailable leaves the key to expire. An expired lease releases it too,
+because renewals that MongoDB did not confirm have extended the key. The same holds for a campaign without a reply and
+for a node that was killed and restarted: a live node's name is unique, so a key in the name of a node that does not
+lead belongs to nobody.
 
-What it does not do. It does not plan, settle or reconcile; those roles ask `tenure` before each round and stop when
-it is None.
+The elector runs in the keep-alive thread, because a handler that blocks the main loop must not end leadership. `tenure`
+may be read from any thread; the other leader roles read it before each round and stop when it is None.
 """
 
 from __future__ import annotations
@@ -53,7 +49,7 @@ from cronflow.ports import UNMETERED, Clock, Control, Election, EventSink, Meter
 
 FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
-RING_JITTER_S = 0.05
+SIGNAL_JITTER_S = 0.05
 ABSTAIN_S = 3.0
 ABSTAIN_LOOK_S = 0.5
 OTHERS_FIRST_S = 0.5
@@ -63,8 +59,8 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Elector:
-    """The elector role. `on_change` is called whenever this node begins or ceases to lead; `unfit` says why it must
-    not. One that is not `willing` gives the lead back and does not campaign.
+    """`on_change` is called when this node starts or stops leading; `unfit` returns why it must not lead, or None. A
+    node that is not `willing` releases the key and does not campaign.
     """
 
     def __init__(
@@ -93,8 +89,8 @@ class Elector:
         self._seen_holder: str | None = None
         self.last_term = 0
         self._tenure: Tenure | None = None
-        # From a campaign on, until Redis said otherwise; and a process of this name may have led until a moment ago.
-        self._key_may_stand = True
+        # True from a campaign until Redis shows otherwise, and at the start: an earlier incarnation may have led.
+        self._may_hold_key = True
         self._valid_until = 0.0
         self._renew_at = 0.0
         self._abstain_until = 0.0
@@ -117,21 +113,21 @@ class Elector:
 
     @property
     def lease_left_s(self) -> float:
-        """How long this node still believes that it leads, in seconds."""
+        """How long this node's lease is still valid, in seconds."""
         return max(0.0, self._valid_until - self._clock.monotonic()) if self._tenure is not None else 0.0
 
     @property
     def unseen_s(self) -> float:
-        """How long ago this node saw that anybody leads, in seconds; 0 while it leads itself."""
+        """How long ago this node last saw a leader, in seconds; 0 while it leads itself."""
         return 0.0 if self.tenure is not None else self._clock.monotonic() - self._seen_at
 
     def notify(self) -> None:
-        """The doorbell: something happened at the leader's key."""
+        """The leader's key has changed."""
         self._notified = True
         self.wake.set()
 
     async def step(self) -> float:
-        """Renew, or look whether the key is free. Returns the seconds until the next look."""
+        """Renew the lease, or check whether the key is free."""
         async with self._exclusive:
             reason = self._unfit()
             if self.tenure is not None and reason is not None:
@@ -142,14 +138,14 @@ class Elector:
             return FITNESS_LOOK_S if reason is not None else await self._follow()
 
     async def renew_now(self) -> Tenure | None:
-        """Renew out of turn, because Redis seems to have forgotten. Returns the tenure if it still holds."""
+        """Renew at once, because Redis seems to have lost its data. Returns the tenure if it is still valid."""
         async with self._exclusive:
             if self.tenure is not None:
                 await self._renew()
             return self.tenure
 
     async def resign(self) -> None:
-        """Stop leading and never begin again; the followers are rung."""
+        """Stop leading for good and signal the followers."""
         async with self._exclusive:
             self._stopped = True
             await self._give_back("shutting down")
@@ -164,7 +160,7 @@ class Elector:
     async def _renew_when_due(self) -> float:
         if not self.willing:
             await self._give_back("its node is drained")
-            return RING_JITTER_S
+            return SIGNAL_JITTER_S
         now = self._clock.monotonic()
         if now >= self._renew_at or self._notified:
             self._notified = False
@@ -172,7 +168,7 @@ class Elector:
                 await self._renew()
             except BackendUnavailable as error:
                 self._mongo_unsure |= error.service == "MongoDB"
-                # Wait for the next try here rather than in the loop: the belief may end before its pause does.
+                # Schedule the retry here and not in the role loop, whose pause may outlast the lease.
                 self._renew_at = self._clock.monotonic() + self._timings.leader_renew / 5
                 if self.tenure is None:
                     raise
@@ -181,7 +177,7 @@ class Elector:
                     raise
                 log.warning("renewal failed", term=self._tenure.term if self._tenure else None)
         if self._tenure is None:
-            return RING_JITTER_S
+            return SIGNAL_JITTER_S
         now = self._clock.monotonic()
         return max(0.0, min(self._renew_at - now, self._valid_until - now, FITNESS_LOOK_S))
 
@@ -194,12 +190,12 @@ class Elector:
             self._stand_down("another node has the key")
             return
         if answer is Renewal.ASKED:
-            # Before: what follows may fail, and is then tried again before the next campaign.
+            # Set first: releasing the key may fail, and is then retried before the next campaign.
             self._abstain_until = self._clock.monotonic() + ABSTAIN_S
             await self._give_back("asked to step down")
             return
         if answer is Renewal.AGAIN:
-            log.warning("redis had forgotten the leader", term=tenure.term)
+            log.warning("redis had lost the leader's key", term=tenure.term)
             self._emit(RedisStateRestored(tenure.term))
         high = await self._control.extend(tenure.term, tenure.holder)
         if high is None:
@@ -224,27 +220,27 @@ class Elector:
         await self._return_key()
 
     async def _return_key(self) -> None:
-        """A key in this node's name, in which nobody believes, would keep all from leading until it runs out."""
-        if self._key_may_stand:
+        """Release a key in this node's name: otherwise no node could lead until it expires."""
+        if self._may_hold_key:
             present = await self._election.holder()
             if present is not None and self._is_of_this_name(present[0]):
                 await self._election.resign(present[0])
                 if not present[0].startswith(f"{self._node}#"):
-                    # The process that led died of something: others, who were rung, first.
+                    # The incarnation that led has died of something: other nodes, which have the signal, go first.
                     self._abstain_until = self._clock.monotonic() + OTHERS_FIRST_S
-            self._key_may_stand = False
+            self._may_hold_key = False
 
     def _is_of_this_name(self, holder: str) -> bool:
         return node_name(holder) == node_name(self._node)
 
     async def _leave_to_others(self) -> None:
-        """MongoDB has been away for too long: perhaps only from here."""
+        """MongoDB has been unreachable for too long, perhaps only from this node."""
         self._others_first_until = self._clock.monotonic() + self._timings.abstain
         self._free_since = None
         try:
             await self._return_key()
         finally:
-            # Last, so that this role tells of the outage before others, which only stop asking, seem to tell its end.
+            # Last, so that this role reports the outage before others, which only stop asking, seem to end it.
             self._stand_down("MongoDB is away")
 
     # ------------------------------------------------------------------------------------------------- following
@@ -256,39 +252,39 @@ class Elector:
         if left > 0:
             return left
         if self._mongo_unsure:
-            # Who cannot reach MongoDB is no candidate: it would only keep the key from those who can.
+            # A node that cannot reach MongoDB must not take the key from one that can.
             await self._control.ping()
             self._mongo_unsure = False
         if self._clock.monotonic() < self._others_first_until and await self._others_may_lead():
             return ABSTAIN_LOOK_S
         if self._notified:
-            # Everybody was rung at once: spread the campaigns over 50 ms.
+            # All followers get the signal at once: spread the campaigns over 50 ms.
             self._notified = False
-            await self._clock.sleep(random.uniform(0, RING_JITTER_S))
+            await self._clock.sleep(random.uniform(0, SIGNAL_JITTER_S))
         if await self._campaign():
             return 0.0
         present = await self._election.holder()
-        self._key_may_stand = present is not None and self._is_of_this_name(present[0])
+        self._may_hold_key = present is not None and self._is_of_this_name(present[0])
         if present is None:
-            return random.uniform(0, RING_JITTER_S)
-        if self._key_may_stand:
+            return random.uniform(0, SIGNAL_JITTER_S)
+        if self._may_hold_key:
             return 0.0
         self._saw(present[0])
         pause = min(present[1] + random.uniform(0, PTTL_JITTER_S), FOLLOWER_LOOK_S)
         return min(pause, self._timings.failover_check)
 
     def _saw(self, holder: str) -> None:
-        """Somebody leads. Each campaign has a holder of its own, so another one is another tenure."""
+        """Note the present leader. Each campaign has its own holder id, so another id is another tenure."""
         self._seen_at = self._clock.monotonic()
         if self._seen_holder not in (None, holder):
             self._meter.add(metrics.LEADER_CHANGES)
         self._seen_holder = holder
 
     async def _others_may_lead(self) -> bool:
-        """Whether somebody leads or could: a key that was free for longer than any follower sleeps has no taker."""
+        """Whether another node leads or may still take the key: every follower checks a free key within this time."""
         present = await self._election.holder()
         if present is not None:
-            self._key_may_stand = self._is_of_this_name(present[0])
+            self._may_hold_key = self._is_of_this_name(present[0])
             self._free_since = None
             self._saw(present[0])
             return True
@@ -300,7 +296,7 @@ class Elector:
     async def _campaign(self) -> bool:
         began = self._clock.monotonic()
         holder = f"{self._node}#{secrets.token_hex(8)}"
-        self._key_may_stand = True
+        self._may_hold_key = True
         if not await self._election.acquire(holder, self._timings.leader_ttl):
             return False
         redis_epoch = secrets.token_hex(8)
@@ -308,7 +304,7 @@ class Elector:
             term = await self._control.begin_term(holder)
             installed = await self._election.install(holder, term.number, redis_epoch)
         except (BackendUnavailable, Deposed):
-            # Without a term there is no leader: somebody who reaches MongoDB should have the key.
+            # There is no leader without a term: a node that reaches MongoDB should get the key.
             self._mongo_unsure = True
             await self._return_key()
             raise
@@ -317,7 +313,7 @@ class Elector:
             return False
         self._valid_until = began + self._timings.leader_ttl - self._timings.leader_margin
         self._renew_at = began + self._timings.leader_renew
-        # Last: another thread may ask for it at any moment, and judges it by how long it is valid.
+        # Last: another thread may read `tenure` at any moment, and compares `_valid_until`.
         self._tenure = Tenure(term=term.number, holder=holder, redis_epoch=redis_epoch, fences=Fences(term))
         self.last_term = term.number
         self._saw(holder)

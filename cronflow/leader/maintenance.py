@@ -1,7 +1,7 @@
-"""The caretaker: whoever leads defines the system's own jobs and the age of log lines, once a term.
+"""Maintenance: once per term, the leader defines the system jobs and sets the retention of log lines.
 
-The rule it protects: one node's settings count, the leader's, and a change of them is an ordinary edit of a job. It
-runs nothing itself; the jobs are planned and placed like all others.
+Only the leader's settings count, and changing them is an ordinary edit of a job. The system jobs are planned and placed
+like all others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Maintenance:
-    """The caretaker role. Without jobs it does nothing."""
-
     def __init__(
         self,
         store_admin: StoreAdmin,
@@ -44,7 +42,6 @@ class Maintenance:
         self.wake = Wake()
 
     async def step(self) -> float:
-        """Define what is to be defined, if this node leads and has not done so in this term."""
         tenure = self._elector.tenure
         if tenure is None or tenure.term == self._done_in_term:
             return IDLE_S

@@ -1,9 +1,9 @@
-"""The watch: whoever leads tells of nodes whose heartbeat has ended without a goodbye.
+"""The node monitor: the leader emits an event for each node whose heartbeat ended without a `NodeLeft`.
 
-It tells, and does nothing else: what such a node had is found by `check_at`. Followers remember for a while who is
-gone, for the case that it is the leader. A node is not called lost before two heartbeats would have come, because a
-Redis that was wiped knows nobody at first. If its name is taken by its next start it is gone for certain: then one
-heartbeat is enough, for a goodbye that is on its way.
+It only reports: the runs of such a node are found by `check_at`. Followers remember missing nodes for a while, in case
+the missing node is the leader. A node counts as lost only after two missed heartbeats, because a Redis that was wiped
+is empty at first. If a new incarnation has taken its name it is certainly gone; one heartbeat is then enough, in case
+its `NodeLeft` is still on its way.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ ENDS = 100
 
 
 class NodeMonitor:
-    """The watch role."""
-
     def __init__(
         self,
         membership: Membership,
@@ -37,22 +35,22 @@ class NodeMonitor:
         self._clock = clock
         self._timings = timings
         self._emit = emit
-        self._known: dict[str, Member] = {}
+        self._present: dict[str, Member] = {}
         self._gone: dict[str, tuple[Member, float]] = {}
         self.wake = Wake()
 
     @property
     def members(self) -> list[Member]:
-        """Who was up when it last looked. May be read from any thread."""
-        return list(self._known.values())
+        """The nodes that were up in the last round. May be read from any thread."""
+        return list(self._present.values())
 
     async def step(self) -> float:
-        """Compare who is up with who was."""
+        """Compare the present nodes with those of the last round."""
         present = {member.id: member for member in await self._membership.members()}
         now = self._clock.monotonic()
-        for node in self._known.keys() - present.keys():
-            self._gone[node] = (self._known[node], now)
-        self._known = present
+        for node in self._present.keys() - present.keys():
+            self._gone[node] = (self._present[node], now)
+        self._present = present
         forget = self._timings.leader_ttl + self._timings.failover_check
         self._gone = {
             node: (member, since)
@@ -60,13 +58,13 @@ class NodeMonitor:
             if node not in present and now - since < forget
         }
         names = {member.report.name for member in present.values()}
-        sure = [
+        lost = [
             node
             for node, (member, since) in self._gone.items()
             if now - since >= (self._timings.heartbeat if member.report.name in names else self._timings.stale_after)
         ]
-        if sure and self._elector.tenure is not None:
-            await self._emit_events(sure)
+        if lost and self._elector.tenure is not None:
+            await self._emit_events(lost)
         return self._timings.heartbeat
 
     async def _emit_events(self, nodes: list[str]) -> None:
@@ -75,10 +73,10 @@ class NodeMonitor:
         ends = await self._events.find(kinds={kind_of(NodeLeft), kind_of(NodeLost)}, since=since, limit=ENDS)
         for node in nodes:
             member, noticed = self._gone.pop(node)
-            # Another leader may have noticed it a look before this one; what was told earlier is of an earlier start.
+            # Another leader may have reported it one round earlier; older events are about an earlier incarnation.
             earliest = now - timedelta(seconds=monotonic - noticed + 2 * self._timings.heartbeat)
-            known = {
+            reported = {
                 end.event.node for end in ends if isinstance(end.event, NodeLeft | NodeLost) and end.at >= earliest
             }
-            if member.report.name not in known:
+            if member.report.name not in reported:
                 self._emit(NodeLost(member.report.name, max(member.held, member.report.in_flight)))

@@ -1,9 +1,9 @@
-"""The settler: finishes what a plan note announced and its author did not.
+"""Plan recovery: finishes plan intents that their author left behind.
 
-For each note of an older term, or older than ten seconds: it writes the term into each job that the note names, so
-that every move computed before the note can no longer land; then it inserts the run of the job's `pending_run` if it is
-missing; then it deletes the note. The first write is what makes this safe: a move by the author either landed before
-it, and then its `pending_run` is in the document that comes back, or it never lands.
+For each intent of an older term, or older than ten seconds, it writes its own term into each job of the intent, so that
+moves computed earlier can no longer apply. Then it inserts the run of each job's `pending_run` if it is missing, and
+deletes the intent. The first write makes this safe: a move by the author either applied before it, and then the
+returned document has its `pending_run`, or it never applies.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ log = structlog.get_logger("cronflow.node")
 
 
 class PlanRecovery:
-    """The settler role."""
-
     def __init__(
         self,
         jobs: JobStore,
@@ -48,16 +46,13 @@ class PlanRecovery:
         self.wake = Wake()
 
     async def step(self) -> float:
-        """One round, every second."""
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
         age = timedelta(seconds=self._timings.plan_age)
-        for note in await self._plans.left_behind(tenure.term, age):
-            recovered = await recover(
-                self._jobs, self._plans, self._runs, note, tenure.term, self._clock.now(), self._emit
-            )
-            if not recovered:
+        for intent in await self._plans.left_behind(tenure.term, age):
+            now = self._clock.now()
+            if not await recover(self._jobs, self._plans, self._runs, intent, tenure.term, now, self._emit):
                 self._elector.deposed("a job was moved by a newer term")
                 return IDLE_S
         return self._timings.reconcile
@@ -72,22 +67,20 @@ async def recover(
     now: datetime,
     emit: EventSink = discard_event,
 ) -> bool:
-    """Finish what the note announces, in the name of a term. False when a job of it belongs to a newer one: then the
-    note stays, for that term's settler.
-    """
+    """Finish an intent under this term. Returns False, and leaves the intent, when a newer term has written a job."""
     fenced = await jobs.fence(intent.jobs, term)
     others = set(intent.jobs) - {record.name for record in fenced}
     if others and any(record.term > term for record in await jobs.get(others)):
         return False
     inserted = await insert_pending_runs(runs, fenced, term, now)
     await plans.remove([intent.id])
-    log.warning("plan settled", plan=intent.id, jobs=len(intent.jobs), runs_inserted=len(inserted), term=term)
+    log.warning("plan recovered", plan=intent.id, jobs=len(intent.jobs), runs_inserted=len(inserted), term=term)
     emit(PlanRecovered(intent.id, len(intent.jobs), len(inserted)))
     return True
 
 
 async def insert_pending_runs(store: RunStore, records: Sequence[JobRecord], term: int, now: datetime) -> set[str]:
-    """Insert the run of each `pending_run` where it is missing. Returns the ids of those."""
+    """Insert the missing runs of the records' `pending_run`s. Returns their ids."""
     pending = {
         run_id(record.name, record.pending_run.fire): record for record in records if record.pending_run is not None
     }

@@ -1,9 +1,9 @@
-"""The planner: turns what is due into recorded runs, in batches.
+"""The planner: turns due jobs into recorded runs, in batches, and pushes them to nodes.
 
-One round reads the jobs that are due, decides each and places it; then, batch by batch, it writes the plan note,
-makes sure that the run of each present `pending_run` exists, moves the cursors, inserts the runs, pushes them and
-removes the note. The order carries the proof: read before note, note before move, insert before removal. What goes
-wrong in between leaves the note to the settler.
+One round reads the due jobs, decides each and places it. Then, for each batch, it writes the plan intent, inserts
+missing runs of the present `pending_run`s, moves the cursors, inserts the new runs, pushes them and removes the intent.
+The order carries the proof: read before intent, intent before move, insert before removal. After a failure in between,
+plan recovery finishes what the intent announced.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,7 +24,6 @@ from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
 from cronflow.domain.run import Run, RunState, run_id
-from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
@@ -39,6 +38,7 @@ from cronflow.ports import (
     Move,
     OpenRun,
     PlanStore,
+    Queue,
     RunStore,
 )
 from cronflow.usecases.cancel import Canceller
@@ -57,24 +57,22 @@ log = structlog.get_logger("cronflow.node")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job that is about to move: the record as read, and the run that the move creates."""
+    """A job that is about to move: the record as it was read, and the move that creates its run."""
 
     record: JobRecord
     move: Move
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """A job that cannot be planned now: why, whether a run of its own is in the way, and whether that run is to end."""
+class Deferred:
+    """A job that cannot be planned now. `blocked`: a run of it is open. `replaces`: that run is to be cancelled."""
 
-    note: Waiting
+    waiting: Waiting
     blocked: bool = False
     replaces: bool = False
 
 
 class Planner:
-    """The planner role."""
-
     def __init__(
         self,
         jobs: JobStore,
@@ -98,7 +96,7 @@ class Planner:
         self._dispatcher = dispatcher
         self._clock = clock
         self._timings = timings
-        self._notes = 0
+        self._intents = 0
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
         self._waited: dict[str, int] = {}
@@ -106,13 +104,13 @@ class Planner:
         self._rearm: set[str] = set()
         self._run_ended = False
         self._rearmed_at = 0.0
-        self._known = InsertedRunCache(REMEMBERED_PENDING_RUNS)
-        self._known_in_term = 0
+        self._inserted = InsertedRunCache(REMEMBERED_PENDING_RUNS)
+        self._cached_term = 0
         self.wake = Wake()
 
     def capacity_freed(self) -> None:
-        """The doorbell of the workers: a run has ended. Only a planner that ran out of room, or has jobs that wait for
-        a run of theirs to end, cares; else every release would cost a round.
+        """A worker signals that a run has ended. This wakes only a planner that ran out of capacity, or has jobs that
+        wait for a run of their own; otherwise every release would cost a round.
         """
         self._run_ended = True
         waits = self._blocked and self._clock.monotonic() - self._rearmed_at >= REARM_EVERY_S
@@ -121,22 +119,22 @@ class Planner:
             self.wake.set()
 
     def look(self) -> None:
-        """The doorbell of people: jobs or runs have changed."""
+        """A person or an API has changed jobs or runs."""
         self._run_ended = True
         self.wake.set()
 
     async def step(self) -> float:
-        """One round. Returns the seconds until the next instant that is due, at most the safety poll."""
+        """Plan what is due. Returns the seconds until the next due instant, at most the safety poll."""
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
         self._out_of_capacity = False
-        if tenure.term != self._known_in_term:
-            # What another term wrote meanwhile is not known here.
-            self._known.clear()
+        if tenure.term != self._cached_term:
+            # Another term may have written meanwhile.
+            self._inserted.clear()
             self._waited.clear()
             self._blocked.clear()
-            self._known_in_term = tenure.term
+            self._cached_term = tenure.term
         now = self._clock.now()
         poll = self._timings.safety_poll
         limit = self._limit
@@ -157,7 +155,7 @@ class Planner:
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
     async def _rearmed(self, now: datetime, known: set[str]) -> list[JobRecord]:
-        """Jobs whose fire waits for a run of theirs to end, after some run has ended: before their back-off is over."""
+        """After a run has ended: the jobs that wait for a run of their own, before their back-off is over."""
         if self._run_ended:
             self._run_ended = False
             self._rearmed_at = self._clock.monotonic()
@@ -173,9 +171,9 @@ class Planner:
         ]
 
     async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
-        """Returns when the jobs that were moved are due again, which may be at once after an outage.
+        """Returns the next fires of the moved jobs, which may already be due after an outage.
 
-        Raises Deposed when a job was written by a newer term: no move of it would apply, and it would be due for ever.
+        Raises Deposed when a job was written by a newer term: no move of it would apply, and it would stay due.
         """
         newer = next((record.name for record in due if record.term > tenure.term), None)
         if newer is not None:
@@ -184,14 +182,14 @@ class Planner:
             self._membership.members(), self._runs.open_of([record.name for record in due])
         )
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
-        # Reading many more than can be placed would only be read again.
+        # Jobs that cannot be placed would only be read again.
         self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.capacity))
         planned: list[Planned] = []
         deferred: dict[str, Deferral] = {}
         replaced: list[str] = []
         for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
             if fleet.capacity <= 0:
-                # Everybody is full: the rest stays at the front, and the first free slot rings.
+                # All nodes are full: the rest stays due, and the first free slot sends a signal.
                 self._out_of_capacity = True
                 break
             found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()))
@@ -200,25 +198,26 @@ class Planner:
                 self._waited.pop(record.name, None)
                 self._blocked.discard(record.name)
             else:
-                # Only this job cannot be placed: it steps aside, so that it never starves the others.
+                # This job alone cannot be placed: it is deferred, so that it never starves the others.
                 rounds = self._waited.get(record.name, 0)
                 self._waited[record.name] = rounds + 1
-                deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), found.note.still(record.waiting))
+                waiting = found.waiting.still(record.waiting)
+                deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), waiting)
                 if found.blocked:
                     self._blocked.add(record.name)
                 if found.replaces:
                     replaced += [run.id for run in open_runs.get(record.name, ())]
                 if rounds == 0:
-                    log.debug("job waits", job=record.name, reason=str(found.note))
+                    log.debug("job waits", job=record.name, reason=str(found.waiting))
         if deferred:
             await self._jobs.defer(deferred)
         batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
-        # Each batch comes to its own end: one that fails leaves its note to the settler and does not stop the others.
-        results = await asyncio.gather(*(self._carry_out(tenure, b) for b in batches), return_exceptions=True)
+        # A batch that fails leaves its intent to plan recovery and does not stop the others.
+        results = await asyncio.gather(*(self._write_batch(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
         if replaced:
-            # Said again with each look: what was dispatched a moment ago may have started since.
+            # Repeated in each round: a run that was dispatched a moment ago may have started since.
             await self._replace(replaced)
         return [plan.move.next_fire for plan in planned if plan.move.next_fire is not None]
 
@@ -228,24 +227,24 @@ class Planner:
         except Conflict as error:
             log.warning("not replaced yet", reason=str(error))
             return
-        # What had not started has ended with that, and nobody will ring for it.
+        # Runs that had not started have ended now, and no worker sends a signal for them.
         self._run_ended = self._run_ended or bool(ended)
 
     def _decide(
         self, record: JobRecord, tenure: Tenure, fleet: Fleet, now: datetime, open_runs: Sequence[OpenRun]
-    ) -> Planned | Waits:
+    ) -> Planned | Deferred:
         placement: Placement | None = None
         blocked_by, reason = min(open_runs, key=lambda run: run.created_at).id if open_runs else None, None
         decision = decide(record, now, [run.created_at for run in open_runs])
         match decision:
             case Wait():
                 fire = record.next_fire or now
-                note = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
-                return Waits(note, blocked=decision.blocked, replaces=decision.replaces)
+                waiting = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
+                return Deferred(waiting, blocked=decision.blocked, replaces=decision.replaces)
             case Fire():
                 placed = fleet.place(record.job.require)
                 if isinstance(placed, NoNode):
-                    return Waits(placed.waiting(decision.fire, now))
+                    return Deferred(placed.waiting(decision.fire, now))
                 state, placement = RunState.DISPATCHED, placed
             case SkipFire():
                 state, reason = RunState.SKIPPED, decision.reason
@@ -265,13 +264,13 @@ class Planner:
             record, Move(job=record.name, rev=record.rev, next_fire=decision.next_fire, pending_run=pending_run)
         )
 
-    async def _carry_out(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
-        self._notes += 1
-        note = PlanIntent(
-            id=f"{tenure.term}-{self._notes}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
+    async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
+        self._intents += 1
+        intent = PlanIntent(
+            id=f"{tenure.term}-{self._intents}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
         )
-        # Both must be over before the first move; neither needs the other.
-        await asyncio.gather(self._plans.write(note), self._ensure_pending_runs(tenure, batch))
+        # Both must be done before the first move; they are independent of each other.
+        await asyncio.gather(self._plans.write(intent), self._ensure_pending_runs(tenure, batch))
         moved = await self._jobs.move([plan.move for plan in batch], tenure.term)
         now = self._clock.now()
         runs: dict[str, tuple[Run, Planned]] = {}
@@ -281,15 +280,15 @@ class Planner:
                 runs[run.id] = (run, plan)
         fresh = await self._runs.insert([run for run, _ in runs.values()])
         for run, plan in runs.values():
-            self._known.add(plan.record.name, plan.move.pending_run)
+            self._inserted.add(plan.record.name, plan.move.pending_run)
             if run.id in fresh:
                 self._count(run)
-        # One that existed was settled by somebody else, who left it to the reconciler: it is not pushed here.
+        # A run that existed already was inserted by plan recovery or an edit; the reconciler dispatches it.
         pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
-        await asyncio.gather(pushing, self._plans.remove([note.id]))
-        self._time(runs[run][0] for run in fresh)
+        await asyncio.gather(pushing, self._plans.remove([intent.id]))
+        self._observe_lateness(runs[run][0] for run in fresh)
 
-    def _time(self, pushed: Iterable[Run]) -> None:
+    def _observe_lateness(self, pushed: Iterable[Run]) -> None:
         now = self._clock.now()
         for run in pushed:
             if run.state is RunState.DISPATCHED:
@@ -300,7 +299,7 @@ class Planner:
         unsure = {
             run_id(plan.record.name, plan.record.pending_run.fire): plan.record
             for plan in batch
-            if plan.record.pending_run is not None and not self._known.has(plan.record.name, plan.record.pending_run)
+            if plan.record.pending_run is not None and not self._inserted.has(plan.record.name, plan.record.pending_run)
         }
         if not unsure:
             return
@@ -331,11 +330,35 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
             )
 
 
-class InsertedRunCache:
-    """Of which `pending_run` this term knows that its run exists, the least recently written forgotten first.
+class Dispatcher:
+    """Pushes assignments to the queues of nodes, and renews the leader's key when Redis has lost it.
 
-    It is known by its fire and its fence: an edit that jumps over instants leaves a `pending_run` of another fire
-    under the fence of the one before.
+    A run is recorded as dispatched before it is pushed, so a push may fail: `check_at` finds what was lost on the way.
+    """
+
+    def __init__(self, queue: Queue, renew_now: Callable[[], Awaitable[Tenure | None]]) -> None:
+        self._queue = queue
+        self._renew_now = renew_now
+
+    async def push(self, tenure: Tenure, placed: Iterable[tuple[str, Assignment]]) -> None:
+        """Push each assignment to its node in one round trip. Raises Deposed when Redis has a newer term."""
+        lists: dict[str, list[Assignment]] = {}
+        for node, assignment in placed:
+            lists.setdefault(node, []).append(assignment)
+        if not lists:
+            return
+        if await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists):
+            return
+        if await self._renew_now() is tenure and await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists):
+            return
+        count = sum(map(len, lists.values()))
+        log.warning("runs not pushed", term=tenure.term, runs=count, remedy="the reconciler dispatches them again")
+
+
+class InsertedRunCache:
+    """LRU cache of pending runs already inserted in this term.
+
+    The key has fire and fence: an edit that skips instants leaves a pending run of another fire under the old fence.
     """
 
     def __init__(self, most: int) -> None:
@@ -343,16 +366,13 @@ class InsertedRunCache:
         self._pending_runs: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
 
     def add(self, job: str, pending_run: PendingRun) -> None:
-        """The run of this pend exists."""
         self._pending_runs[job] = (pending_run.fire, pending_run.fence)
         self._pending_runs.move_to_end(job)
         if len(self._pending_runs) > self._most:
             self._pending_runs.popitem(last=False)
 
     def has(self, job: str, pending_run: PendingRun) -> bool:
-        """Whether the run of this pend is known to exist."""
         return self._pending_runs.get(job) == (pending_run.fire, pending_run.fence)
 
     def clear(self) -> None:
-        """Know nothing."""
         self._pending_runs.clear()

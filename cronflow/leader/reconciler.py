@@ -1,8 +1,10 @@
-"""The reconciler: looks at every open run whose `check_at` has passed, every second, and on a ring.
+"""The reconciler: handles every open run whose `check_at` has passed, each second and on a signal.
 
-It is the only way in which a retry, a run that was asked for by hand, or a run whose worker was lost comes to a node
-again. The rules are in `domain.recovery`; here they meet what Redis knows of the workers. A change that another one
-has overtaken does not apply, and nothing is pushed for it.
+Retries, manual runs and runs of lost workers reach a node only through it. `domain.recovery` has the rules; here they
+are combined with the state of the workers in Redis. A change that was overtaken by another does not apply, and its run
+is not pushed.
+
+`SpoolGrace` decides how long a run is left alone because its outcome may still be on a node's disk.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from cronflow.domain import transitions
-from cronflow.domain.cluster import Tenure
+from cronflow.domain.cluster import Tenure, node_name
 from cronflow.domain.errors import Deposed
 from cronflow.domain.events import RunsReassigned
 from cronflow.domain.failures import dead_letter_events
@@ -33,18 +35,20 @@ from cronflow.domain.recovery import (
 )
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.transitions import Change, Transition
-from cronflow.leader.dispatcher import Dispatcher
 from cronflow.leader.elector import Elector
-from cronflow.leader.spool_grace import SpoolGrace
-from cronflow.node.role_loop import Wake
+from cronflow.leader.planner import Dispatcher
+from cronflow.node.role_loop import Outage, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, RunStore, discard_event
 
 AT_ONCE = 1000
 QUIET = frozenset({Transition.DISPATCH_RETRY, Transition.POSTPONE})
-"""Too frequent to log."""
+"""Transitions that are too frequent to log."""
 IDLE_S = 5.0
 NO_NODE_PAUSE = timedelta(seconds=2)
+GIVEN_UP_ON_WORKER = frozenset({Transition.REDISPATCH_LOST, Transition.MARK_LOST})
+OWN_SPOOL_GRACES = 4
+OWN_SPOOL_LOOK_S = 5.0
 
 log = structlog.get_logger("cronflow.node")
 
@@ -52,8 +56,6 @@ Holdings = dict[str, tuple[bool, dict[str, int]]]
 
 
 class Reconciler:
-    """The reconciler role."""
-
     def __init__(
         self,
         jobs: JobStore,
@@ -78,7 +80,6 @@ class Reconciler:
         self.wake = Wake()
 
     async def step(self) -> float:
-        """One round; at once again when there was more than one batch."""
         tenure = self._elector.tenure
         if tenure is None:
             return IDLE_S
@@ -93,7 +94,7 @@ class Reconciler:
         return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
-        # The runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
+        # Runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
         nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
         found, members, holdings = await asyncio.gather(
             self._jobs.get({run.job for run in overdue}),
@@ -113,7 +114,7 @@ class Reconciler:
             wanted.append(change)
             if where is not None:
                 placed[run.id] = where
-                # The next run of this job in this batch comes after it.
+                # The next run of this job in this batch waits for this one.
                 others.get(run.job, {})[run.id] = RunState.DISPATCHED
         applied = await self._runs.apply(wanted)
         for change in wanted:
@@ -138,7 +139,7 @@ class Reconciler:
             self._emit(RunsReassigned(len(again), again[-1]))
 
     async def _others(self, overdue: list[Run], jobs: dict[str, JobRecord]) -> dict[str, dict[str, RunState]]:
-        """The open runs of those jobs whose runs exclude each other, by id."""
+        """The open runs, by id, of the jobs whose runs exclude each other."""
         excluding = {
             run.job
             for run in overdue
@@ -217,3 +218,77 @@ def _holder(run: Run, holdings: Holdings) -> Holder:
     if alive:
         return Holder.HAS_IT if has_it else Holder.WITHOUT_IT
     return Holder.DEAD_WITH_IT if has_it else Holder.DEAD
+
+
+class SpoolGrace:
+    """How long the leader leaves runs alone whose outcomes may still be on a node's disk.
+
+    Rule: a run that has ended is not started again because its node could not report it. After a takeover, and after a
+    long outage of MongoDB, a run is left alone for a while if its node is up, in this incarnation or a later one of the
+    same name, which replays the spool of its predecessor. The grace is finite, so no run stays open for ever.
+
+    `spooled` returns the number of outcomes in this node's own spool, which gets more time.
+    """
+
+    def __init__(self, clock: Clock, timings: Timings, outages: Outages, spooled: Callable[[], int]) -> None:
+        self._clock = clock
+        self._timings = timings
+        self._outages = outages
+        self._spooled = spooled
+        self._term: int | None = None
+        self._leads_since = 0.0
+        self._answered: Outage | None = None
+        self._spooled_since: float | None = None
+
+    def answered(self, term: int) -> None:
+        """The reconciler calls this in each round, after MongoDB has answered."""
+        now = self._clock.monotonic()
+        if term != self._term:
+            self._term, self._leads_since = term, now
+        began = self._outages.began("MongoDB")
+        # For another role it may still be away, perhaps for ever, so the wait counts from the first answer.
+        if began is not None and (self._answered is None or self._answered.began != began):
+            self._answered = Outage(began, now)
+        if not self._spooled():
+            self._spooled_since = None
+        elif self._spooled_since is None:
+            self._spooled_since = now
+
+    def left(self, run: Run, transition: Transition, names_up: Collection[str]) -> timedelta | None:
+        """For how long this transition of the run must wait, or None. This node's own spool may be empty at any moment
+        and most runs are not in it, so the wait for it is short and repeated.
+        """
+        if transition is not Transition.REDISPATCH_UNTAKEN and transition not in GIVEN_UP_ON_WORKER:
+            return None
+        if run.node is None or node_name(run.node) not in names_up:
+            return None
+        # A start is recorded within a fraction of a second, so a run without a recorded start can only have ended if
+        # MongoDB was away. A takeover alone does not delay the many runs that were merely not pushed.
+        until = self._after_outage()
+        if transition in GIVEN_UP_ON_WORKER:
+            until = max(until, self._leads_since + self._timings.spool_grace)
+        now = self._clock.monotonic()
+        left = max(until - now, min(self._own_spool() - now, OWN_SPOOL_LOOK_S))
+        return timedelta(seconds=left) if left > 0 else None
+
+    def _own_spool(self) -> float:
+        """Until when to wait for this node's own spool."""
+        if self._spooled_since is None:
+            return 0.0
+        return self._spooled_since + OWN_SPOOL_GRACES * self._timings.spool_grace
+
+    def _after_outage(self) -> float:
+        """Until when to wait for outcomes of an outage."""
+        outage = self._latest()
+        # A leader elected during an outage did not see its beginning, so it assumes a long one.
+        if outage is None or (
+            outage.ended - outage.began < self._timings.long_outage and self._leads_since < outage.began
+        ):
+            return 0.0
+        return outage.ended + self._timings.spool_grace
+
+    def _latest(self) -> Outage | None:
+        last = self._outages.last("MongoDB")
+        if self._answered is None or (last is not None and last.began > self._answered.began):
+            return last
+        return self._answered

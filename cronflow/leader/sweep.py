@@ -1,10 +1,9 @@
 """The sweep: an audit of every record against the protocol's invariants, which must find nothing.
 
-It walks through all runs and jobs page by page, then looks at plan notes, indexes and Redis. The rules are in
-`domain.sweep`; what is a matter of time, or of two records, is a suspect first, and a finding only when it is still
-there on a second look. It protects one rule above all: work under way is never a finding. What it repairs, it repairs
-by the compare-and-sets of the roles: `postpone` for a run, `rev` for a job, the settler's steps for a note, an insert
-by `_id` for a run that is missing.
+It reads all runs and jobs page by page, then plan intents, indexes and Redis. `domain.sweep` has the checks. Whatever
+depends on time or on two records is first a suspect, and a finding only if a second look confirms it: work in progress
+is never a finding. Repairs use the compare-and-sets of the roles: `postpone` for a run, `rev` for a job, plan recovery
+for an intent, an insert by `_id` for a missing run.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ SECOND_LOOK_S = 20.0
 MOST_SUSPECTS = 10_000
 MOST_NAMES = 100_000
 LET_EXPIRE_S = 60.0
-EVERY_NOTE = timedelta(minutes=-1)
-LINES_TOLD = 20
+ANY_AGE = timedelta(minutes=-1)
+FINDINGS_LOGGED = 20
 
 Suspect = TypeVar("Suspect")
 
@@ -52,15 +51,13 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Sweep:
-    """Sweeps, one attempt at a time: `run` is what the executor calls."""
-
     def __init__(self, backends: Backends, clock: Clock, events: EventSink = discard_event) -> None:
         self._backends = backends
         self._clock = clock
         self._events = events
 
     async def run(self, assignment: Assignment, emit: LineSink) -> object:
-        """One sweep. Returns its summary, as JSON knows it."""
+        """Sweep once. Returns a summary."""
         sweeping = Sweeping(self._backends, self._clock, assignment.term, emit, self._events)
         report = await sweeping.sweep(assignment.run)
         return {
@@ -72,8 +69,8 @@ class Sweep:
 
 
 class Sweeping:
-    """One sweep and what it has found so far. `term` is that of the leader who asked for it: repairs that write a job
-    are refused where a newer one has written.
+    """One sweep and its findings so far. `term` is that of the leader that dispatched it: a repair does not apply to a
+    job that a newer term has written.
     """
 
     def __init__(
@@ -95,7 +92,7 @@ class Sweeping:
         self._led_since: datetime | None = None
 
     async def sweep(self, run: str) -> SweepReport:
-        """Look at everything, look again at what is suspect, repair, report."""
+        """Check everything, check suspects again, repair and report."""
         began, at = self._clock.monotonic(), await self._backends.store_admin.time()
         leader = await self._backends.control.leader()
         self._led_since = None if leader is None else leader.elected_at
@@ -104,10 +101,10 @@ class Sweeping:
         await self._look_at_indexes()
         await self._look_at_redis()
         await self._look_at_nodes()
-        notes = await self._old_intents(at)
-        if self._runs or self._jobs or self._lost_pends or self._orphans or notes or self._lists:
+        intents = await self._old_intents(at)
+        if self._runs or self._jobs or self._lost_pends or self._orphans or intents or self._lists:
             await self._clock.sleep(SECOND_LOOK_S)
-            await self._recover_intents({note.id for note in notes})
+            await self._recover_intents({intent.id for intent in intents})
             await self._judge_runs()
             await self._judge_orphans()
             await self._judge_jobs()
@@ -123,7 +120,7 @@ class Sweeping:
         )
         await self._backends.store_admin.write_report(report)
         counts = ", ".join(f"{count:,} {what}" for what, count in report.checked.items())
-        self._emit("info" if not report.found else "warn", f"looked at {counts}; found {report.found or 'nothing'}")
+        self._emit("info" if not report.found else "warn", f"checked {counts}; found {report.found or 'nothing'}")
         self._events(SweepEnded(run, report.found, report.took_ms))
         return report
 
@@ -163,10 +160,10 @@ class Sweeping:
                 await self._judge_pending_runs()
 
     async def _without_run(self, records: Iterable[JobRecord]) -> list[JobRecord]:
-        """Those whose `pending_run` has no run although no plan note announces it.
+        """The records whose `pending_run` has no run although no plan intent announces it.
 
-        A note stands from before a move until after the insert. So once the record has been read, and then the notes,
-        and none names it, its run has been inserted, and a read after that one must see it.
+        An intent exists from before the move until after the insert. So if the record is read first, then the intents,
+        and none of them names the job, its run has been inserted, and a later read must return it.
         """
         pending = {
             run_id(record.name, record.pending_run.fire): record for record in records if record.pending_run is not None
@@ -174,7 +171,7 @@ class Sweeping:
         missing = pending.keys() - await self._backends.runs.existing(pending)
         if not missing:
             return []
-        announced = {job for note in await self._backends.plans.left_behind(0, EVERY_NOTE) for job in note.jobs}
+        announced = {job for intent in await self._backends.plans.left_behind(0, ANY_AGE) for job in intent.jobs}
         unannounced = {run for run in missing if pending[run].name not in announced}
         return [pending[run] for run in unannounced - await self._backends.runs.existing(unannounced)]
 
@@ -205,7 +202,7 @@ class Sweeping:
         for member in await self._backends.membership.members():
             self._checked["nodes"] += 1
             since = member.report.spool.since
-            # Nobody leads without MongoDB, so what counts is an hour with it.
+            # No node leads without MongoDB, so an hour with a leader is an hour with MongoDB.
             if since is not None and waited_too_long(since, now, self._led_since):
                 self._find(Flaw.SPOOL_OLD, member.id, repaired=False)
 
@@ -213,15 +210,15 @@ class Sweeping:
 
     async def _recover_intents(self, suspects: set[str]) -> None:
         now = await self._backends.store_admin.time()
-        for note in await self._old_intents(now):
-            if note.id in suspects:
-                settled = await recover(
-                    self._backends.jobs, self._backends.plans, self._backends.runs, note, self._term, now
+        for intent in await self._old_intents(now):
+            if intent.id in suspects:
+                recovered = await recover(
+                    self._backends.jobs, self._backends.plans, self._backends.runs, intent, self._term, now
                 )
-                self._find(Flaw.PLAN_LEFT, note.id, repaired=settled)
+                self._find(Flaw.PLAN_LEFT, intent.id, repaired=recovered)
 
     async def _old_intents(self, now: datetime) -> list[PlanIntent]:
-        """Left for an hour in which somebody led."""
+        """The intents that were left behind for an hour in which there was a leader."""
         if not waited_too_long(now - 2 * TOO_LONG, now, self._led_since):
             return []
         return await self._backends.plans.left_behind(0, TOO_LONG)
@@ -233,7 +230,7 @@ class Sweeping:
             if flaws.keys() - overdue:
                 await self._backends.archive.repair_marks(flaws.keys() - overdue)
             if overdue:
-                # A `check_at` of now brings them before the reconciler behind the others that wait.
+                # A `check_at` of now puts them at the end of the reconciler's queue.
                 runs = [run for run in await self._backends.runs.get(overdue) if run.is_open]
                 await self._backends.runs.apply([transitions.postpone(run, Postpone(timedelta(0))) for run in runs])
             left = await self._flaws_of_runs(flaws)
@@ -253,7 +250,7 @@ class Sweeping:
             jobs = {record.name for record in await self._backends.jobs.get({row.job for row in rows})}
             for row in sorted(rows, key=lambda row: row.id):
                 if row.job not in jobs:
-                    # Open ones the reconciler ends by itself, and ended ones outlive their retention and no longer.
+                    # The reconciler ends the open ones, and the clean-up deletes the ended ones.
                     self._find(Flaw.RUN_WITHOUT_JOB, row.job, repaired=False)
 
     async def _judge_jobs(self) -> None:
@@ -262,7 +259,7 @@ class Sweeping:
             open_runs = await self._backends.runs.open_of(names)
             for record in await self._backends.jobs.get(names):
                 first = self._jobs[record.name]
-                # Whoever writes the mark writes `rev` too.
+                # Every write of the mark also changes `rev`.
                 marked = first.marked_active if first.record.rev == record.rev else record.active
                 flaw = flaw_of_job(JobRow(record, marked), now, self._led_since)
                 if flaw is None or (flaw is Flaw.JOB_WITHOUT_CURSOR and open_runs.get(record.name)):
@@ -288,7 +285,7 @@ class Sweeping:
             for record in sorted(lost, key=lambda record: record.name):
                 assert record.pending_run is not None
                 run = run_id(record.name, record.pending_run.fire)
-                self._find(Flaw.PEND_WITHOUT_RUN, run, repaired=run in inserted)
+                self._find(Flaw.PENDING_RUN_MISSING, run, repaired=run in inserted)
         self._lost_pends.clear()
 
     async def _judge_lists(self) -> None:
@@ -316,7 +313,7 @@ class Sweeping:
         if len(self._findings) < FINDINGS_KEPT:
             self._findings.append(finding)
         log.error("sweep finding", kind=flaw.value, where=where, what=finding.what, repaired=repaired)
-        if self._found <= LINES_TOLD:
+        if self._found <= FINDINGS_LOGGED:
             self._emit("error", f"{where}: {finding.what}" + (" (repaired)" if repaired else ""))
             self._events(SweepFound(flaw.value, where, finding.what, repaired))
 

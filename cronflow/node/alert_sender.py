@@ -1,8 +1,8 @@
-"""The courier: sends the notices of the outbox, on whichever node leads, or on any while nobody does.
+"""Sends the notifications in the outbox: on the leader, or on any node while there is no leader.
 
-The rules it protects: a notice is claimed before it is sent, and the claim has an end, so whoever dies in between
-leaves it to another, who sends the same id again; what an attempt came to counts only under the claim that it was made
-with. A receiver that fails rests for a while, so that it keeps nobody else's notices waiting.
+Rules: a notification is claimed before it is sent, and the claim expires, so after a crash another node sends the same
+id again. The result of an attempt counts only under the claim that it was made with. A failing receiver is skipped for
+a while, so that it does not delay other alerts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = structlog.get_logger("cronflow.node")
 
 
 class AlertSender:
-    """The courier; `role` is to be played. It looks into the outbox when it was asked to."""
+    """Run its `role`. It reads the outbox only after `ask`."""
 
     def __init__(
         self,
@@ -51,26 +51,26 @@ class AlertSender:
         self._meter = meter
         self._asked = False
         self._resting: dict[str, float] = {}
-        self.role = NodeRole("courier", self.step, Wake())
+        self.role = NodeRole("alert sender", self.step, Wake())
 
     def ask(self) -> None:
-        """There may be notices to send."""
+        """There may be notifications to send."""
         self._asked = True
         self.role.wake.set()
 
     async def step(self) -> float:
-        """Send what is due, as many at once as it may."""
+        """Send the due notifications, up to `AT_ONCE` at a time."""
         if not self._asked:
             return IDLE_S
         self._asked = False
         while notifications := await self._claim():
-            # By MongoDB's clock: while nobody leads, that of this node may be the reason.
+            # By MongoDB's clock: this node's own may be wrong, which would explain a missing leader.
             at = await self._store_admin.time()
-            came_to = await asyncio.gather(
+            results = await asyncio.gather(
                 *(self._send(notification, at) for notification in notifications), return_exceptions=True
             )
-            # After all of them have ended: none is cut off because MongoDB has failed another.
-            for error in came_to:
+            # Raised after all have ended, so that a failure of MongoDB interrupts no other attempt.
+            for error in results:
                 if isinstance(error, BaseException):
                     raise error
         return IDLE_S
@@ -99,7 +99,9 @@ class AlertSender:
         self._resting[notification.alert] = self._clock.monotonic() + REST_S
         delay = next_delay(notification.attempts, notification.created_at, at)
         self._meter.add(metrics.NOTICES, "gave_up" if delay is None else "failed")
-        log.warning("notice not taken", alert=notification.alert, notification=notification.id, reason=answer.error)
+        log.warning(
+            "notification not accepted", alert=notification.alert, notification=notification.id, reason=answer.error
+        )
         if delay is not None:
             await self._outbox.record_attempt(tried, delay)
         elif await self._outbox.record_attempt(replace(tried, state=NotificationState.GAVE_UP, ended_at=at), None):

@@ -1,4 +1,4 @@
-"""The timekeeper: samples the servers' clocks, and is the clock of every other role of this node."""
+"""The cluster clock: samples the clocks of Redis and MongoDB, and is the clock of every other role of this node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = structlog.get_logger("cronflow.node")
 
 
 class ClusterClock:
-    """The timekeeper role, and the Clock port on cluster time. `local` is the node's own clock."""
+    """A role, and the Clock port on cluster time. `local` is the machine's clock."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ClusterClock:
         emit: EventSink = discard_event,
     ) -> None:
         self._local = local
-        self._timepieces = server_clocks
+        self._server_clocks = server_clocks
         self._every_s = every_s
         self._time = ClusterTime()
         self._complaint: str | None = None
@@ -39,19 +39,16 @@ class ClusterClock:
         self.wake = Wake()
 
     def now(self) -> datetime:
-        """The cluster's time."""
+        """The cluster's time. All other methods use the machine's monotonic clock."""
         return self._time.now(self._local.now(), self._local.monotonic())
 
     def monotonic(self) -> float:
-        """This node's."""
         return self._local.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """On this node's monotonic clock."""
         await self._local.sleep(seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        """On this node's monotonic clock."""
         return await self._local.wait(event, seconds)
 
     @property
@@ -60,11 +57,11 @@ class ClusterClock:
         return self._time.complaint(self._local.now(), self._local.monotonic())
 
     async def step(self) -> float:
-        """Sample each server once. One that does not answer keeps its last sample; others report its outage."""
-        for source, timepiece in self._timepieces.items():
+        """Sample each server once. One that does not answer keeps its last sample; other roles report the outage."""
+        for source, server_clock in self._server_clocks.items():
             asked = self._local.monotonic()
             try:
-                theirs = await timepiece.now()
+                theirs = await server_clock.now()
             except BackendUnavailable:
                 continue
             self._time.observe(source, theirs, asked, self._local.monotonic())
@@ -76,8 +73,6 @@ class ClusterClock:
                 log.info("clocks agree again")
                 self._emit(ClockInSync(self._name))
             else:
-                log.error(
-                    "clocks disagree", reason=complaint, remedy="keep the machines' clocks in step, by NTP or the like"
-                )
+                log.error("clocks disagree", reason=complaint, remedy="synchronize the machines' clocks, with NTP")
                 self._emit(ClockOutOfSync(self._name, complaint))
         return self._every_s

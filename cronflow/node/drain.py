@@ -1,8 +1,8 @@
 """Draining on request: what a node does between `nodes drain` and `nodes undrain`.
 
-It ends what runs, gives back what it has not started, takes nothing, and leaves the lead to others. The rule it
-protects: a node that is alone leads on, because a cluster without a leader would record nothing; and so does one whose
-place nobody takes. It does not end the process: draining is a state that a node comes back to when it starts again.
+It finishes running jobs, gives back runs that have not started, takes none, and leaves leadership to other nodes. Rule:
+a node that is alone, or that no other node replaces, keeps leading, because a cluster without a leader records nothing.
+The process goes on, and a node that restarts is still drained.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import structlog
 from cronflow.domain.cluster import node_name
 from cronflow.domain.events import NodeDrained, NodeDraining, NodeUndrained
 from cronflow.node.heartbeat import Heartbeat
-from cronflow.node.role_loop import Wake
-from cronflow.node.roles import Leadership, Workload
+from cronflow.node.role_loop import Leadership, Wake, Workload
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, Election, EventSink, Membership, discard_event
 
@@ -26,7 +25,7 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Drain:
-    """The role that carries out what the heartbeat was told."""
+    """Carries out the drain request that the heartbeat has received."""
 
     def __init__(
         self,
@@ -54,23 +53,23 @@ class Drain:
         self.wake = Wake()
 
     async def step(self) -> float:
-        """While it is drained: look every second whether somebody else can lead."""
+        """While the node is drained, check every second whether another node can lead."""
         asked = self._heartbeat.asked
         if asked != self._worker.paused:
-            log.info("node drained on request" if asked else "node takes work again", node=self._node)
+            log.info("drain requested" if asked else "drain ended", node=self._node)
             self._worker.pause(asked)
             self._reported_empty = False
             self._emit((NodeDraining if asked else NodeUndrained)(node_name(self._node)))
         if asked and not self._reported_empty and not self._worker.in_flight:
             self._reported_empty = True
             self._emit(NodeDrained(node_name(self._node)))
-        willing = not asked or not await self._somebody_else_leads_or_can()
+        willing = not asked or not await self._another_node_can_lead()
         if willing != self._elector.willing:
             self._elector.willing = willing
             self._elector.wake.set()
         return LOOK_S if asked else IDLE_S
 
-    async def _somebody_else_leads_or_can(self) -> bool:
+    async def _another_node_can_lead(self) -> bool:
         stale_after = timedelta(seconds=self._timings.stale_after)
         members = await self._membership.members()
         if all(member.id == self._node or member.draining or member.age > stale_after for member in members):

@@ -1,8 +1,7 @@
-"""The journal: where a process tells its events, and how they reach MongoDB and whoever looks on.
+"""The event log: writes the events of a process to MongoDB and publishes them through Redis.
 
-The rules it protects: telling never blocks and never fails what it tells of; what is too many is dropped, counted, and
-told as an event of its own. A batch is published once, at once, as far as Redis carries it, and kept in MongoDB, which
-is asked again until it has it.
+Rules: `emit` never blocks and never fails its caller. Events beyond the limit are dropped, and an event reports their
+number. A batch is published once, if Redis is available, and written to MongoDB, which is retried until it succeeds.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ log = structlog.get_logger("cronflow.node")
 
 
 class EventLog:
-    """The events of one process, whose name is `source`. `emit` is the Tell port; `role` is to be played. A node sets
-    `clock` to the cluster's.
+    """The events of one process, whose name is `source`. `emit` is an EventSink. Run its `role`. A node sets `clock` to
+    the cluster clock.
     """
 
     def __init__(
@@ -58,18 +57,17 @@ class EventLog:
         self.role = NodeRole("events", self.step, Wake())
 
     def emit(self, event: Event) -> None:
-        """Take an event."""
-        # Those that are dropped below have happened too.
+        # Counted before the limit: dropped events have happened too.
         self._meter.add(metrics.EVENTS, event.kind)
         with self._lock:
             if len(self._waiting) >= self._most_waiting:
                 self._dropped += 1
                 return
-            self._waiting.append(self._happened(event))
+            self._waiting.append(self._recorded(event))
         self.role.wake.set()
 
     async def step(self) -> float:
-        """Linger for what belongs together, then write it."""
+        """Collect events for a moment, then write them as one batch."""
         if not (self._waiting or self._batch):
             return IDLE_S
         await self.clock.sleep(LINGER_S)
@@ -77,12 +75,12 @@ class EventLog:
         return 0.0 if self._waiting else IDLE_S
 
     async def flush(self) -> None:
-        """Write what there is, as far as MongoDB allows, because the process ends. Never raises BackendUnavailable."""
+        """Write the waiting events when the process ends. Never raises BackendUnavailable."""
         try:
             while self._waiting or self._batch:
                 await self._write()
         except BackendUnavailable as error:
-            log.warning("events not kept", count=len(self._waiting) + len(self._batch), reason=error.reason)
+            log.warning("events lost", count=len(self._waiting) + len(self._batch), reason=error.reason)
 
     async def _write(self) -> None:
         if not self._batch:
@@ -95,19 +93,19 @@ class EventLog:
         with self._lock:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
             if self._dropped:
-                batch.append(self._happened(EventsDropped(self._dropped)))
+                batch.append(self._recorded(EventsDropped(self._dropped)))
                 self._dropped = 0
         return batch
 
     async def _publish(self, batch: list[RecordedEvent]) -> None:
         try:
-            await self._feed.event(orjson.dumps([event_schema(happened) for happened in batch]))
+            await self._feed.event(orjson.dumps([event_schema(recorded) for recorded in batch]))
         except BackendUnavailable:
-            # Whoever looks on sees that Redis is away; the events are in MongoDB.
+            # Live views show that Redis is unavailable; the events go to MongoDB.
             return
 
-    def _happened(self, event: Event) -> RecordedEvent:
+    def _recorded(self, event: Event) -> RecordedEvent:
         at = self.clock.now()
-        # The count keeps the order of what one process tells within a microsecond.
+        # The count keeps the order of events within one microsecond.
         self._count += 1
         return RecordedEvent(event_id(at, f"{self._count % 0x10000:04x}{self._token}"), at, self._source, event)

@@ -1,6 +1,6 @@
-"""The heartbeat: reports this node every five seconds, and says whether it may still take work.
+"""The heartbeat: reports this node to the cluster every five seconds.
 
-The rule it protects: a node whose heartbeat the others cannot see takes nothing and starts nothing; what runs, it ends.
+Rule: a node without a valid heartbeat takes and starts nothing, but finishes what runs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Protocol
 
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import Conflict
-from cronflow.node.resources import Resources
+from cronflow.node.resources import Resources, zone_data
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
-from cronflow.node.zone_data import zone_data
 from cronflow.ports import Clock, Membership
 
 NAME_POLL_S = 0.5
@@ -26,17 +25,15 @@ class Measures(Protocol):
     """How busy the machine is, as fractions of what this process may use."""
 
     def cpu(self) -> float:
-        """Since the last call, 0 to 1."""
+        """CPU use since the last call, 0 to 1."""
 
     def memory(self) -> float:
-        """Now, 0 to 1."""
+        """Memory use now, 0 to 1."""
 
 
 class Heartbeat:
-    """The heartbeat role. `load` returns (runs in flight, runs ended so far), `breakers` and `backlog` what the report
-    says of them.
-
-    `draining`: it is about to stop; `asked`: somebody wants this node drained, which `on_asked` tells when it changes.
+    """`load` returns (runs in flight, runs ended so far). `draining`: the node is about to stop. `asked`: a drain was
+    requested; `on_asked` is called when this changes.
     """
 
     def __init__(
@@ -83,16 +80,16 @@ class Heartbeat:
 
     @property
     def valid(self) -> bool:
-        """Whether the others may still believe that this node is up."""
+        """Whether other nodes still see this node as up."""
         return self._clock.monotonic() - self._sent_at < self._timings.heartbeat_valid
 
     @property
     def age_s(self) -> float | None:
-        """Since when Redis has had no report of this node, in seconds; None before the first one."""
+        """Seconds since the last report; None before the first."""
         return None if self._sent_at < 0 else self._clock.monotonic() - self._sent_at
 
     async def announce(self) -> None:
-        """The first report. Waits for a dead namesake to expire; raises Conflict if it is alive."""
+        """Send the first report. Waits for a node of the same name to expire; raises Conflict if it stays alive."""
         deadline = self._clock.monotonic() + self._timings.node_ttl + 1
         while True:
             try:
@@ -105,7 +102,6 @@ class Heartbeat:
                 return
 
     async def step(self) -> float:
-        """Report once."""
         began = self._clock.monotonic()
         asked = await self._membership.report(self.report(), self._timings.node_ttl, asked=self.asked)
         self._sent_at = began
@@ -113,16 +109,16 @@ class Heartbeat:
             return self._timings.heartbeat
         self.asked = asked
         self.on_asked()
-        # The others should know at once that this node knows.
+        # Report again at once, so that the cluster sees the new state.
         return 0.0
 
     async def leave(self) -> None:
-        """Be gone at once rather than after the TTL."""
+        """Remove this node at once, not after the TTL."""
         self._sent_at = -1e9
         await self._membership.leave(self.report())
 
     def report(self) -> NodeReport:
-        """What this node says of itself now. The rate is a moving average of runs ended a second."""
+        """The present report. `rate` is a moving average of runs ended per second."""
         in_flight, ended = self._load()
         self.memory = self._resources.memory()
         now = self._clock.monotonic()

@@ -1,10 +1,9 @@
-"""The lifeline: a thread with an event loop and connections of its own, for what must not wait for the main loop.
+"""The keep-alive thread: an event loop with its own connections, for work that must not wait for the main loop.
 
-The heartbeat, the leader's key, the leases of runs and the job locks live here. A handler that blocks the main loop
-would otherwise lose all of them silently, and its runs would start a second time elsewhere. The other side of the
-rule: the lifeline must not keep alive what is dead. It therefore watches the pulse of the main loop: a node whose
-loop does not turn gets no more work, does not lead, and renews a run's lease only as long as the run's own timeout
-allows.
+It renews the heartbeat, the leader's key, the leases of runs and the job locks. Otherwise a handler that blocks the
+main loop would lose all of them, and its runs would start again elsewhere. But the thread must not keep a dead process
+alive, so `LoopMonitor` watches the main loop: a node whose loop is blocked gets no work, does not lead, and renews a
+run's lease only up to the run's timeout.
 
 On virtual time, in tests, the same roles run in the main loop.
 """
@@ -22,34 +21,34 @@ from cronflow.domain import metrics
 from cronflow.node.role_loop import NodeRole, Outages, Wake, repeat
 from cronflow.ports import UNMETERED, Clock, Meter
 
-PULSE_EVERY_S = 0.5
+BEAT_EVERY_S = 0.5
 READY_WITHIN_S = 30.0
 
 Answer = TypeVar("Answer")
 
 
 class LoopMonitor:
-    """When the main loop last turned."""
+    """Measures how late the main loop runs its tasks."""
 
     def __init__(self, clock: Clock, meter: Meter = UNMETERED) -> None:
         self._clock = clock
         self._meter = meter
         self._at: float | None = None
         self._late_s = 0.0
-        self.role = NodeRole("pulse", self._beat, Wake())
+        self.role = NodeRole("loop monitor", self._beat, Wake())
 
     @property
     def stalled_s(self) -> float:
-        """For how long the main loop has not turned, beyond its usual beat, in seconds."""
+        """For how long the main loop has been blocked, beyond its usual beat, in seconds."""
         return self._behind(self._clock.monotonic())
 
     @property
     def lag_s(self) -> float:
-        """How late the main loop turns, in seconds: how late its last beat came, or the next one already is."""
+        """How late the last beat came, or the next one already is, in seconds."""
         return max(self._late_s, self.stalled_s)
 
     def _behind(self, now: float) -> float:
-        return 0.0 if self._at is None else max(0.0, now - self._at - PULSE_EVERY_S)
+        return 0.0 if self._at is None else max(0.0, now - self._at - BEAT_EVERY_S)
 
     async def _beat(self) -> float:
         now = self._clock.monotonic()
@@ -57,13 +56,13 @@ class LoopMonitor:
         if self._at is not None:
             self._meter.observe(metrics.LOOP_LAG, self._late_s)
         self._at = now
-        return PULSE_EVERY_S
+        return BEAT_EVERY_S
 
 
 class KeepAliveThread:
-    """Runs roles in a thread of its own, or in the calling loop when `threaded` is false. An async context manager.
+    """Runs roles in its own thread, or in the calling loop when `threaded` is false. An async context manager.
 
-    `lifetime` opens the connections that only these roles use, in the loop that uses them. Leaving stops the roles.
+    `lifetime` opens the connections of these roles, in their loop. Leaving the context stops the roles.
     """
 
     def __init__(
@@ -87,11 +86,11 @@ class KeepAliveThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
-        """The connections are open and `call` works; the roles begin with `begin`."""
+        """Open the connections; then `call` works. `begin` starts the roles."""
         here = asyncio.get_running_loop()
         self._ready, self._done = here.create_future(), here.create_future()
         if self._threaded:
-            threading.Thread(target=self._thread, args=(here,), name="lifeline", daemon=True).start()
+            threading.Thread(target=self._thread, args=(here,), name="keep-alive", daemon=True).start()
         else:
             self._task = asyncio.ensure_future(self._live(here))
         outcomes: set[asyncio.Future[Any]] = {self._ready, self._done}
@@ -111,11 +110,11 @@ class KeepAliveThread:
             self._done.result()
 
     def begin(self) -> None:
-        """Let the roles play."""
+        """Start the roles."""
         self._begin.set()
 
     async def call(self, make: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Run a coroutine in the lifeline's loop."""
+        """Run a coroutine in the thread's loop."""
         loop = self._loop
         assert loop is not None
         if loop is asyncio.get_running_loop():
@@ -123,7 +122,7 @@ class KeepAliveThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(make(), loop))
 
     async def ended(self) -> None:
-        """Wait until it ends; raises what ended it."""
+        """Wait for the thread to end. Raises the error that ended it."""
         assert self._done is not None
         await asyncio.shield(self._done)
 
@@ -137,12 +136,12 @@ class KeepAliveThread:
         try:
             async with self._lifetime:
                 _resolve(here, self._ready, asyncio.get_running_loop())
-                await self._play()
-        except BaseException as error:  # whatever it is ends the node, in the main loop
+                await self._run_roles()
+        except BaseException as error:  # any error ends the node, in the main loop
             failure = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
         _resolve(here, self._done, None, failure)
 
-    async def _play(self) -> None:
+    async def _run_roles(self) -> None:
         stopping = asyncio.ensure_future(self._stop.event.wait())
         beginning = asyncio.ensure_future(self._begin.event.wait())
         await asyncio.wait({stopping, beginning}, return_when=asyncio.FIRST_COMPLETED)

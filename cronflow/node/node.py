@@ -1,8 +1,8 @@
-"""The node: one TaskGroup of roles, and the order in which they start and stop.
+"""The node: a TaskGroup of roles, and the order in which they start and stop.
 
-Starting: the name is announced first, because a live namesake is refused. Stopping, on the first signal: resign, take
-nothing more, wait for what runs, then stop it and hand it on, record everything, leave. A second signal stops what runs
-at once. `bootstrap.roles` builds the roles.
+Start: the heartbeat announces the name first, because a live node with the same name is an error. Stop, on the first
+signal: resign, take no more runs, wait for running jobs, then stop them and give them back, record all outcomes, leave
+the cluster. A second signal stops running jobs at once. `bootstrap.roles` builds the roles.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.keep_alive import KeepAliveThread
-from cronflow.node.role_loop import NodeRole, Outages, repeat
-from cronflow.node.roles import Flushed, Leadership, Outcomes, Workload
+from cronflow.node.role_loop import Flushed, Leadership, NodeRole, Outages, Outcomes, Workload, repeat
 from cronflow.node.timings import Timings
 from cronflow.ports import Bus, Signal
 from cronflow.supervision import Phase, ProcessStatus
@@ -28,8 +27,8 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Node:
-    """One incarnation of a node. `check` runs before it takes part; `roles` run in the main loop, those of `keep_alive`
-    in its thread; `signals` are called when their signal arrives over pub/sub.
+    """One incarnation of a node. `check` runs first; `roles` run in the main loop, those of `keep_alive` in its thread;
+    `signals` maps each pub/sub signal to its callback.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Node:
 
     @property
     def leads(self) -> bool:
-        """Whether this node holds a valid lease to lead."""
         return self.elector.tenure is not None
 
     @property
@@ -89,16 +87,16 @@ class Node:
         return ProcessStatus(phase, "leader" if self.leads else "worker", away)
 
     def stop(self) -> None:
-        """Ask it to stop; the second time, at once."""
+        """Stop gracefully; the second call stops running jobs at once."""
         if self._stop.is_set():
             self._force.set()
         self._stop.set()
 
     async def run(self) -> None:
-        """Take part until it is asked to stop.
+        """Run until `stop`.
 
-        Raises Conflict when a live node has the name, BackendUnavailable when a server is away at start, InvalidInput
-        when Redis is not fit to be used.
+        Raises Conflict when a live node has the name, BackendUnavailable when a server is unavailable at start,
+        InvalidInput when the configuration of Redis is unsafe.
         """
         await self._check()
         async with self._keep_alive as keep_alive, asyncio.TaskGroup() as group:
@@ -127,9 +125,9 @@ class Node:
         worker = self._worker
         log.info("node stopping", node=self.id, running=worker.in_flight)
         self._heartbeat.draining = True
-        for farewell in (self.elector.resign, self._heartbeat.step):
+        for announce in (self.elector.resign, self._heartbeat.step):
             try:
-                await self._keep_alive.call(farewell)
+                await self._keep_alive.call(announce)
             except BackendUnavailable as error:
                 # The leader's key and the heartbeat then expire.
                 log.warning("could not announce the stop", reason=str(error))
@@ -143,7 +141,7 @@ class Node:
         await self._recorder.replay_all()
         try:
             await self._keep_alive.call(self._heartbeat.leave)
-            # Whatever a leader pushed before it saw that this node is leaving.
+            # Runs that a leader pushed before it saw that this node is leaving.
             await worker.give_back()
         except BackendUnavailable as error:
             log.warning("could not leave the cluster", reason=str(error))

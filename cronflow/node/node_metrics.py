@@ -1,12 +1,12 @@
-"""The metrics of a node: gauges read from its roles on demand, and a count of the runs that ended here.
+"""The metrics of a node: gauges read from its roles on demand, and a counter of the runs that ended here.
 
-Reading a gauge costs no server anything: the leader reports the cluster as of its last look at the heartbeats, and a
-follower reports nothing of the cluster.
+Reading a gauge sends no request: the leader reports the cluster as of the last heartbeats it read, and a follower
+reports nothing about the cluster.
 
-`RunCounter` adds what ended to the roll-ups once a second. The rules it protects: a run costs no write of its own here,
-however many end; and a count is written once or not at all. When the answer to a write is lost nobody knows whether it
-counted, and writing it again would count it twice: the chart then lacks a second of one node. What ended while MongoDB
-was away is counted when its outcome is written. A run cancelled before it starts is ended by no node, and not counted.
+`RunCounter` adds ended runs to the roll-ups once a second. Rules: it adds no write per run, and a count is written once
+or not at all. When the reply to a write is lost, writing again could count twice, so the chart lacks a second of one
+node. Runs that end during an outage of MongoDB are counted when their outcomes are written. A run that is cancelled
+before it starts is ended by no node and is not counted.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from cronflow.domain.transitions import Change
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.role_loop import NodeRole, Outages, Wake
-from cronflow.node.roles import Leadership
+from cronflow.node.role_loop import Leadership, NodeRole, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Clock, Meter, Reading, RollupStore
 from cronflow.schemas.cluster import nodes_by_state
@@ -55,7 +54,6 @@ def register_node_metrics(
     slots: int,
     load: Callable[[], tuple[int, int]],
 ) -> None:
-    """Let them be read."""
 
     def leads() -> bool:
         return elector.tenure is not None
@@ -93,7 +91,7 @@ def register_node_metrics(
 
 
 class RunCounter:
-    """Counts in memory; `role` writes them."""
+    """Counts in memory. Run its `role`, which writes the counts."""
 
     def __init__(self, rollups: RollupStore, meter: Meter = UNMETERED) -> None:
         self._rollups = rollups
@@ -102,7 +100,7 @@ class RunCounter:
         self.role = NodeRole("roll-ups", self.step, Wake())
 
     def changed(self, change: Change) -> None:
-        """A change of a run that has applied."""
+        """Count a change of a run that was applied."""
         ended_at = change.sets.get("ended_at")
         if change.target in ENDED and isinstance(ended_at, datetime):
             tally = self._tally(ended_at)
@@ -120,30 +118,29 @@ class RunCounter:
             self._lateness(change.run, change.attempt)
 
     def inserted(self, run: Run) -> None:
-        """A run that had ended when it was made: one that was skipped."""
+        """Count a run that was inserted as ended: a skipped one."""
         if run.ended_at is not None:
             self._tally(run.ended_at).states[run.state.value] += 1
             self._meter.add(metrics.RUNS_ENDED, run.state.value)
 
     def _lateness(self, run: str, attempt: Attempt) -> None:
-        # Of the first attempt alone, and of scheduled runs: the instant stands in their ids.
+        # Only for first attempts of scheduled runs, whose ids contain the instant.
         fire = fire_of(run)
         if attempt.n == 1 and attempt.started_at is not None and fire is not None:
             self._tally(attempt.ended_at).lateness[step_of(attempt.started_at - fire)] += 1
 
     async def step(self) -> float:
-        """Write what was counted since the last time."""
         minutes, self._minutes = self._minutes, {}
         if minutes:
             await self._rollups.add(minutes)
         return EVERY_S
 
     async def flush(self) -> None:
-        """The last ones, because the process ends. Never raises BackendUnavailable."""
+        """Write the last counts when the process ends. Never raises BackendUnavailable."""
         try:
             await self.step()
         except BackendUnavailable as error:
-            log.warning("counts not kept", reason=error.reason)
+            log.warning("counts lost", reason=error.reason)
 
     def _tally(self, at: datetime) -> Tally:
         return self._minutes.setdefault(BucketSize.MINUTE.begin(at), Tally())

@@ -1,10 +1,14 @@
-"""How busy this machine is, as far as this process may use it: CPU and memory as fractions of what the cgroup allows,
-else of the host.
+"""What a node measures on its machine: CPU and memory use, and the version of its time zone data.
+
+CPU and memory are fractions of the cgroup's limits, or of the host where there are none. Two nodes with different time
+zone data can disagree about when a job is due, so `cronflow doctor` compares the versions; the leader's counts.
 """
 
 from __future__ import annotations
 
 import time
+import zoneinfo
+from importlib import metadata
 from pathlib import Path
 
 import psutil
@@ -13,7 +17,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 class Resources:
-    """Measures between one call and the next."""
+    """Measures CPU use between one call and the next."""
 
     def __init__(self, cgroup: Path = CGROUP) -> None:
         self._cgroup = cgroup
@@ -23,7 +27,7 @@ class Resources:
         psutil.cpu_percent(None)
 
     def cpu(self) -> float:
-        """The fraction of the CPU that was used since the last call, 0 to 1."""
+        """The fraction of the CPU used since the last call, 0 to 1."""
         host = psutil.cpu_percent(None) / 100
         used, at = self._cgroup_cpu_s(), time.monotonic()
         if self._cpus is None or used is None or self._used is None:
@@ -70,4 +74,27 @@ def _text(path: Path) -> str:
     try:
         return path.read_text("ascii")
     except OSError:
+        return ""
+
+
+def zone_data() -> str:
+    """The version of the time zone data that `zoneinfo` uses, such as 2026a: the system's, else the package's. Empty if
+    unknown.
+    """
+    for folder in map(Path, zoneinfo.TZPATH):
+        if (folder / "UTC").exists():
+            return _system(folder)
+    try:
+        # 2026.1 is 2026a.
+        year, number = metadata.version("tzdata").split(".")[:2]
+        return f"{year}{chr(ord('a') + int(number) - 1)}"
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
+
+
+def _system(folder: Path) -> str:
+    try:
+        with (folder / "tzdata.zi").open() as file:
+            return file.readline(100).removeprefix("# version").strip()
+    except (OSError, UnicodeDecodeError):
         return ""

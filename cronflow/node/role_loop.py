@@ -1,8 +1,10 @@
-"""The one periodic loop that every role runs in, how it is woken, and how outages are told.
+"""The periodic loop that runs every role, how a role is woken, and how outages are reported.
 
-The rule it protects: a role survives only BackendUnavailable; anything else ends the process loudly. An outage is
-logged once when it begins and once when it is over, however many roles feel it, in whichever thread they run. It is
-over when each role that felt it works again and the service has answered since: a step may have asked it nothing.
+Rule: a role survives only BackendUnavailable; any other error ends the process. An outage is logged once when it begins
+and once when it ends, however many roles and threads notice it. It ends when every affected role works again and the
+service has answered since, because a step may not have used the service at all.
+
+The protocols at the end are what the node's process needs of roles in packages that it does not import.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
+from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import ServiceLost, ServiceRecovered
 from cronflow.ports import Clock, EventSink, discard_event
@@ -26,18 +30,17 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Wake:
-    """Ends the pause of a role. May be set from any thread."""
+    """Ends the pause of a role early. May be set from any thread."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self) -> None:
-        """From now on the role runs in this loop."""
+        """Bind to the running loop, which is the role's."""
         self._loop = asyncio.get_running_loop()
 
     def set(self) -> None:
-        """Let the role look at once."""
         if self._loop is None:
             self.event.set()
         elif not self._loop.is_closed():
@@ -46,7 +49,7 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class NodeRole:
-    """A part that a node plays: `step` does one round and returns the seconds until the next."""
+    """A periodic task of a node: `step` does one round and returns the seconds until the next."""
 
     name: str
     step: Callable[[], Awaitable[float]]
@@ -55,7 +58,7 @@ class NodeRole:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time in which a service was away, by the monotonic clock."""
+    """A period in which a service was unavailable, by the monotonic clock."""
 
     began: float
     ended: float
@@ -63,14 +66,12 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What a role met with last, and when."""
-
     error: BackendUnavailable
     at: float
 
 
 class Outages:
-    """Which services are away, as the roles of this node see it; since when, and when last. `answered_at` says when a
+    """The present and latest outages of each service, as the roles of this node see them. `answered_at` returns when a
     service last answered this process.
     """
 
@@ -90,57 +91,56 @@ class Outages:
 
     @property
     def away(self) -> set[str]:
-        """The services that some role cannot reach."""
+        """The services that at least one role cannot reach."""
         return {service for _, service in self._failing}
 
     def began(self, service: str) -> float | None:
-        """Since when the service has been away, None when it is not."""
+        """When the present outage of the service began, or None."""
         return self._began.get(service)
 
     def away_s(self, service: str) -> float:
-        """For how long the service has been away, in seconds; 0 when it is not."""
+        """How long the service has been unavailable, in seconds; 0 when it is available."""
         began = self._began.get(service)
         return 0.0 if began is None else self._monotonic() - began
 
     def last(self, service: str) -> Outage | None:
-        """The latest outage of the service that is over."""
+        """The latest outage of the service that has ended."""
         return self._last.get(service)
 
     def failed(self, role: str, error: BackendUnavailable) -> None:
-        """A role's step failed."""
         with self._lock:
-            is_news = error.service not in self.away
+            is_new = error.service not in self.away
             failure = self._failing[role, error.service] = _Failure(error, self._monotonic())
-            if is_news:
+            if is_new:
                 self._began[error.service] = failure.at
-        if is_news:
+        if is_new:
             log.error("service away", service=error.service, address=error.address, reason=error.reason)
             self._emit(ServiceLost(error.service, error.reason))
 
     def worked(self, role: str) -> None:
-        """A role's step went through."""
+        """The role's step succeeded."""
         if self._failing:
-            for error in self._over(role):
+            for error in self._ended(role):
                 outage = self._last[error.service]
                 log.info("service back", service=error.service, address=error.address)
                 self._emit(ServiceRecovered(error.service, round(outage.ended - outage.began, 1)))
 
-    def _over(self, role: str) -> list[BackendUnavailable]:
+    def _ended(self, role: str) -> list[BackendUnavailable]:
         """The outages that end with this role's step."""
-        over = []
+        ended = []
         with self._lock:
-            for (who, service), failure in list(self._failing.items()):
-                if who != role or self._answered_at(service) < failure.at:
+            for (failing, service), failure in list(self._failing.items()):
+                if failing != role or self._answered_at(service) < failure.at:
                     continue
-                del self._failing[who, service]
+                del self._failing[failing, service]
                 if service not in self.away:
                     self._last[service] = Outage(self._began.pop(service), self._monotonic())
-                    over.append(failure.error)
-        return over
+                    ended.append(failure.error)
+        return ended
 
 
 async def repeat(role: NodeRole, clock: Clock, outages: Outages) -> None:
-    """Play the role for ever: again after the seconds that its step returns, or at once when it is woken."""
+    """Run the role for ever: again after the seconds that its step returns, or at once when it is woken."""
     wake = role.wake
     wake.bind()
     while True:
@@ -149,8 +149,68 @@ async def repeat(role: NodeRole, clock: Clock, outages: Outages) -> None:
             pause = await role.step()
         except BackendUnavailable as error:
             outages.failed(role.name, error)
-            # Not woken early: rings must not turn an outage into a busy loop.
+            # Not woken early: signals must not turn an outage into a busy loop.
             await clock.sleep(RETRY_S)
             continue
         outages.worked(role.name)
         await clock.wait(wake.event, pause)
+
+
+class Leadership(Protocol):
+    """The elector. While not `willing` it releases the leader's key and does not campaign."""
+
+    willing: bool
+    last_term: int
+    wake: Wake
+
+    @property
+    def tenure(self) -> Tenure | None:
+        """The right to lead, or None."""
+
+    @property
+    def lease_left_s(self) -> float:
+        """How long this node's lease is still valid, in seconds."""
+
+    async def resign(self) -> None:
+        """Stop leading for good."""
+
+
+class Workload(Protocol):
+    """The worker. While `paused` it takes no runs and gives its queue back."""
+
+    paused: bool
+
+    @property
+    def in_flight(self) -> int:
+        """The number of runs on this node."""
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Run attempts as tasks of this group, from now on."""
+
+    def pause(self, paused: bool) -> None:
+        """Start or stop taking runs."""
+
+    async def drain(self, seconds: float) -> None:
+        """Take no more runs. Wait for running ones, then stop them and give them back."""
+
+    async def give_back(self) -> None:
+        """Return the runs in the node's queue to the leader."""
+
+
+class Outcomes(Protocol):
+    """The recorder. Its group commits outlive the other roles, because runs end until the last moment."""
+
+    def start_roles(self, group: asyncio.TaskGroup) -> Sequence[asyncio.Task[None]]:
+        """Start the group commits."""
+
+    async def replay_all(self) -> None:
+        """Write the spooled outcomes to MongoDB if possible. Never raises BackendUnavailable."""
+
+
+class Flushed(Protocol):
+    """A role that may still have something to write when the node stops."""
+
+    role: NodeRole
+
+    async def flush(self) -> None:
+        """Write what is left. Never raises BackendUnavailable."""

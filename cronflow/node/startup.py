@@ -1,7 +1,7 @@
-"""Waiting for the servers when a node starts before them, as it does after a power failure or in a compose file.
+"""Startup checks, and waiting for servers that start later than the node, for example after a power failure.
 
-The rule: it waits with a growing pause, says once for what, and for a bounded time; then the last failure is the
-caller's. Only a server that is away is waited for, nothing else.
+The wait has a growing pause and a time limit, and is logged once; after the limit, the last error is raised. Any error
+other than BackendUnavailable is raised at once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log = structlog.get_logger("cronflow.node")
 
 
 async def wait_for_servers(open_: Callable[[], Awaitable[Opened]], clock: Clock, patience_s: float) -> Opened:
-    """What `open_` returns, tried again while it raises BackendUnavailable and no longer than so many seconds."""
+    """Call `open_` until it does not raise BackendUnavailable, for at most `patience_s` seconds."""
     began = clock.monotonic()
     pause = FIRST_PAUSE_S
-    told = None
+    reported = None
     while True:
         try:
             opened = await open_()
@@ -37,8 +37,8 @@ async def wait_for_servers(open_: Callable[[], Awaitable[Opened]], clock: Clock,
             left = patience_s - (clock.monotonic() - began)
             if left <= 0:
                 raise
-            if error.service != told:
-                told = error.service
+            if error.service != reported:
+                reported = error.service
                 log.warning(
                     "waiting for a server",
                     service=error.service,
@@ -49,19 +49,19 @@ async def wait_for_servers(open_: Callable[[], Awaitable[Opened]], clock: Clock,
             await clock.sleep(min(pause, left))
             pause = min(2 * pause, LONGEST_PAUSE_S)
         else:
-            if told is not None:
+            if reported is not None:
                 log.info("servers answer", waited_s=round(clock.monotonic() - began, 1))
             return opened
 
 
 async def check_servers(coordination_admin: CoordinationAdmin, queue: Queue, timings: Timings) -> None:
-    """Raises InvalidInput when Redis may evict keys, BackendUnavailable when it is away."""
+    """Raises InvalidInput when Redis may evict keys, BackendUnavailable when it does not answer."""
     policy = (await coordination_admin.redis_config()).eviction
     if policy is None:
-        log.warning("redis does not tell its maxmemory-policy", remedy=f"make sure that it is {NO_EVICTION}")
+        log.warning("redis does not report its maxmemory-policy", remedy=f"make sure that it is {NO_EVICTION}")
     elif policy != NO_EVICTION:
         raise InvalidInput(eviction_problem(policy))
-    # The first one may have to connect.
+    # The first ping may have to connect.
     trip_s = min([await queue.ping() for _ in range(PINGS)])
     if timings.leader_margin < 2 * trip_s:
         log.warning(

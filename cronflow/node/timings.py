@@ -1,4 +1,4 @@
-"""The time limits that a node lives by, in seconds, and the relations between them that safety and liveness rest on."""
+"""The time limits of a node, in seconds, and the relations between them that safety and liveness depend on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """All in seconds. The defaults are those of a production cluster; tests shorten them together."""
+    """All in seconds. The defaults are for production; tests shorten them together."""
 
     leader_ttl: float = 30.0
     leader_renew: float = 15.0
@@ -33,40 +33,38 @@ class Timings:
             (2 * self.heartbeat < self.node_ttl, "heartbeat", "must be less than half of node_ttl"),
             (self.run_lease >= 1, "run_lease", "must be at least 1 s"),
         ]
-        problems = [
-            Problem(name, f"{getattr(self, name):g} s {what}") for job_locks, name, what in rules if not job_locks
-        ]
+        problems = [Problem(name, f"{getattr(self, name):g} s {what}") for holds, name, what in rules if not holds]
         if problems:
             raise InvalidInput(problems)
 
     @property
     def leader_margin(self) -> float:
-        """How much earlier than Redis the leader stops believing in itself."""
+        """How much earlier than the key in Redis the leader's lease expires."""
         return self.leader_ttl / 10
 
     @property
     def mongo_away_limit(self) -> float:
-        """How long a leader goes on without MongoDB before it gives the lead to somebody who may reach it."""
+        """How long a leader continues without MongoDB before it leaves leadership to nodes that may reach it."""
         return self.leader_ttl / 2
 
     @property
     def abstain(self) -> float:
-        """How long afterwards it lets every other candidate go first."""
+        """How long after that it lets every other candidate go first."""
         return self.leader_ttl * 2
 
     @property
     def long_outage(self) -> float:
-        """From which length on an outage of MongoDB leaves outcomes in spools that are worth waiting for."""
+        """The length from which an outage of MongoDB leaves outcomes in spools that are worth waiting for."""
         return self.leader_ttl / 3
 
     @property
     def spool_grace(self) -> float:
-        """How long after a takeover or a long outage living nodes have to empty their spools."""
+        """How long nodes have to replay their spools after a takeover or a long outage."""
         return self.leader_ttl
 
     @property
     def job_lock(self) -> float:
-        """How long a job lock lasts without renewal: the leader's TTL and the buffer."""
+        """The TTL of a job lock: the leader's TTL and the buffer."""
         return self.leader_ttl + self.lock_buffer
 
     @property
@@ -76,5 +74,5 @@ class Timings:
 
     @property
     def stale_after(self) -> float:
-        """From which age of its heartbeat on a node gets no more work."""
+        """The age of its heartbeat from which a node gets no more work."""
         return self.heartbeat * 2

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cronflow.domain.schedule.describe import describe
+from cronflow.domain.schedule.describe import Preview, describe
 from cronflow.domain.schedule.kinds import Cron, Schedule
-from cronflow.domain.schedule.preview import Preview
 from cronflow.schemas.base import Schema, iso
 
 

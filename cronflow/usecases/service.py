@@ -32,14 +32,13 @@ from cronflow.domain.events import (
     current_kind,
 )
 from cronflow.domain.failures import Failure
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
+from cronflow.domain.job import SWEEP, SYSTEM_PREFIX, Job, JobRecord
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.rollup import Span, Tally, over
 from cronflow.domain.run import Kind, Run, RunState
+from cronflow.domain.schedule.describe import Preview, preview
 from cronflow.domain.schedule.kinds import Schedule, next_after
-from cronflow.domain.schedule.preview import Preview, preview
 from cronflow.domain.sweep import SweepReport
-from cronflow.domain.system_jobs import SWEEP
 from cronflow.domain.version import Version
 from cronflow.domain.why import Why
 from cronflow.ports import (

@@ -1,8 +1,8 @@
-"""Group commit: many small writes become few.
+"""Group commit: combines many small writes into a few large ones.
 
-Whoever adds an item waits for its own result. Items are collected for a few milliseconds, or until the batch is
-full; one flush is under way at a time, so that batches grow exactly when the store is slow. While the store is away
-the batch is kept and tried again: nothing is dropped.
+The caller of `put` can await the result of its own item. Items are collected for a few milliseconds, or until the batch
+is full. One flush runs at a time, so batches grow when the store is slow. While the store is unavailable the batch is
+retried: nothing is dropped.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MOST_AT_ONCE = 200
 
 
 class GroupCommit(Generic[T, R]):
-    """Collects items and hands them to `flush`, which returns one result for each, in order. `linger_s` is the wait in
-    seconds and may be changed.
+    """Collects items and passes them to `flush`, which returns one result for each, in order. `linger_s` (seconds) may
+    be changed at any time.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class GroupCommit(Generic[T, R]):
         return len(self._waiting)
 
     def put(self, item: T) -> asyncio.Future[R]:
-        """Add an item; the future has its result once it was flushed."""
+        """Add an item; the future gets its result after the flush."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         self._filled.set()
@@ -56,16 +56,12 @@ class GroupCommit(Generic[T, R]):
             self._full.set()
         return future
 
-    async def add(self, item: T) -> R:
-        """Add an item and wait for its result."""
-        return await self.put(item)
-
     def hurry(self) -> None:
-        """Do not linger: somebody waits for what is here."""
+        """Flush the waiting items without lingering."""
         self._full.set()
 
     async def run(self) -> None:
-        """Flush for ever; cancel it once nobody adds any more."""
+        """Flush until cancelled."""
         while True:
             await self._filled.wait()
             if self.linger_s and len(self._waiting) < MOST_AT_ONCE:
@@ -74,30 +70,27 @@ class GroupCommit(Generic[T, R]):
             batch, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
             if not self._waiting:
                 self._filled.clear()
-            # An item whose owner has given up is flushed all the same: it happened.
-            results = await self._flush_until_done([item for item, _ in batch])
+            # An item is flushed even if its caller no longer waits: it happened.
+            items = [item for item, _ in batch]
+            while True:
+                try:
+                    results = await self._flush(items)
+                    break
+                except BackendUnavailable as error:
+                    self._outages.failed(self._name, error)
+                    await self._clock.sleep(RETRY_S)
+            self._outages.worked(self._name)
             for (_, future), result in zip(batch, results, strict=True):
                 if not future.done():
                     future.set_result(result)
 
-    async def _flush_until_done(self, items: Sequence[T]) -> Sequence[R]:
-        while True:
-            try:
-                results = await self._flush(items)
-            except BackendUnavailable as error:
-                self._outages.failed(self._name, error)
-                await self._clock.sleep(RETRY_S)
-            else:
-                self._outages.worked(self._name)
-                return results
-
 
 async def apply_each(runs: RunStore, changes: Sequence[Change]) -> list[bool]:
-    """Apply changes, several of which may concern one run. Returns for each whether it applied, now or before.
+    """Apply changes, several of which may concern one run. Returns for each whether it was applied, now or earlier.
 
-    A store answers with the runs that were changed, so it takes one change of a run at a time. A node may hold a run
-    twice: an item is doubled, or the leader places a run again on the node that has not taken it yet. In one call, both
-    attempts would be reported as started, and two handlers would run.
+    A store returns the runs that it changed, so one call may contain one change per run. A node may hold a run twice:
+    its item was duplicated, or the leader placed it again on the same node before it was taken. One call would then
+    report both attempts as started, and two handlers would run.
     """
     results = [False] * len(changes)
     rounds: list[dict[str, int]] = [{}]

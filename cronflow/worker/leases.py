@@ -1,8 +1,8 @@
-"""The leases: what a worker holds, renewed from the lifeline.
+"""Renews the leases and job locks of the runs that a worker holds, from the keep-alive thread.
 
-The rule it protects: a lease is renewed while its run may still be running, whatever the main loop does, and not a
-moment longer: beyond its timeout, and what a stop takes, a run is left to the reconciler. A lost fence stops the
-handler; a lost lock is only a warning, because the fence decides.
+Rule: a lease is renewed as long as its run may still be running, whatever the main loop does, and no longer: after the
+timeout, plus the time that a stop takes, the reconciler takes over. A lost fence stops the handler. A lost lock is only
+a warning, because the fence decides.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = structlog.get_logger("cronflow.node")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A run that this node holds. `until` is the monotonic time beyond which it cannot be running any more."""
+    """A run that this node holds. `until` is the monotonic time after which it cannot be running."""
 
     claimed: ClaimedRun
     job_lock: JobLock
@@ -36,7 +36,7 @@ class Lease:
 
 
 class Leases:
-    """Two roles: the leases in MongoDB and the locks in Redis. `current` lists what is held, `lost` is told of a lost
+    """Two roles: leases in MongoDB and locks in Redis. `current` lists the held runs; `lost` is called for each lost
     fence.
     """
 
@@ -63,7 +63,6 @@ class Leases:
         self.roles = (NodeRole("leases", self.renew, Wake()), NodeRole("locks", self.renew_locks, Wake()))
 
     async def renew(self) -> float:
-        """Renew the leases of what runs; tell of those that are no longer ours."""
         leases = [lease for lease in self._alive() if lease.marked]
         if leases:
             length = timedelta(seconds=self._timings.run_lease)
@@ -75,7 +74,6 @@ class Leases:
         return self._timings.run_lease / 3
 
     async def renew_locks(self) -> float:
-        """Renew the job locks."""
         job_locks = [lease.job_lock for lease in self._alive()]
         if job_locks:
             for run in await self._queue.renew_locks(self._node, job_locks):

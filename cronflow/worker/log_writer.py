@@ -1,7 +1,7 @@
-"""The lines of runs on their way to MongoDB.
+"""Writes the log lines of runs to MongoDB and publishes them to live tails.
 
-The rule it protects: nobody waits for a line longer than MongoDB answers. While it is away lines wait in memory, up to
-a limit; beyond it they are dropped, and a line in their place says how many. Outcomes are never treated like this.
+Rule: no attempt waits for its lines while MongoDB is unavailable. Lines then wait in memory up to a limit; beyond it
+they are dropped, and one line in their place reports the number. Outcomes are never dropped.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ MOST_AT_ONCE = 500
 
 
 class LogWriter:
-    """A group commit of lines with a limit. `run` it."""
-
     def __init__(
         self, logs: LogStore, live_tail: LiveTail, clock: Clock, outages: Outages, *, most_waiting: int = MOST_WAITING
     ) -> None:
@@ -40,11 +38,11 @@ class LogWriter:
         self._away = asyncio.Event()
 
     async def run(self) -> None:
-        """Store for ever; cancel it once nobody writes any more."""
+        """Write lines until cancelled."""
         await self._commit.run()
 
     def put(self, line: LogLine) -> asyncio.Future[None] | None:
-        """Store a line soon. None: too many are waiting already, this one is dropped."""
+        """Queue a line. Returns None when too many are waiting and the line is dropped."""
         self.live_tail_publisher.put(line)
         if len(self._commit) < self._most_waiting:
             return self._commit.put(line)
@@ -53,11 +51,10 @@ class LogWriter:
         return None
 
     def hurry(self) -> None:
-        """Store the waiting lines at once."""
         self._commit.hurry()
 
     async def stored(self, line: asyncio.Future[None]) -> None:
-        """Wait until it is stored, or MongoDB turns out to be away."""
+        """Wait until the line is stored, or MongoDB turns out to be unavailable."""
         if line.done():
             return
         away = asyncio.ensure_future(self._away.wait())
@@ -76,44 +73,42 @@ class LogWriter:
         self._away.clear()
         gaps, self._gaps = self._gaps, {}
         for first, count in gaps.values():
-            # At the place of the first line that is missing, so that it reads in order.
+            # At the position of the first missing line, so that the log reads in order.
             self._commit.put(replace(first, level="warn", text=f"{count:,} lines were dropped: MongoDB was away"))
         return [None] * len(lines)
 
 
 class LiveTailPublisher:
-    """Publishes lines; `role` is to be played."""
+    """Publishes new lines while somebody follows a live tail. Run its `role`."""
 
     def __init__(self, live_tail: LiveTail, clock: Clock) -> None:
         self._live_tail = live_tail
         self._clock = clock
         self._waiting: deque[LogLine] = deque(maxlen=MOST_UNPUBLISHED)
-        self._nobody_until = -1.0
-        self.role = NodeRole("onlookers", self.step, Wake())
+        self._unwanted_until = -1.0
+        self.role = NodeRole("live tail", self.step, Wake())
 
     def put(self, line: LogLine) -> None:
-        """A run has written a line."""
-        if self._clock.monotonic() < self._nobody_until:
+        if self._clock.monotonic() < self._unwanted_until:
             return
         if not self._waiting:
             self.role.wake.set()
         self._waiting.append(line)
 
     async def step(self) -> float:
-        """Publish what there is, or find out that nobody wants it."""
         if not self._waiting:
             return IDLE_S
         try:
             if not await self._live_tail.has_viewer():
-                self._nobody_until = self._clock.monotonic() + ASK_EVERY_S
+                self._unwanted_until = self._clock.monotonic() + ASK_EVERY_S
                 self._waiting.clear()
                 return IDLE_S
             await self._clock.sleep(TAIL_LINGER_S)
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
             await self._live_tail.publish(batch)
         except BackendUnavailable:
-            # A hint that is lost; who looks on reads MongoDB.
-            self._nobody_until = self._clock.monotonic() + ASK_EVERY_S
+            # Live lines are a hint: a tail reads the missing ones from MongoDB.
+            self._unwanted_until = self._clock.monotonic() + ASK_EVERY_S
             self._waiting.clear()
             return IDLE_S
         return 0.0

@@ -1,11 +1,11 @@
-"""The recorder: what a worker writes, in group commits.
+"""The recorder: writes the starts, outcomes and log lines of a worker in group commits.
 
-Starts and ends of runs go to MongoDB, then the locks are released in Redis, then the run is off the node. While
-MongoDB is away the ends go to the spool, and from there to MongoDB before any later one does. Starts wait: nothing that
-needs a recorded start begins without it.
+Outcomes go to MongoDB, then the job locks are released in Redis. While MongoDB is unavailable, outcomes go to the
+spool, and from there to MongoDB before any later outcome. Starts wait: a run that needs a recorded start does not begin
+without it.
 
-The rules it protects: an outcome is never written blindly. What does not match and was not written by this very finish
-is kept as a late result. A large result is there before its run says so. And no outcome is given up before it is in
+Rules: every outcome is a compare-and-set; one that does not match, and was not written by this very finish, is kept as
+a late result. A large result is written before the run that refers to it. No slot is freed before the outcome is in
 MongoDB or on the disk.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -38,12 +37,9 @@ from cronflow.ports import (
     RunStore,
     discard_event,
 )
-from cronflow.worker.finish import Finish as Finish
 from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit, apply_each
 from cronflow.worker.log_writer import LogWriter
-
-if TYPE_CHECKING:
-    from cronflow.worker.spool import Spool
+from cronflow.worker.spool import Finish, Spool
 
 SPOOL_LINGER_S = 0.02
 NOTHING_TO_REPLAY_S = 60.0
@@ -52,9 +48,9 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Recorder:
-    """Four group commits of one node: starts, finishes, releases, log lines; and the role that replays the spool.
+    """Four group commits (starts, finishes, releases, log lines) and the role that replays the spool.
 
-    Without a spool, outcomes wait in memory and hold their slots.
+    Without a spool, outcomes wait in memory and keep their slots.
     """
 
     def __init__(
@@ -90,39 +86,38 @@ class Recorder:
 
     @property
     def accepts(self) -> bool:
-        """Whether the outcomes of more runs could be kept. If not, nothing is to be begun."""
+        """Whether the outcomes of more runs could be stored. If not, the worker takes no runs."""
         return not self._stuck and (self._spool is None or not self._spool.full)
 
     @property
     def spooled(self) -> int:
-        """How many outcomes wait on the disk for MongoDB."""
+        """The number of outcomes on the disk that wait for MongoDB."""
         return 0 if self._spool is None else self._spool.pending
 
     @property
     def backlog(self) -> Backlog:
-        """The same, with its size and age. May be read from any thread."""
+        """Number, size and age of the spooled outcomes. May be read from any thread."""
         return Backlog() if self._spool is None else self._spool.backlog
 
     def start_roles(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Run the four loops in the group."""
         loops = (self._starts.run(), self._finishes.run(), self._releases.run(), self._lines.run())
         return [group.create_task(loop, name=f"group commit {k}") for k, loop in enumerate(loops)]
 
     async def start(self, change: Change) -> bool:
-        """Record a start; False means that somebody else has the run."""
-        return await self._starts.add(change)
+        """Record a start. Returns False when the run belongs to another attempt."""
+        return await self._starts.put(change)
 
     async def finish(self, finish: Finish, last_line: asyncio.Future[None] | None = None) -> bool:
-        """Record an end, after the lines of the run if MongoDB takes them. When this returns it is in MongoDB or on the
-        disk. False means that it came too late and was kept aside.
+        """Record an outcome, and wait for the run's last log line unless MongoDB is unavailable. On return the outcome
+        is in MongoDB or on the disk. Returns False when it was too late and is kept as a late result.
         """
-        in_time = await self._finishes.add(finish)
+        in_time = await self._finishes.put(finish)
         if last_line is not None:
             await self._lines.stored(last_line)
         return in_time
 
     async def keep_late(self, finish: Finish) -> None:
-        """Keep the outcome of an attempt that MongoDB has refused. It counts for nothing, so nothing waits for it."""
+        """Keep the outcome of a superseded attempt as a late result. It is dropped if MongoDB is unavailable."""
         late = finish.late
         self._report_late(late)
         try:
@@ -133,19 +128,17 @@ class Recorder:
             log.warning("late result dropped", run=late.run, fence=late.fence, reason=error.reason)
 
     async def release(self, job_lock: JobLock) -> None:
-        """Give the job lock back."""
-        await self._releases.add(job_lock)
+        await self._releases.put(job_lock)
 
     def line(self, line: LogLine) -> asyncio.Future[None] | None:
-        """Store a line of a run's log soon. None: too many are waiting already, this one is dropped."""
+        """See `LogWriter.put`."""
         return self._lines.put(line)
 
     def hurry_lines(self) -> None:
-        """Store the waiting lines at once."""
         self._lines.hurry()
 
     async def replay(self) -> float:
-        """Write the oldest outcomes of the spool to MongoDB; at once again until it is empty."""
+        """Write the oldest outcomes of the spool to MongoDB. Returns 0 until the spool is empty."""
         spool = self._spool
         async with self._replaying:
             if spool is None or not spool.pending:
@@ -166,7 +159,6 @@ class Recorder:
         return 0.0
 
     async def replay_all(self) -> None:
-        """Empty the spool now, as far as MongoDB allows. Never raises BackendUnavailable."""
         try:
             while self.spooled:
                 await self.replay()
@@ -174,7 +166,7 @@ class Recorder:
             log.warning("outcomes stay in the spool", outcomes=self.spooled, reason=error.reason)
 
     async def _replay_one_by_one(self, spool: Spool, finishes: Sequence[Finish]) -> None:
-        # One of them is wrong in a way that no repetition mends; it must not keep all others, and this node, down.
+        # A record that MongoDB refuses for good must not block all others, and this node.
         for finish in finishes:
             try:
                 await self._commit([finish.waited(self._clock.now())])
@@ -189,7 +181,7 @@ class Recorder:
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[bool]:
         spool = self._spool
         try:
-            # What lies in the spool came first, and is written first.
+            # Spooled outcomes are older, so they are written first.
             if spool is None or not spool.pending:
                 try:
                     in_time = await self._commit(finishes)
@@ -198,15 +190,15 @@ class Recorder:
                 except BackendUnavailable:
                     if spool is None:
                         raise
-            begun = not spool.pending
+            first = not spool.pending
             await spool.append(finishes)
-            if begun:
+            if first:
                 self._emit(SpoolStarted(node_name(self._node)))
         except BackendUnavailable:
             self._stuck = True
             raise
         finally:
-            # Each group costs a wait for the disk.
+            # Each group waits for the disk, so it collects for longer.
             self._finishes.linger_s = SPOOL_LINGER_S if self.spooled else self._linger_s
         self._stuck = False
         self.replaying.wake.set()
@@ -222,7 +214,7 @@ class Recorder:
             await self._runs.keep_late(late)
             for result in late:
                 self._report_late(result)
-        # At the end, when nothing of this is repeated any more: what is counted twice stays so.
+        # Last, when nothing above can be repeated: a double count would stay.
         applied = [finish.change for finish, won in zip(finishes, results, strict=True) if won]
         for change in applied:
             self._count(change)
@@ -232,7 +224,7 @@ class Recorder:
 
     def _report_late(self, late: LateResult) -> None:
         self._meter.add(metrics.REJECTIONS, "outcome")
-        log.warning("late result kept aside", run=late.run, fence=late.fence, outcome=late.attempt_result.outcome)
+        log.warning("late result kept", run=late.run, fence=late.fence, outcome=late.attempt_result.outcome)
         self._emit(FenceRejected(late.run, late.fence, late.attempt_result.outcome))
 
     async def _write_releases(self, job_locks: Sequence[JobLock]) -> list[None]:

@@ -1,13 +1,13 @@
 """The files of a spool: numbered segments of lines, each line with a checksum, appended and read in order.
 
-The rules it protects: a line counts as kept once `append` has returned, because it is on the disk by then; whatever a
-crash leaves behind is either read, or cut off and told (a torn tail), or set aside in a `.bad` file and told (a wrong
-checksum), never silently dropped. Nothing is appended to a segment of an earlier process.
+Rules: a line is on the disk when `append` returns. What a crash leaves behind is either read, cut off and logged (a
+torn tail), or moved to a `.bad` file and logged (a wrong checksum), and never dropped silently. Segments of an earlier
+process are never appended to.
 
-One folder belongs to one process at a time, by a lock on a file in it. Segments of neighbours whose process is gone
-are taken over at the start: where a node's name is drawn anew each time, nobody else would come back for them.
+A lock file gives a folder to one process at a time. At the start, segments of neighbouring folders whose process is
+gone are taken over, because a node with a random name does not come back for them.
 
-Everything here blocks; `spool` keeps it off the event loop. It knows nothing of what the lines say.
+All functions block; `spool` calls them in a thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = structlog.get_logger("cronflow.node")
 
 @dataclass(slots=True)
 class Segment:
-    """A file of lines: how many bytes of it count, how many of these are done with, how many lines are left."""
+    """A file of lines: its valid bytes, how many of these are acknowledged, and the number of lines left."""
 
     path: Path
     size: int = 0
@@ -40,15 +40,15 @@ class Segment:
 
 
 class Segments:
-    """The segments in a folder. Each method may raise OSError; `append` then has kept nothing.
+    """The segments in a folder. Each method may raise OSError; `append` then has stored nothing.
 
-    `lines` and `bytes` say how much is kept and not yet done with.
+    `lines` and `bytes` count what is not yet acknowledged.
     """
 
     def __init__(self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
-        # A cancelled caller's thread may still be at work when the next one comes.
+        # The thread of a cancelled caller may still be running when the next call begins.
         self._exclusive = threading.Lock()
         self._lock_fd: int | None = None
         self._file: int | None = None
@@ -62,7 +62,7 @@ class Segments:
     # ------------------------------------------------------------------------------------------------------- lifetime
 
     def open(self) -> None:
-        """Take the folder and see what is in it. Raises BlockingIOError when another process has it."""
+        """Lock the folder and recover its segments. Raises BlockingIOError when another process holds the lock."""
         with self._exclusive:
             if self._lock_fd is not None:
                 return
@@ -78,7 +78,7 @@ class Segments:
             self._count()
 
     def close(self) -> None:
-        """Let the folder go; remove it if nothing is left in it."""
+        """Unlock the folder; remove it if it is empty."""
         with self._exclusive:
             self._close_file()
             if self._lock_fd is None:
@@ -91,7 +91,7 @@ class Segments:
     # ---------------------------------------------------------------------------------------------------- the lines
 
     def append(self, texts: Sequence[bytes]) -> None:
-        """Keep these lines: they are on the disk when this returns."""
+        """Store these lines; they are on the disk when this returns."""
         with self._exclusive:
             segment = self._writable()
             block = b"".join(map(_framed, texts))
@@ -100,11 +100,11 @@ class Segments:
                 _write(self._file, block)
                 os.fsync(self._file)
             except OSError:
-                # After a failed write or sync nobody knows what the disk has: this file ends where it was known.
+                # After a failed write or sync the content is unknown: cut the file where it was known.
                 try:
                     os.ftruncate(self._file, segment.size)
                 except OSError:
-                    pass  # Then a reader stops at `size`, and a later process finds lines that it may write again.
+                    pass  # A reader stops at `size`; a later process may replay these lines, which is harmless.
                 self._close_file()
                 raise
             segment.size += len(block)
@@ -112,9 +112,7 @@ class Segments:
             self._count()
 
     def read(self, most: int) -> list[bytes]:
-        """The oldest lines, at most that many and one more than fit into READ_BYTES. What is damaged is set aside
-        and told.
-        """
+        """The oldest lines: at most `most`, about READ_BYTES. Damaged lines are moved to a `.bad` file and logged."""
         with self._exclusive:
             if not self._segments:
                 return []
@@ -140,7 +138,7 @@ class Segments:
             return found
 
     def acknowledge(self) -> None:
-        """What `read` returned last is done with. A segment that is done with is removed."""
+        """Acknowledge what `read` returned last. A fully acknowledged segment is removed."""
         with self._exclusive:
             if not self._segments:
                 return
@@ -150,7 +148,7 @@ class Segments:
             self._read_to = self._read_lines = 0
             if segment.done < segment.size:
                 mark = segment.path.with_suffix(ACKNOWLEDGED)
-                # Of a fixed length, so that a later one replaces all of it. Not synced: to replay is harmless.
+                # A fixed length, so that each mark overwrites the last. Not synced: a replay is harmless.
                 mark.write_bytes(b"%020d" % segment.done)
             else:
                 if len(self._segments) == 1:
@@ -160,7 +158,7 @@ class Segments:
             self._count()
 
     def set_aside(self, text: bytes, why: str) -> None:
-        """Keep a line for people: nobody else can do anything with it."""
+        """Move a line to a `.bad` file, for people to look at."""
         with self._exclusive:
             _set_aside(self._folder / f"{self._number:08d}{BAD}", _framed(text), why)
 
@@ -200,7 +198,7 @@ class Segments:
             try:
                 lock_fd = _lock(neighbour)
             except OSError:
-                continue  # Its process is alive.
+                continue  # its process is alive
             try:
                 self._take_over(neighbour)
                 _remove(neighbour)
@@ -228,7 +226,7 @@ def _framed(text: bytes) -> bytes:
 
 
 def _unframed(line: bytes) -> bytes | None:
-    """The text of a line, None when it is damaged. A missing newline alone is no damage."""
+    """The text of a line, or None when it is damaged. A missing newline alone is not damage."""
     text = line[9:].removesuffix(b"\n")
     return text if line[:9] == b"%08x " % zlib.crc32(text) and text else None
 
@@ -240,7 +238,7 @@ def _write(file: int, block: bytes) -> None:
 
 
 def _recover(path: Path) -> Segment:
-    """A segment of an earlier process: its torn tail cut off, its mark read, its lines counted."""
+    """Recover a segment of an earlier process: cut off a torn tail, read its mark and count its lines."""
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     tail = content[whole:]
@@ -251,7 +249,7 @@ def _recover(path: Path) -> Segment:
                 file.write(b"\n")
                 content += b"\n"
             else:
-                # A crash while it was written: it was never acknowledged, so its run was never given up.
+                # The process died while it wrote this line, so `append` never returned and the run kept its slot.
                 log.warning("spool tail cut off", file=str(path), bytes=len(tail))
                 file.truncate(whole)
                 content = content[:whole]
@@ -269,7 +267,7 @@ def _mark(path: Path, content: bytes) -> int:
         done = int(path.with_suffix(ACKNOWLEDGED).read_bytes())
     except (FileNotFoundError, ValueError):
         return 0
-    # A mark that a power failure left wrong would hide outcomes; replaying some twice hides nothing.
+    # A mark damaged by a power failure would hide outcomes; replaying some twice is harmless.
     return done if 0 < done <= len(content) and content[done - 1 : done] == b"\n" else 0
 
 
@@ -291,16 +289,16 @@ def _discard(path: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """Lock the folder, made if need be; returns the descriptor that holds the lock. Raises BlockingIOError."""
+    """Create the folder if needed and lock it. Returns the descriptor of the lock. Raises BlockingIOError."""
     while True:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             found = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:
-            continue  # Its last owner has just removed it.
+            continue  # its last owner has just removed it
         try:
             fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Locking a file that was removed meanwhile locks nothing.
+            # A lock on a file that was removed meanwhile locks nothing.
             if (folder / LOCK).stat().st_ino == os.fstat(found).st_ino:
                 return found
         except FileNotFoundError:
@@ -312,7 +310,7 @@ def _lock(folder: Path) -> int:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a locked folder that is empty but for the lock; any other one stays, without harm."""
+    """Remove a locked folder that contains only the lock file."""
     if {path.name for path in folder.iterdir()} == {LOCK}:
         (folder / LOCK).unlink()
         folder.rmdir()

@@ -1,9 +1,9 @@
-"""The worker: takes what its free slots allow, runs it, records how it ended, gives the lock back.
+"""The worker: takes runs for its free slots, executes them, records their outcomes and releases their job locks.
 
-The rules it protects: nothing is taken or started without a valid heartbeat; an incarnation takes a (run, fence) at
-most once, or gives it back, and never both; a run whose fence is lost or whose cancellation was asked for is stopped; a
-slot is free only after the outcome is in MongoDB or in the spool; a node that takes no more work keeps none waiting,
-and what it cannot run it declines.
+Rules: it takes and starts nothing without a valid heartbeat. An incarnation either takes a (run, fence) once or gives
+it back, never both. It stops a run whose fence is lost or whose cancellation was requested. A slot is free only after
+the outcome is in MongoDB or in the spool. A node that takes no work gives its queue back, and declines runs that it
+cannot execute.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from cronflow.ports import (
     Signal,
 )
 from cronflow.worker.leases import STOP_TAKES_S, Lease
-from cronflow.worker.recorder import Finish, Recorder
+from cronflow.worker.recorder import Recorder
+from cronflow.worker.spool import Finish
 
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
@@ -73,13 +74,11 @@ class Active:
     last_line: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def stop_result(self) -> AttemptResult | None:
-        """What it is to end with, once it was told to stop."""
+        """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""
         return self.stop
 
 
 class Worker:
-    """The worker role. `executor` runs an attempt, whatever its target."""
-
     def __init__(
         self,
         queue: Queue,
@@ -121,52 +120,48 @@ class Worker:
         self._obeyed_at = clock.monotonic()
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Run attempts as tasks of this group, from now on."""
         self._group, self._loop = group, asyncio.get_running_loop()
 
     @property
     def in_flight(self) -> int:
-        """How many runs are on this node."""
         return len(self._active)
 
     async def step(self) -> float:
-        """Take what the free slots allow; one that takes no more gives back what lies in its list."""
+        """Take as many runs as there are free slots. A node that takes no work gives its queue back."""
         async with self._taking:
-            return await self._take()
-
-    async def _take(self) -> float:
-        if not self._takes_work():
-            await self.give_back()
-            return self._timings.take_poll
-        free = self._slots - len(self._active)
-        if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
-            return self._timings.take_poll
-        taken = await self._queue.take(self._node, free)
-        if taken.dropped:
-            log.info("items dropped", count=taken.dropped)
-        if taken.put_back:
-            self._meter.add(metrics.REJECTIONS, "take", by=taken.put_back)
-        # Their leader is no more. The next one would look at them when they should have been taken, seconds from now.
-        await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
-        if not self._takes_work():
-            # It was told so while the answer was on its way.
-            await self._hand_back(taken.assignments)
+            if not self._takes_work():
+                await self.give_back()
+                return self._timings.take_poll
+            free = self._slots - len(self._active)
+            if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
+                return self._timings.take_poll
+            taken = await self._queue.take(self._node, free)
+            if taken.dropped:
+                log.info("items dropped", count=taken.dropped)
+            if taken.put_back:
+                self._meter.add(metrics.REJECTIONS, "take", by=taken.put_back)
+            # Their leader was deposed. The next leader would only look at them when their acknowledgement is overdue.
+            await self._hand_back(taken.outdated, "its leader was deposed before it was taken")
+            if not self._takes_work():
+                # The node was drained or paused while the reply was on its way.
+                await self._hand_back(taken.assignments)
+                for assignment in taken.assignments:
+                    await self._recorder.release(_job_lock(assignment))
+                return 0.0
+            newest: dict[str, int] = {}
             for assignment in taken.assignments:
-                await self._recorder.release(_job_lock(assignment))
-            return 0.0
-        newest: dict[str, int] = {}
-        for assignment in taken.assignments:
-            newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
-        for assignment in taken.assignments:
-            # Given back by an edit and placed here again while the first item still lay in the list: that one is void.
-            if assignment.fence == newest[assignment.run]:
-                self._accept(assignment)
-        if len(taken.assignments) == free:
-            return 0.0
-        return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
+                newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
+            for assignment in taken.assignments:
+                # An edit may requeue a run, and the leader place it here again, while the first item is still queued:
+                # only the newest fence counts.
+                if assignment.fence == newest[assignment.run] and self._is_new(assignment):
+                    self._begin(assignment)
+            if len(taken.assignments) == free:
+                return 0.0
+            return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
 
     def leases(self) -> list[Lease]:
-        """What is held now. May be called from any thread."""
+        """The runs that this node holds now. May be called from any thread."""
         return [
             Lease(active.claimed, active.job_lock, active.marked and not active.superseded, active.until)
             for active in list(self._active.values())
@@ -176,37 +171,37 @@ class Worker:
         return not (self._stopping or self.paused)
 
     def lost(self, lease: Lease) -> None:
-        """The fence of a run is somebody else's: stop it. May be called from any thread."""
+        """Stop a run whose fence belongs to another attempt. May be called from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop_if_held, lease)
 
     async def look_for_cancellations(self) -> float:
-        """A mark in Redis is a hint, and may be lost: as often as leases are renewed the documents are asked too."""
+        """The mark in Redis is a hint and may be lost, so the documents are read as often as leases are renewed."""
         runs = {active.claimed.run for active in self._active.values() if active.stop is None}
         now = self._clock.monotonic()
         if now - self._obeyed_at >= self._timings.run_lease / 3:
             self._obeyed_at = now
-            await self._obey(runs)
+            await self._stop_cancelled(runs)
         elif runs:
-            await self._obey(await self._queue.cancelled(runs))
+            await self._stop_cancelled(await self._queue.cancelled(runs))
         return CANCEL_POLL_S
 
-    async def _obey(self, runs: Collection[str]) -> None:
-        """Stop those that their documents say are to be cancelled, or have been."""
+    async def _stop_cancelled(self, runs: Collection[str]) -> None:
+        """Stop the runs whose documents are cancelled or have a cancellation request."""
         for run in await self._runs.get(runs) if runs else ():
             for active in [active for active in self._active.values() if active.claimed.run == run.id]:
                 if not run.is_open:
                     self._supersede(active)
                 elif run.cancel_requested and run.fence == active.claimed.fence:
                     text = cancelled_text(run.cancel_reason, run.cancel_by)
-                    self._tell_to_stop(active, AttemptResult(Outcome.CANCELLED, error=text))
+                    self._stop(active, AttemptResult(Outcome.CANCELLED, error=text))
 
     async def give_back(self) -> None:
-        """What lies in the list was never started: the leader places it elsewhere, at once."""
+        """Return the runs in the node's queue, none of which has started; the leader places them elsewhere at once."""
         await self._hand_back(await self._queue.give_back(self._node))
 
     async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
-        # A doubled item of what runs here, or of what has been given back already, is nothing to give back.
+        # A duplicate of an item that runs here, or that was given back already, is ignored.
         assignments = [assignment for assignment in assignments if self._is_new(assignment)]
         if not assignments:
             return
@@ -226,37 +221,36 @@ class Worker:
             finishes.append(Finish(transitions.give_back(claimed, finish_id, attempt_result, now), late))
         log.info("given back", count=len(finishes))
         await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
-        await self._ring_leader()
+        await self._notify_leader()
 
-    async def _ring_leader(self) -> None:
+    async def _notify_leader(self) -> None:
         try:
             await self._bus.notify(Signal.JOBS)
         except BackendUnavailable:
-            # A lost ring costs one poll of the leader.
+            # The leader finds the runs at its next poll.
             return
 
     def pause(self, paused: bool) -> None:
-        """Take nothing until further notice, and give back what waits; what runs goes on."""
         self.paused = paused
         self.wake.set()
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing more; wait for what runs, then stop it and hand it on."""
+        """Take nothing more. Wait for running jobs, then stop them and give them back."""
         self._stopping = True
         self.wake.set()
         async with self._taking:
-            # An answer that was on its way has been given back by now.
+            # A `take` that was under way has finished, and its runs were given back.
             pass
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
             for active in list(self._active.values()):
-                self._tell_to_stop(active, AttemptResult(Outcome.DRAINED, error="its node was shut down"))
+                self._stop(active, AttemptResult(Outcome.DRAINED, error="its node was shut down"))
             await self._idle.wait()
 
     # ------------------------------------------------------------------------------------------------ one attempt
 
     def _is_new(self, assignment: Assignment) -> bool:
-        """Whether this (run, fence) comes here for the first time."""
+        """Whether this incarnation sees the (run, fence) for the first time."""
         key = _key(assignment)
         if key in self._taken:
             return False
@@ -265,10 +259,7 @@ class Worker:
             self._taken.popitem(last=False)
         return True
 
-    def _accept(self, assignment: Assignment) -> None:
-        key = _key(assignment)
-        if not self._is_new(assignment):
-            return
+    def _begin(self, assignment: Assignment) -> None:
         active = Active(
             assignment=assignment,
             claimed=self._claimed(assignment),
@@ -276,35 +267,34 @@ class Worker:
             start_id=secrets.token_hex(12),
             until=self._clock.monotonic() + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
         )
-        self._active[key] = active
+        self._active[_key(assignment)] = active
         self._idle.clear()
         assert self._group is not None
         self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
 
     async def _attempt(self, active: Active) -> None:
-        # The task is the attempt's own, and so is what its lines are about.
         assignment = active.assignment
         bind_contextvars(run=assignment.run, job=assignment.job.name, attempt=assignment.attempt)
         try:
-            refusal = await self._refusal(active.assignment)
+            refusal = await self._refusal(assignment)
             if refusal is not None:
                 await self._record(active, refusal)
-                await self._ring_leader()
-            elif active.assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
-                await self._run_and_record(active)
+                await self._notify_leader()
+            elif assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
+                await self._record(active, await self._execute(active))
             else:
                 self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
             await self._recorder.release(active.job_lock)
         finally:
-            self._active.pop(_key(active.assignment), None)
+            self._active.pop(_key(assignment), None)
             self.ended += 1
             if not self._active:
                 self._idle.set()
             self.wake.set()
 
     async def _refusal(self, assignment: Assignment) -> AttemptResult | None:
-        """Why it is not begun here: not now, or not on this node at all. Neither uses up an attempt."""
+        """Why the run is deferred or declined, or None. Neither uses up an attempt."""
         if self._heartbeat.memory >= MEMORY_LIMIT:
             return AttemptResult(Outcome.DEFERRED, error=f"memory at {self._heartbeat.memory:.0%}")
         if isinstance(self._executor, SelectiveExecutor):
@@ -313,51 +303,49 @@ class Worker:
                 return AttemptResult(Outcome.DECLINED, error=reason)
         return None
 
-    async def _run_and_record(self, active: Active) -> None:
+    def _schedule_mark(self, active: Active) -> asyncio.Task[None] | None:
+        """Observe how late the run starts, and record the start after `start_mark` seconds unless it is recorded."""
         active.started_at = active.started_at or self._clock.now()
         fire = fire_of(active.claimed.run)
         if active.assignment.attempt == 1 and fire is not None:
             late = (active.started_at - fire).total_seconds()
             self._meter.observe(metrics.START_LATENESS, max(0.0, late))
-        mark = None
-        if not active.marked:
-            assert self._group is not None
-            mark = self._group.create_task(self._mark_later(active), name=f"mark {active.claimed.run}")
-        attempt_result = await self._execute(active)
-        if mark is not None and not active.marked:
-            mark.cancel()
-        if active.superseded:
-            log.warning(
-                "run superseded", run=active.claimed.run, fence=active.claimed.fence, outcome=attempt_result.outcome
-            )
-        await self._record(active, attempt_result)
+        if active.marked:
+            return None
+        assert self._group is not None
+        return self._group.create_task(self._mark_later(active), name=f"mark {active.claimed.run}")
 
     async def _execute(self, active: Active) -> AttemptResult:
-        """Run the attempt to its ending; a cancellation of ours becomes one too."""
+        """Run the executor to its result; a stopped attempt has the result that it was stopped with."""
 
         def sink(level: str, text: str) -> None:
             self._log_line(active, level, text)
 
-        if (stop := active.stop_result()) is not None:
-            return stop
-        active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, sink))
+        mark = self._schedule_mark(active)
         try:
-            await asyncio.wait({active.handler})
-        except asyncio.CancelledError:
-            # The process ends: what runs must not outlive it.
-            active.handler.cancel()
-            await asyncio.wait({active.handler})
-            raise
+            if (stop := active.stop_result()) is not None:
+                return stop
+            active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, sink))
+            try:
+                await asyncio.wait({active.handler})
+            except asyncio.CancelledError:
+                # The process ends, and its handlers with it.
+                active.handler.cancel()
+                await asyncio.wait({active.handler})
+                raise
+        finally:
+            if mark is not None and not active.marked:
+                mark.cancel()
         stop = active.stop_result()
         if active.handler.cancelled():
             return stop or AttemptResult(Outcome.INTERRUPTED, error="the handler was cancelled")
         attempt_result = active.handler.result()
-        # What ended well before it learnt of its cancellation has; what failed meanwhile is not tried again.
+        # A handler that succeeded in spite of a cancellation has succeeded; one that failed is cancelled, not retried.
         failed = attempt_result.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
         return stop if stop is not None and failed and stop.outcome is Outcome.CANCELLED else attempt_result
 
-    def _tell_to_stop(self, active: Active, attempt_result: AttemptResult) -> None:
-        """Stop the handler, and it alone: what is being recorded is recorded to its end. The first reason counts."""
+    def _stop(self, active: Active, attempt_result: AttemptResult) -> None:
+        """Cancel the handler, but never the recording of its result. The first reason counts."""
         if active.stop is not None:
             return
         active.stop = attempt_result
@@ -384,21 +372,23 @@ class Worker:
             self._keep_line(active, "warn", text)
         self._recorder.hurry_lines()
         if active.superseded:
-            # Perhaps by a start under this very fence, when its item was doubled: then the fence alone would let it end
-            # a run that is another one's.
+            log.warning(
+                "run superseded", run=active.claimed.run, fence=active.claimed.fence, outcome=attempt_result.outcome
+            )
+            # After a duplicated item, the other attempt may have this very fence: a `finish` would then end its run.
             await self._recorder.keep_late(finish)
             return
         await self._recorder.finish(finish, active.last_line)
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.claimed.run, lease.claimed.fence))
-        # One that ended while the answer was on its way is not lost.
+        # It may have ended while the reply was on its way.
         if active is not None and not active.superseded:
             self._supersede(active)
 
     def _supersede(self, active: Active) -> None:
         active.superseded = True
-        self._tell_to_stop(active, AttemptResult(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
+        self._stop(active, AttemptResult(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
 
     def _claimed(self, assignment: Assignment) -> ClaimedRun:
         return ClaimedRun(

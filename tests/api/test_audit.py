@@ -7,7 +7,7 @@ from datetime import time
 import pytest
 
 from cronflow.domain.access import Role
-from cronflow.domain.system_jobs import system_jobs
+from cronflow.domain.job import system_jobs
 from cronflow.ports import AuditQuery
 from cronflow.usecases.edit import Editor
 from tests.api.conftest import Client

@@ -8,8 +8,8 @@ from datetime import time, timedelta
 import pytest
 
 from cronflow.domain.cluster import Member
+from cronflow.domain.job import SWEEP, system_jobs
 from cronflow.domain.rollup import Tally
-from cronflow.domain.system_jobs import SWEEP, system_jobs
 from cronflow.schemas.cluster import capacity_of
 from cronflow.usecases.edit import Editor
 from tests.api.conftest import Client, client_of

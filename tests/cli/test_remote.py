@@ -31,10 +31,10 @@ from cronflow.cli.terminal import times
 from cronflow.client import aio
 from cronflow.domain.access import Role
 from cronflow.domain.events import JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
+from cronflow.domain.job import system_jobs
 from cronflow.domain.placement import Placement
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.domain.system_jobs import system_jobs
 from cronflow.ports import AuditQuery, LargeResult, LateResult
 from cronflow.usecases.edit import Editor
 from tests.auth.bench import PASSWORD

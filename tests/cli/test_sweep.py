@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from cronflow.cli.terminal import times
+from cronflow.domain.job import SWEEP, system_jobs
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.domain.system_jobs import SWEEP, system_jobs
 from cronflow.usecases.edit import Editor
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import JOBS, NOON, Scene

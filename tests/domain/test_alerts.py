@@ -1,4 +1,4 @@
-"""The rules of alerts: what they tell of, when a job is late, when to give up; and their documents."""
+"""The rules of alerts: what they report, when a job is late, when to give up; and their documents."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"name": None}, "alerts[0].name: missing (give the alert a name)"),
         ({"on": None}, "alerts[0].on: missing (add at least one of failed,"),
@@ -64,9 +64,9 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
         ({"name": "Ä"}, "alerts[0].name: 'Ä' is not a alert name"),
         ({"on": []}, "alerts[0].on: on is empty"),
         ({"on": ["fail"]}, "alerts[0].on[0]: expected failed, recovered, dead_letter, late or no_leader"),
-        ({"on": ["late", "late"]}, "alerts[0].on: on has a word twice"),
-        ({"on": ["recovered"]}, "alerts[0].on: on has recovered, but nothing that a job could recover from (add"),
-        ({"jobs": ["a b"]}, "alerts[0].jobs: 'a b' is no pattern of job names"),
+        ({"on": ["late", "late"]}, "alerts[0].on: on has a kind twice"),
+        ({"on": ["recovered"]}, "alerts[0].on: on has recovered, but no kind that a job could recover from (add"),
+        ({"jobs": ["a b"]}, "alerts[0].jobs: 'a b' is not a pattern of job names"),
         ({"jobs": ["a"] * 101}, "alerts[0].jobs: jobs has 101 patterns; at most 100"),
         ({"late_after": "0s"}, "alerts[0].late_after: late_after is 0s; it must be 1s to 7d"),
         ({"no_leader_after": "1s"}, "alerts[0].no_leader_after: no_leader_after is 1s; it must be 5s to 1d"),
@@ -79,20 +79,20 @@ def test_a_document_is_read_and_written_back_the_same() -> None:
         ({"enabled": "yes"}, "alerts[0].enabled: expected true or false"),
     ],
 )
-def test_what_is_wrong_has_its_place_and_a_remedy(fields: dict[str, Any], told: str) -> None:
-    assert told in problems(**fields)
+def test_a_problem_has_its_place_and_a_remedy(fields: dict[str, Any], expected: str) -> None:
+    assert expected in problems(**fields)
 
 
 def test_a_secret_that_was_written_out_is_not_repeated() -> None:
     assert "whsec_abc" not in problems(webhook={"url": "https://x", "secret": "whsec_abc"})
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert len(problems(on=["x"], jobs=["?!"], late_after="1", extra=1).splitlines()) == 4
 
 
 @pytest.mark.parametrize(
-    ("on", "state", "told"),
+    ("on", "state", "expected"),
     [
         (("failed",), RunState.FAILED, "failed"),
         (("dead_letter",), RunState.FAILED, "dead_letter"),
@@ -104,11 +104,13 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         (("failed", "dead_letter"), RunState.SUCCEEDED, None),
     ],
 )
-def test_a_death_is_told_once_by_the_best_word(on: tuple[str, ...], state: RunState, told: str | None) -> None:
+def test_a_failed_run_is_reported_once_by_the_most_specific_kind(
+    on: tuple[str, ...], state: RunState, expected: str | None
+) -> None:
     alert = parse_alert(LEAST | {"on": list(on)})
-    assert alert.death(a_run(state=state)) == told
-    assert parse_alert(LEAST | {"on": list(on), "jobs": ["other-*"]}).death(a_run(state=state)) is None
-    assert parse_alert(LEAST | {"on": list(on), "enabled": False}).death(a_run(state=state)) is None
+    assert alert.dead_letter_kind(a_run(state=state)) == expected
+    assert parse_alert(LEAST | {"on": list(on), "jobs": ["other-*"]}).dead_letter_kind(a_run(state=state)) is None
+    assert parse_alert(LEAST | {"on": list(on), "enabled": False}).dead_letter_kind(a_run(state=state)) is None
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_delays_grow_to_a_quarter_of_an_hour_and_end_after_a_day() -> None:
     assert next_delay(50, T0, T0 + GIVE_UP_AFTER - timedelta(minutes=14)) is None
 
 
-def test_an_id_is_that_of_what_is_told_and_of_nothing_else() -> None:
+def test_the_id_of_a_notification_depends_on_its_subject_alone() -> None:
     ids = {
         notification_id(alert, kind, subject)
         for alert in ("a", "b")

@@ -1,4 +1,4 @@
-"""No single bad clock moves the time of the cluster."""
+"""No single wrong clock moves the cluster time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_of_two_clocks_the_earlier_counts() -> None:
     assert scene.now() == scene.true
 
 
-def test_alone_a_node_believes_its_own_clock() -> None:
+def test_a_node_without_samples_uses_its_own_clock() -> None:
     assert Scene(local=HOUR).now() == T0 + HOUR
 
 
@@ -75,7 +75,7 @@ def test_it_never_steps_back() -> None:
     assert scene.now() == before
 
 
-def test_a_step_forward_is_believed_only_when_three_samples_of_two_servers_agree() -> None:
+def test_a_step_forward_is_accepted_only_when_three_samples_of_two_servers_agree() -> None:
     scene = Scene()
     scene.sample()
     scene.now()
@@ -108,7 +108,7 @@ def test_between_samples_the_monotonic_clock_carries_the_time_forward() -> None:
     assert scene.now() == scene.true
 
 
-def test_a_node_whose_clock_is_off_by_more_than_two_seconds_says_so() -> None:
+def test_a_node_whose_clock_is_off_by_more_than_two_seconds_has_a_complaint() -> None:
     scene = Scene(local=3 * SECOND)
     scene.sample()
     assert scene.complaint() == "this node's clock is off (MongoDB -3.0 s, Redis -3.0 s)"
@@ -122,7 +122,7 @@ def test_one_server_that_is_off_is_no_reason_not_to_lead() -> None:
     assert scene.complaint() is None
 
 
-def test_when_no_two_clocks_agree_nobody_should_lead() -> None:
+def test_when_no_two_clocks_agree_no_node_should_lead() -> None:
     scene = Scene(redis=10 * SECOND, mongo=-10 * SECOND)
     scene.sample()
     assert scene.complaint() == "no two clocks agree (MongoDB -10.0 s, Redis +10.0 s)"
@@ -140,7 +140,7 @@ skews = st.floats(-0.9, 0.9)
 
 @settings(deadline=None)
 @given(skews, skews, st.sampled_from(["local", "redis", "mongo"]), st.floats(-1e6, 1e6))
-def test_the_time_lies_between_the_two_good_clocks_whatever_the_third_shows(
+def test_the_time_is_between_the_two_good_clocks_whatever_the_third_shows(
     one: float, two: float, bad: str, wrong: float
 ) -> None:
     good = [name for name in ("local", "redis", "mongo") if name != bad]

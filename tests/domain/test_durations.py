@@ -1,4 +1,4 @@
-"""Durations: what people write is read, what is no duration is refused with a remedy, and writing one reads back."""
+"""Durations: valid ones are parsed, invalid ones are rejected with a remedy, and formatting is reversible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_duration_is_read(written: Duration, meant: timedelta) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "s", "30", "5 m", "1y", "1m30", "1h 30m", "30S", "1e3s", ".5h", "½h", True])
-def test_what_is_no_duration_is_refused_with_examples(written: Duration) -> None:
+def test_an_invalid_duration_is_rejected_with_examples(written: Duration) -> None:
     with pytest.raises(InvalidInput, match=r"is not a duration; write 500ms, 30s, 5m, 2h or 1d"):
         parse_duration(written)
 
@@ -69,6 +69,6 @@ def test_a_duration_is_written_in_the_largest_unit_that_divides_it(value: timede
 
 @settings(deadline=None)
 @given(st.integers(min_value=0, max_value=100 * 365 * 86_400_000))
-def test_what_is_written_reads_back(milliseconds: int) -> None:
+def test_a_formatted_duration_parses_to_the_same_value(milliseconds: int) -> None:
     value = timedelta(milliseconds=milliseconds)
     assert parse_duration(format_duration(value)) == value

@@ -1,4 +1,4 @@
-"""Events: every kind has a sentence, and comes back as it was kept."""
+"""Events: every kind has a sentence, and is read back as it was stored."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def failed(error: str | None, minute: int = 0, job: str = "report", **fields: ob
         ("table shard_0012 locked", "table shard_0477 locked", "table shard_<n> locked"),
     ],
 )
-def test_what_differs_from_run_to_run_is_taken_out(one: str, other: str, reason: str) -> None:
+def test_parts_that_differ_between_runs_are_removed(one: str, other: str, reason: str) -> None:
     assert (reason_of(failed(one)), reason_of(failed(other))) == (reason, reason)
 
 

@@ -1,4 +1,4 @@
-"""From when a run counts as late."""
+"""The lateness of a run."""
 
 from __future__ import annotations
 

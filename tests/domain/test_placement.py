@@ -1,4 +1,4 @@
-"""Who gets a run, and why the others do not."""
+"""Which node gets a run, and why the others do not."""
 
 from __future__ import annotations
 
@@ -79,31 +79,31 @@ def test_nodes_that_are_as_good_as_equal_take_turns_by_lot() -> None:
         assert chosen_by(Fleet(members, draw=lots)) == first
 
 
-def test_what_was_just_placed_counts_so_that_a_herd_spreads() -> None:
+def test_placed_runs_count_so_that_many_runs_at_once_spread() -> None:
     fleet = Fleet([a_member(name) for name in "abc"])
     placed = [chosen_by(fleet) for _ in range(12)]
     assert {placed.count(f"{name}#x") for name in "abc"} == {4}
     assert fleet.capacity == 0
 
 
-def test_a_full_cluster_says_so_for_each_node() -> None:
+def test_a_full_cluster_has_a_reason_for_each_node() -> None:
     fleet = Fleet([a_member("a", held=4), a_member("b", held=2, queued=2)])
     answer = fleet.place({})
     assert isinstance(answer, NoNode)
     assert str(answer) == "a#x: no free slot; b#x: no free slot"
 
 
-def test_what_a_node_ends_in_a_second_is_room_too() -> None:
+def test_runs_that_a_node_ends_in_a_second_count_as_capacity() -> None:
     assert a_member(held=4, rate=2.9).capacity == 2
 
 
-def test_each_reason_against_a_node_is_told() -> None:
+def test_each_reason_against_a_node_is_reported() -> None:
     assert ineligible(a_member(), {}) is None
-    assert ineligible(a_member(labels={"region": "us"}), {"region": "eu"}) == "label region is 'us', not 'eu'"
+    assert ineligible(a_member(labels={"region": "us"}), {"region": "eu"}) == "label region=us (needs region=eu)"
     assert ineligible(a_member(age_s=11), {}) == "last heartbeat 11 s ago"
     assert ineligible(a_member(draining=True), {}) == "draining"
     assert ineligible(a_member(memory=0.96), {}) == "memory at 96%"
-    assert ineligible(a_member(mongo_away_s=11.0), {}) == "it has not reached MongoDB for 11 s"
+    assert ineligible(a_member(mongo_away_s=11.0), {}) == "has not reached MongoDB for 11 s"
     # A step-down of its primary is no reason.
     assert ineligible(a_member(mongo_away_s=9.0), {}) is None
 
@@ -113,7 +113,7 @@ def test_labels_send_a_run_to_the_node_that_has_them_although_it_is_busier() -> 
     assert chosen_by(fleet, {"gpu": "yes"}) == "gpu#x"
     answer = fleet.place({"gpu": "yes"})
     assert isinstance(answer, NoNode)
-    assert answer.reasons == {"idle#x": "label gpu is None, not 'yes'", "gpu#x": "no free slot"}
+    assert answer.reasons == {"idle#x": "no label gpu (needs gpu=yes)", "gpu#x": "no free slot"}
 
 
 def test_a_node_that_refused_is_passed_over_and_still_counted() -> None:
@@ -127,25 +127,25 @@ def test_a_node_that_refused_is_passed_over_and_still_counted() -> None:
     assert chosen_by(fleet) == "idle#x"
 
 
-def test_a_node_that_was_asked_to_drain_gets_nothing_although_it_has_not_heard_of_it() -> None:
+def test_a_node_with_a_drain_request_gets_nothing_before_it_has_received_it() -> None:
     asked = replace(a_member("a"), drain_asked=True)
     assert ineligible(asked, {}) == "draining"
     assert chosen_by(Fleet([asked, a_member("b", held=3)])) == "b#x"
 
 
-def test_able_are_those_with_the_labels_whatever_else_is_wrong_with_them() -> None:
+def test_able_nodes_have_the_labels_eligible_or_not() -> None:
     fleet = Fleet([a_member("a", labels={"gpu": "yes"}, memory=0.99), a_member("b")])
     assert fleet.able({"gpu": "yes"}) == {"a#x"}
     assert fleet.able({}) == {"a#x", "b#x"}
 
 
-def test_an_empty_cluster_says_so() -> None:
+def test_an_empty_cluster_has_a_reason() -> None:
     assert str(Fleet([]).place({})) == "no node is up"
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 1), st.integers(0, 5)), min_size=1, max_size=6), st.data())
-def test_whatever_the_order_every_run_goes_to_a_node_of_least_rank_and_none_beyond_its_room(
+def test_in_any_order_every_run_goes_to_a_node_of_least_rank_within_its_capacity(
     nodes: list[tuple[int, float, int]], data: st.DataObject
 ) -> None:
     members = {

@@ -1,4 +1,4 @@
-"""What becomes of a fire: run, skip, wait; and where a cursor stands."""
+"""The decision about a fire (run, skip, wait), and the position of the cursor."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_new_job_begins_within_the_present_second_and_a_one_time_job_counts_ho
     assert first_fire(a_job(schedule=None), now) is None
 
 
-def test_the_run_of_a_pend_is_made_of_the_document_alone_and_is_always_the_same() -> None:
+def test_the_run_of_a_pending_run_depends_on_the_document_alone() -> None:
     record = a_record()
     pending_run = a_pend(covers=Covers(T0, T0 + MINUTE, 2))
     run = run_of_pending(record, pending_run, term=3, now=T0)
@@ -133,7 +133,7 @@ def test_the_run_of_a_pend_is_made_of_the_document_alone_and_is_always_the_same(
     assert (run.check_at, run.attempt, run.max_attempts, run.covers) == (T0 + 10 * SECOND, 1, 4, pending_run.covers)
 
 
-def test_a_skipped_pend_makes_an_ended_run_that_nobody_will_look_at() -> None:
+def test_a_skipped_pending_run_becomes_an_ended_run() -> None:
     run = run_of_pending(a_record(), a_pend(state=RunState.SKIPPED, reason="overlap"), term=3, now=T0)
     assert (run.is_open, run.check_at, run.ended_at, run.reason, run.attempt) == (False, None, T0, "overlap", 0)
 
@@ -143,7 +143,7 @@ def test_a_job_that_cannot_be_planned_steps_aside_for_longer_and_longer() -> Non
     assert waits == [0.25, 0.5, 1, 2, 4, 5, 5]
 
 
-def test_a_job_by_hand_is_never_due() -> None:
+def test_a_job_without_a_schedule_is_never_due() -> None:
     record = JobRecord(
         job=Job(name="by-hand", target=PythonTarget("a:b")), created_at=datetime(2026, 1, 1, tzinfo=UTC), updated_at=T0
     )

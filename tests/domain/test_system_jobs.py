@@ -1,4 +1,4 @@
-"""The system's own jobs as values: when they are due, and how they are stored and refused."""
+"""System jobs as values: when they are due, and how they are stored and rejected."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from cronflow.documents import job_document, parse_job
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.job import CLEANUP, SWEEP, system_jobs
 from cronflow.domain.planning import first_fire
-from cronflow.domain.system_jobs import CLEANUP, SWEEP, system_jobs
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -31,7 +31,7 @@ def test_they_come_back_from_their_documents(compact: bool) -> None:
 
 
 def test_a_job_of_a_user_cannot_run_the_system() -> None:
-    with pytest.raises(InvalidInput, match=r"job\.run: only the system's own jobs"):
+    with pytest.raises(InvalidInput, match=r"job\.run: only system jobs"):
         parse_job({"name": "mine", "run": {"system": "cleanup"}})
     with pytest.raises(InvalidInput, match=r"job\.run: has none of python, shell, argv and http"):
         parse_job({"name": "mine", "run": {"system": "cleanup", "now": True}})

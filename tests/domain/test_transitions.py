@@ -1,4 +1,4 @@
-"""The table of transitions, the changes that write it, and what the leader does with an overdue run."""
+"""The table of transitions, the changes that use it, and what the leader does with an overdue run."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_dispatched_run_that_a_live_node_holds_is_left_to_it_at_most_six_times
     assert verdict(a_run(vetoes=6), Holder.HAS_IT) == Dispatch(Transition.REDISPATCH_UNTAKEN)
 
 
-def test_a_dispatched_run_that_nobody_took_is_placed_again_at_no_cost() -> None:
+def test_a_dispatched_run_that_was_not_taken_is_placed_again_without_using_an_attempt() -> None:
     assert verdict(a_run(), Holder.WITHOUT_IT) == Dispatch(Transition.REDISPATCH_UNTAKEN)
     assert verdict(a_run(), Holder.DEAD) == Dispatch(Transition.REDISPATCH_UNTAKEN)
 
@@ -215,7 +215,7 @@ def test_a_waiting_run_is_dispatched_as_its_next_attempt_with_a_new_fence() -> N
 CANCELLED = replace(RUNNING, cancel_requested=True, cancel_reason="too slow", cancel_by="ada")
 
 
-def test_cancelling_ends_what_waits_and_asks_what_runs() -> None:
+def test_cancelling_ends_waiting_runs_and_asks_running_ones() -> None:
     made = {
         state: transitions.cancel(a_run(state=state), "", "", "f1", T0).transition
         for state in (RunState.DISPATCHED, RunState.RETRYING, RunState.RUNNING)
@@ -227,7 +227,7 @@ def test_cancelling_ends_what_waits_and_asks_what_runs() -> None:
     }
 
 
-def test_an_attempt_that_was_cancelled_says_why_in_the_reason_of_the_run() -> None:
+def test_a_cancelled_attempt_has_its_reason_in_the_run() -> None:
     change = finished(Outcome.CANCELLED, error="cancelled by ada")
     assert (change.target, change.sets["reason"], change.sets["error"]) == (
         RunState.CANCELLED,
@@ -261,7 +261,7 @@ def test_a_run_that_is_to_be_cancelled_is_not_tried_again() -> None:
     assert (found.transition, found.lost) == (Transition.CONFIRM_CANCEL, None)
 
 
-def test_a_dispatch_compares_that_nobody_asked_for_the_cancellation() -> None:
+def test_a_dispatch_does_not_apply_after_a_cancellation_request() -> None:
     for transition, run in (
         (Transition.REDISPATCH_UNTAKEN, a_run()),
         (Transition.REDISPATCH_LOST, RUNNING),

@@ -73,7 +73,7 @@ def test_the_audit_looks_for_the_instants_of_each_version_in_its_span_alone() ->
     assert without.lost == [("report", T0 + 60 * MINUTE)]
 
 
-def test_the_present_version_says_why_nothing_runs_under_it() -> None:
+def test_the_present_version_has_the_reason_why_nothing_runs_under_it() -> None:
     held = [
         version_of(a_record(**fields)).held
         for fields in (

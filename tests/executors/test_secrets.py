@@ -254,7 +254,7 @@ def test_a_new_key_in_front_seals_and_the_old_one_still_opens() -> None:
     ],
 )
 def test_no_secret_stands_where_others_see_it(make: Any) -> None:
-    with pytest.raises(InvalidInput, match="would be seen by others"):
+    with pytest.raises(InvalidInput, match="would be visible to others"):
         make()
 
 
@@ -266,5 +266,5 @@ def test_a_reference_that_is_none_is_refused(wrong: str) -> None:
         lambda: HttpTarget("http://host", body=wrong),
         lambda: PythonTarget("a:b", {"deep": [{"er": wrong}]}),
     ):
-        with pytest.raises(InvalidInput, match="no reference to a secret"):
+        with pytest.raises(InvalidInput, match="is not a reference to a secret"):
             make()

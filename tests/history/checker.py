@@ -52,7 +52,7 @@ class Finding:
         return f"{self.rule} {self.where}: {self.what}"
 
 
-Told = Iterator[tuple[str, str]]
+Violations = Iterator[tuple[str, str]]
 
 
 def check(history: History) -> list[Finding]:
@@ -60,8 +60,8 @@ def check(history: History) -> list[Finding]:
     return [Finding(name, where, what) for name, rule in RULES.items() for where, what in rule(history)]
 
 
-def each_instant_lies_in_one_run(history: History) -> Told:
-    """H1, with what would make it false later: a `pending_run` without its run, a plan note that nobody settles."""
+def each_instant_lies_in_one_run(history: History) -> Violations:
+    """H1, and what would break it later: a `pending_run` without its run, a plan intent that is left behind."""
     versions = {record.name: history.versions(record.name) for record in history.jobs}
     found = audit({job: expectations(known) for job, known in versions.items()}, history.runs, history.until)
     for job, fire in found.lost:
@@ -74,12 +74,12 @@ def each_instant_lies_in_one_run(history: History) -> Told:
     known = {run.id for run in history.runs}
     for record in history.jobs:
         if record.pending_run is not None and run_id(record.name, record.pending_run.fire) not in known:
-            yield record.name, "the run of its pend does not exist"
-    for note in history.notes:
-        yield note, "a plan note is left"
+            yield record.name, "the run of its pending run does not exist"
+    for intent in history.intents:
+        yield intent, "a plan intent is left"
 
 
-def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Told:
+def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Violations:
     """H2."""
     for name, steps in _steps(history).items():
         ends = {(step.state, step.finish_id) for step in steps if step.state in ENDED}
@@ -88,7 +88,7 @@ def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Told:
     recorded = {run.id for run in history.runs}
     for line in history.sink:
         if line.run not in recorded:
-            yield line.run, "the sink tells of a run that is not recorded"
+            yield line.run, "the sink has a run that is not recorded"
     ended = {(line.run, line.fence, line.ok) for line in history.sink if line.word == END}
     for run in _judged(history):
         accepted = [attempt for attempt in run.attempts if attempt.outcome is Outcome.OK]
@@ -102,7 +102,7 @@ def one_outcome_is_accepted_and_the_sink_has_it(history: History) -> Told:
                 yield run.id, f"the sink has no end of the attempt {attempt.fence}, recorded as {attempt.outcome}"
 
 
-def fences_increase(history: History) -> Told:
+def fences_increase(history: History) -> Violations:
     """H3: over the dispatches of a run, the cursor moves of a job and the terms; and no token is given out twice."""
     given: dict[int, str] = {}
     again: list[Step] = []
@@ -123,14 +123,14 @@ def fences_increase(history: History) -> Told:
         if any(later <= earlier for earlier, later in pairwise(fences)) or any(fence > one.fence for fence in fences):
             yield one.id, f"its attempts have the fences {fences}, and it has {one.fence}"
     yield from _moves_increase(history)
-    # Who inserts a run may be of a later term than the one whose pend it is made of; who dispatches again may not.
+    # A run may be inserted by a later term than that of its pending run; a repeated dispatch may not.
     for step in again:
         later = [other for other in again if other.term > step.term and other.fence <= step.fence]
         if later:
             yield step.run, f"term {step.term} gave {step.fence}, and the later term {later[0].term} {later[0].fence}"
 
 
-def _moves_increase(history: History) -> Told:
+def _moves_increase(history: History) -> Violations:
     first = {run: steps[0] for run, steps in _steps(history).items()}
     moves: dict[str, list[tuple[Run, Step]]] = defaultdict(list)
     for run in sorted(history.runs, key=lambda run: run.fire_at):
@@ -142,7 +142,7 @@ def _moves_increase(history: History) -> Told:
                 yield run.id, f"made with the fence {after.fence}, after {before.fence} of the instant before"
 
 
-def one_node_leads_a_term(history: History) -> Told:
+def one_node_leads_a_term(history: History) -> Violations:
     """H4."""
     nodes: dict[int, set[str]] = defaultdict(set)
     for elected in history.terms:
@@ -152,7 +152,7 @@ def one_node_leads_a_term(history: History) -> Told:
             yield f"term {term}", f"led by {' and '.join(sorted(leaders))}"
 
 
-def only_transitions_of_the_table(history: History) -> Told:
+def only_transitions_of_the_table(history: History) -> Violations:
     """H5: each write, and the documents as they are in the end."""
     runs = {run.id: run for run in history.runs}
     for name, steps in _steps(history).items():
@@ -173,7 +173,7 @@ def only_transitions_of_the_table(history: History) -> Told:
             yield run.id, "lost, although it may run again"
 
 
-def at_most_once_starts_once(history: History) -> Told:
+def at_most_once_starts_once(history: History) -> Violations:
     """H6, whatever goes wrong."""
     starts = Counter(line.run for line in history.sink if line.word == START)
     for run in _judged(history):
@@ -181,7 +181,7 @@ def at_most_once_starts_once(history: History) -> Told:
             yield run.id, f"its handler was started {starts[run.id]} times"
 
 
-def double_starts_only_under_a_fault(history: History) -> Told:
+def double_starts_only_under_a_fault(history: History) -> Violations:
     """H7: a second start follows from the job's policy, or some fault lies between the two. An edit gives back what
     waits, and for some seconds the item of the older version may start beside the new one (`start_guard: redis`).
     """
@@ -198,7 +198,7 @@ def double_starts_only_under_a_fault(history: History) -> Told:
                 yield run.id, f"started at {first.at:%T.%f} and {second.at:%T.%f}, and nothing went wrong in between"
 
 
-def no_old_version_starts_after_an_edit(history: History) -> Told:
+def no_old_version_starts_after_an_edit(history: History) -> Violations:
     """H8. A recorded start at once; a handler, which may start before that (`start_guard: redis`), after five seconds,
     unless its node was held up.
     """
@@ -222,7 +222,7 @@ def no_old_version_starts_after_an_edit(history: History) -> Told:
                 yield line.run, f"its handler started under version {ver}, {line.at - ack.at} after {ack.ver}"
 
 
-def all_ended_after_healing(history: History) -> Told:
+def all_ended_after_healing(history: History) -> Violations:
     """H9."""
     limit = history.healed + history.ends_within
     for run in history.runs:
@@ -232,7 +232,7 @@ def all_ended_after_healing(history: History) -> Told:
             yield run.id, f"ended only {run.ended_at - history.healed} after healing"
 
 
-def nothing_is_missing_in_late(history: History) -> Told:
+def nothing_is_missing_in_late(history: History) -> Violations:
     """H10: every end in the sink was accepted as the end of an attempt, or is kept; only a kill may take it along. That
     an attempt is recorded as lost is no record of how it ended.
     """
@@ -250,7 +250,7 @@ def nothing_is_missing_in_late(history: History) -> Told:
             yield line.run, f"the attempt {line.fence} ended on {line.node}, and nobody recorded it"
 
 
-def without_faults_starts_are_runs(history: History) -> Told:
+def without_faults_starts_are_runs(history: History) -> Violations:
     """H11: each attempt that is recorded started once, and nothing else did."""
     if history.faults:
         return
@@ -265,7 +265,7 @@ def without_faults_starts_are_runs(history: History) -> Told:
             yield run.id, f"started under {unknown}, which no attempt has"
 
 
-RULES: Mapping[str, Callable[[History], Told]] = {
+RULES: Mapping[str, Callable[[History], Violations]] = {
     "H1": each_instant_lies_in_one_run,
     "H2": one_outcome_is_accepted_and_the_sink_has_it,
     "H3": fences_increase,
@@ -337,5 +337,5 @@ def _in_table(before: Step | None, after: Step) -> bool:
 
 
 def _started_as_recorded(count: int, attempt: Attempt) -> bool:
-    """One that was cancelled may have been so before its handler came to note it."""
+    """One that was cancelled may have been cancelled before its handler could record it."""
     return count == 1 or (count == 0 and attempt.outcome is Outcome.CANCELLED)

@@ -83,18 +83,18 @@ class Ack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A stretch of a cluster's life.
+    """A period of a cluster's life.
 
-    `jobs` are all records, tombstones included, `earlier` the versions before the present ones, `notes` the ids of the
-    plan notes that are left. Instants before `until` are judged. Nothing went wrong any more after `healed`; what
-    was open then has `ends_within` to end.
+    `jobs` are all records, tombstones included, `earlier` the versions before the present ones, `intents` the ids of
+    the plan intents that are left. Instants before `until` are judged. There were no faults after `healed`; what was
+    open then has `ends_within` to end.
     """
 
     jobs: Sequence[JobRecord]
     earlier: Mapping[str, Sequence[Version]]
     runs: Sequence[Run]
     late: Sequence[LateResult]
-    notes: Sequence[str]
+    intents: Sequence[str]
     terms: Sequence[Elected]
     steps: Sequence[Step]
     sink: Sequence[Noted]

@@ -1,8 +1,7 @@
 """The records of a cluster's MongoDB at the end of a history, and every write of a run and of the control document.
 
-The writes are those of the oplog, in which a replica set keeps them in their order, whoever made them: nobody who
-judges by them has to believe what a node says that it did. Reads past the ports, and needs a MongoDB of the test's own,
-whose oplog holds all of its life.
+The writes are read from the oplog, which has all writes in their order, so the judgement does not depend on what nodes
+report. It bypasses the ports, and needs a MongoDB of its own, whose oplog contains the whole history.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Records:
     earlier: Mapping[str, Sequence[Version]]
     runs: Sequence[Run]
     late: Sequence[LateResult]
-    notes: Sequence[str]
+    intents: Sequence[str]
     terms: Sequence[Elected]
     steps: Sequence[Step]
 
@@ -55,7 +54,7 @@ def read(url: str, namespace: str) -> Records:
             earlier=earlier,
             runs=[codec.run(document) for document in runs],
             late=[codec.late(document) for document in database["late"].find()],
-            notes=[str(document["_id"]) for document in database["plans"].find()],
+            intents=[str(document["_id"]) for document in database["plans"].find()],
             terms=[
                 Elected(document["term"], document["holder"].rpartition("#")[0])
                 for _, _, document in _writes(oplog, f"{database.name}.control")

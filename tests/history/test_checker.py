@@ -102,7 +102,7 @@ def a_history() -> History:
                 run=lost, fence=104, node="n1#a", at=at(150), attempt_result=AttemptResult(Outcome.OK), finish_id="f104"
             )
         ],
-        notes=[],
+        intents=[],
         terms=[Elected(1, "n1#a"), Elected(1, "n1#a"), Elected(2, "n2#a")],
         steps=[step for _, steps, _ in lives for step in steps],
         sink=[*(line for _, _, lines in lives for line in lines), Noted(END, lost, 104, "n1", at(150))],
@@ -214,10 +214,10 @@ FORGED: Sequence[tuple[str, str, Forge]] = [
     ),
     (
         "H1",
-        "a pend without its run",
+        "a pending run without its run",
         lambda h: replace(h, jobs=[replace(h.jobs[0], pending_run=a_pend(at(240))), h.jobs[1]]),
     ),
-    ("H1", "a plan note left", lambda h: replace(h, notes=["1-7"])),
+    ("H1", "a plan intent left", lambda h: replace(h, intents=["1-7"])),
     ("H2", "two outcomes", a_second_end),
     ("H2", "a success of which the sink knows nothing", lambda h: without_lines(h, REPORT[1], 103, END)),
     ("H2", "a failure of which the sink knows nothing", lambda h: without_lines(h, REPORT[1], 102, END)),

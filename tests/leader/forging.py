@@ -1,4 +1,4 @@
-"""Records as no correct history leaves them, forged on every backend; for the sweep and the clean-up to find."""
+"""Forges records that no correct history leaves, on every backend, for the sweep and the clean-up to find."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Forge:
     def __init__(self, backends: Backends) -> None:
         self.backends = backends
         self.clock = Hasty()
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         now = self.clock.now()
         self.now = now.replace(microsecond=0)
 
     async def sweep(self, term: int = 5) -> tuple[dict[str, Any], list[tuple[str, str, bool]]]:
         """Sweep; the summary, and (kind, where, repaired) of the findings."""
-        sweep = Sweep(self.backends, self.clock, self.told.append)
+        sweep = Sweep(self.backends, self.clock, self.events.append)
         result: Any = await sweep.run(an_assignment("_sys:sweep@1", term=term), Lines())
         report = await self.backends.store_admin.report()
         assert report is not None
@@ -60,8 +60,8 @@ class Forge:
         """Write fields of a run past all rules; None removes one."""
         raise NotImplementedError
 
-    async def age_note(self, note: PlanIntent, at: datetime) -> None:
-        """Write a note as if at that time."""
+    async def age_intent(self, intent: PlanIntent, at: datetime) -> None:
+        """Write an intent as if at that time."""
         raise NotImplementedError
 
     async def endless_lock(self, job: str) -> str:
@@ -105,9 +105,9 @@ class MemoryForge(Forge):
         runs: dict[str, Run] = self.backends.documents.runs
         runs[run] = replace(runs[run], **fields)
 
-    async def age_note(self, note: PlanIntent, at: datetime) -> None:
+    async def age_intent(self, intent: PlanIntent, at: datetime) -> None:
         """Put it there."""
-        self.backends.documents.plans[note.id] = (note, at)
+        self.backends.documents.plans[intent.id] = (intent, at)
 
     async def endless_lock(self, job: str) -> str:
         """Put it there."""
@@ -149,10 +149,10 @@ class ServerForge(Forge):
             update.setdefault("$unset" if value is None else "$set", {})[name] = value
         await self.database["runs"].update_one({"_id": run}, update)
 
-    async def age_note(self, note: PlanIntent, at: datetime) -> None:
+    async def age_intent(self, intent: PlanIntent, at: datetime) -> None:
         """Write, then overwrite `at`."""
-        await self.backends.plans.write(note)
-        await self.database["plans"].update_one({"_id": note.id}, {"$set": {"at": at}})
+        await self.backends.plans.write(intent)
+        await self.database["plans"].update_one({"_id": intent.id}, {"$set": {"at": at}})
 
     async def endless_lock(self, job: str) -> str:
         """SET."""

@@ -1,5 +1,5 @@
-"""The clean-up, on memory and on real servers: what has outlived its retention goes, and nothing that could come
-back.
+"""The clean-up, on memory and on real servers: expired data is deleted, but nothing that could still be
+inserted again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def left(forge: Forge) -> list[str]:
 async def test_runs_that_ended_before_the_retention_go_and_the_others_stay(forge: Forge) -> None:
     runs = await a_job_with_runs(forge, 90 * DAY, 60 * DAY, 31 * DAY, 29 * DAY, HOUR)
     result = await clean(forge)
-    # Of those from before, the newest stays: at that time the `pend` named it, and somebody may have read that.
+    # Of those from before, the newest stays: at that time the `pending_run` named it and may have been read.
     assert await left(forge) == runs[2:]
     assert result["runs"] == 2
     assert (await clean(forge))["runs"] == 0
@@ -81,7 +81,7 @@ async def test_the_retention_counts_from_the_end_of_a_run_to_the_moment(forge: F
     }
 
 
-async def test_the_run_that_the_pend_names_stays_however_old_it_is(forge: Forge) -> None:
+async def test_the_run_that_the_pending_run_names_stays_however_old_it_is(forge: Forge) -> None:
     runs = await a_job_with_runs(forge, 400 * DAY, 380 * DAY)
     await clean(forge)
     assert await left(forge) == runs[1:]
@@ -99,7 +99,7 @@ async def test_a_run_whose_successor_is_younger_than_the_retention_stays(forge: 
     assert await left(forge) == runs
 
 
-async def test_runs_by_hand_go_with_their_late_results(forge: Forge) -> None:
+async def test_manual_runs_are_deleted_with_their_late_results(forge: Forge) -> None:
     runs = await a_job_with_runs(forge, HOUR)
     manual = ended(forge.now - 31 * DAY, id="report@manual-x")
     await forge.backends.runs.insert([manual])
@@ -123,7 +123,7 @@ async def test_runs_of_a_job_that_does_not_exist_go_all(forge: Forge) -> None:
     assert await left(forge) == []
 
 
-async def test_a_deleted_job_loses_its_pend_first_and_a_retention_later_everything(forge: Forge) -> None:
+async def test_a_deleted_job_loses_its_pending_run_first_and_a_retention_later_everything(forge: Forge) -> None:
     runs = await a_job_with_runs(
         forge, 80 * DAY, 70 * DAY, deleted_at=forge.now - 31 * DAY, next_fire=None, due_at=None
     )
@@ -148,7 +148,7 @@ async def test_a_tombstone_younger_than_the_retention_is_left_alone(forge: Forge
     assert record.pending_run is not None
 
 
-async def test_the_run_of_a_deleted_jobs_pend_is_inserted_before_the_pend_goes(forge: Forge) -> None:
+async def test_the_run_of_a_deleted_jobs_pending_run_is_inserted_before_that_is_removed(forge: Forge) -> None:
     fire = forge.now - 70 * DAY
     record = JobRecord(
         job=a_job(), pending_run=a_pend(fire), deleted_at=forge.now - 31 * DAY, created_at=fire, updated_at=fire

@@ -1,4 +1,4 @@
-"""How long a leader may believe that it leads, and what ends the belief."""
+"""How long a leader's lease is valid, and what ends leadership."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def bench() -> Bench:
     return Bench()
 
 
-async def test_river_1213_the_belief_counts_from_before_the_request(bench: Bench) -> None:
+async def test_river_1213_the_lease_counts_from_before_the_request(bench: Bench) -> None:
     """river #1213: a slow answer prolonged the belief beyond the lease that it confirmed."""
     stall = bench.backends.faults.stall("election.install", acted=True)
     campaign = asyncio.create_task(bench.elector.step())
@@ -92,7 +92,7 @@ async def test_a_failed_renewal_is_tried_again_every_fifth_of_the_interval(bench
         assert bench.changes == 1
 
 
-async def test_a_belief_that_ended_by_time_gives_the_key_back_that_its_failed_renewals_prolonged(bench: Bench) -> None:
+async def test_an_expired_lease_releases_the_key_that_its_failed_renewals_extended(bench: Bench) -> None:
     async with bench.running(bench.elector):
         await bench.clock.advance(14)
         bench.backends.faults.fail_before("MongoDB", times=1000)
@@ -107,7 +107,7 @@ async def test_a_belief_that_ended_by_time_gives_the_key_back_that_its_failed_re
         assert bench.leads
 
 
-async def test_a_key_that_redis_does_not_take_back_is_owed_until_it_does(bench: Bench) -> None:
+async def test_a_key_that_could_not_be_released_is_released_later(bench: Bench) -> None:
     other = bench.another("n2#b")
     async with bench.running(bench.elector):
         await bench.clock.advance(1)
@@ -130,7 +130,7 @@ async def test_a_node_that_is_started_again_gives_back_the_key_of_the_process_th
         await bench.clock.advance(1)
         assert other.tenure is None
         async with bench.running(bench.elector):
-            # Nobody else is rung here: it leads itself, but only after others had their time.
+            # No other node campaigns here: it leads itself, but only after others had their time.
             await bench.clock.advance(0.4)
             assert not bench.leads
             assert await bench.backends.election.holder() is None
@@ -139,7 +139,7 @@ async def test_a_node_that_is_started_again_gives_back_the_key_of_the_process_th
             assert other.tenure is not None
 
 
-async def test_a_node_that_is_started_again_leads_when_nobody_else_wants_to(bench: Bench) -> None:
+async def test_a_restarted_node_leads_when_no_other_node_campaigns(bench: Bench) -> None:
     await bench.backends.election.acquire("n1#before#x", 30)
     async with bench.running(bench.elector):
         await bench.clock.advance(0.6)
@@ -206,20 +206,20 @@ async def test_an_asked_leader_abstains_although_redis_does_not_take_its_key_bac
     assert (bench.elector.last_term, pause) == (1, 3.0)
 
 
-async def test_a_key_under_which_no_term_could_be_installed_does_not_stand(bench: Bench) -> None:
+async def test_a_key_under_which_no_term_could_be_installed_is_released(bench: Bench) -> None:
     bench.backends.memory.term = 7
     assert await bench.elector.step() <= 0.05
     assert bench.elector.tenure is None
     assert await bench.backends.election.holder() is None
 
 
-async def test_who_resigns_for_good_has_given_the_key_back_then(bench: Bench) -> None:
+async def test_resigning_for_good_releases_the_key(bench: Bench) -> None:
     await bench.elector.step()
     await bench.elector.resign()
     assert await bench.backends.election.holder() is None
 
 
-async def test_a_leader_that_leaves_to_others_gives_the_key_back_before_it_says_so(bench: Bench) -> None:
+async def test_a_leader_that_leaves_leadership_to_others_releases_the_key_before_its_event(bench: Bench) -> None:
     claimed: list[object] = []
     elector = Elector(
         "n1#a",
@@ -293,7 +293,7 @@ async def test_a_follower_takes_over_when_the_key_expires_and_not_before(bench: 
         assert bench.leads
 
 
-async def test_a_follower_that_is_rung_takes_over_within_fifty_milliseconds(bench: Bench) -> None:
+async def test_a_follower_with_a_signal_takes_over_within_fifty_milliseconds(bench: Bench) -> None:
     await bench.backends.election.acquire("n2#b#x", 30)
     async with bench.running(bench.elector):
         await bench.clock.advance(5)
@@ -373,7 +373,7 @@ async def test_redbeat_208_an_error_on_the_way_to_the_lead_is_not_the_lead(
         assert bench.leads is (other.tenure is None)
 
 
-async def test_river_1213_what_a_node_says_of_an_earlier_term_does_not_touch_its_present_one(bench: Bench) -> None:
+async def test_river_1213_a_request_of_an_earlier_term_does_not_affect_the_present_one(bench: Bench) -> None:
     """river #1213, #197: a node that led again was the same holder as before, so that a late resignation or renewal of
     its former lead counted for the new one.
     """

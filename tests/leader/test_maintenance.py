@@ -1,5 +1,5 @@
-"""The system's own jobs in whole clusters on virtual time: who defines them, that they run like all others, that a
-sweep in the middle of everything finds nothing, and that a clean-up beside a planner loses and doubles nothing.
+"""System jobs in whole clusters on virtual time: the leader defines them, they run like all others, a sweep of a busy
+cluster finds nothing, and a clean-up next to a planner neither loses nor doubles a run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import pytest
 
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.job import Job, Overlap, PythonTarget, Retry, SystemTarget
+from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, SystemTarget, system_jobs
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
-from cronflow.domain.system_jobs import CLEANUP, SWEEP, system_jobs
 from cronflow.executors import Executors
 from cronflow.executors.system import SystemExecutor
 from cronflow.leader.cleanup import Cleanup
@@ -165,7 +164,7 @@ async def test_nobody_edits_the_systems_jobs(verb: str) -> None:
         with pytest.raises(InvalidInput, match="the system's own"):
             await cluster.service.apply([replace(DAILY[0], description="mine")])
         assert (await cluster.service.job(SWEEP)).ver == 1
-    with pytest.raises(InvalidInput, match="only the system's own jobs"):
+    with pytest.raises(InvalidInput, match="only system jobs"):
         Job(name="mine", target=SystemTarget("sweep"))
 
 
@@ -310,13 +309,13 @@ def _soon(cluster: Swept, offset: float = 0) -> Any:
 
 
 @pytest.mark.parametrize("ensured_by", ["planner", "editor"])
-async def test_who_read_a_job_before_its_last_move_cannot_bring_an_old_run_back(ensured_by: str) -> None:
+async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: str) -> None:
     async with a_swept_cluster("a", "b") as cluster:
         await cluster.service.apply([a_job("rare", "10m")])
         await cluster.elapse(605)
         (old,) = [run for run in cluster.runs if run.job == "rare"]
         await cluster.elapse(590)
-        # Somebody reads the job, whose pend names the old run, and falls asleep before looking whether that exists.
+        # A process reads the job, whose pending run names the old run, and pauses before checking whether that exists.
         (record,) = await cluster.backends.jobs.get(["rare"])
         assert record.pending_run is not None
         assert record.pending_run.fire == old.fire_at

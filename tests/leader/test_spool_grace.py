@@ -1,4 +1,4 @@
-"""For how long a run is left to a node whose spool may hold its end, and that this ends."""
+"""How long a run is left to a node whose spool may have its outcome, and that this time is finite."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.transitions import Transition
-from cronflow.leader.spool_grace import SpoolGrace
+from cronflow.leader.reconciler import SpoolGrace
 from cronflow.node.role_loop import Outages
 from cronflow.node.timings import Timings
 from cronflow.testing.clock import FakeClock
@@ -56,7 +56,7 @@ async def test_without_an_outage_or_a_takeover_there_is_none() -> None:
     ] == [None] * 5
 
 
-async def test_a_takeover_leaves_what_ran_for_thirty_seconds_and_what_never_started_not_at_all() -> None:
+async def test_a_takeover_leaves_running_runs_alone_for_thirty_seconds_and_unstarted_ones_not_at_all() -> None:
     bench = await Bench().an_hour()
     bench.term = 2
     assert [
@@ -75,7 +75,7 @@ async def test_a_takeover_leaves_what_ran_for_thirty_seconds_and_what_never_star
     assert bench.left(Transition.REDISPATCH_LOST) is None
 
 
-async def test_a_long_outage_leaves_what_was_not_marked_too_and_a_short_one_nothing() -> None:
+async def test_a_long_outage_leaves_runs_without_a_recorded_start_alone_too_and_a_short_one_none() -> None:
     bench = await Bench().an_hour()
     await bench.outage(9)
     assert bench.left(Transition.REDISPATCH_UNTAKEN) is None
@@ -92,7 +92,7 @@ async def test_a_node_that_is_gone_is_not_waited_for() -> None:
     assert bench.left(Transition.REDISPATCH_LOST, {"n2"}) is None
 
 
-async def test_who_came_to_lead_during_an_outage_takes_it_for_a_long_one() -> None:
+async def test_a_leader_elected_during_an_outage_assumes_a_long_one() -> None:
     bench = await Bench().an_hour()
     bench.outages.failed("elector", AWAY)
     await bench.clock.advance(1)

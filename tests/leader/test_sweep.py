@@ -1,5 +1,5 @@
-"""The sweep, on memory and on real servers: each state that must not be is found, repaired where it can be, and nothing
-else is.
+"""The sweep, on memory and on real servers: it finds each violated invariant, repairs it if possible, and finds nothing
+else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def a_stored_run(forge: Forge, ago: timedelta = MINUTE, **fields: Any) -> 
     return run.id
 
 
-async def test_a_sound_cluster_has_no_findings_and_the_report_says_what_was_looked_at(forge: Forge) -> None:
+async def test_a_sound_cluster_has_no_findings_and_the_report_counts_what_was_checked(forge: Forge) -> None:
     await a_sound_job(forge, pending_run=a_pend(forge.now - MINUTE))
     await a_stored_run(forge)
     await a_stored_run(forge, HOUR, state=RunState.SUCCEEDED, check_at=None, ended_at=forge.now, outcome=Outcome.OK)
@@ -62,15 +62,15 @@ async def test_a_sound_cluster_has_no_findings_and_the_report_says_what_was_look
     assert forge.clock.pauses == []
 
 
-async def test_an_open_run_that_nobody_would_look_at_is_found_and_brought_before_the_reconciler(forge: Forge) -> None:
+async def test_an_open_run_without_check_at_is_found_and_passed_to_the_reconciler(forge: Forge) -> None:
     await a_sound_job(forge)
     run = await a_stored_run(forge)
     await forge.set_run(run, check_at=None)
     with capture_logs() as events:
         assert await forge.findings() == [("run_unwatched", run, True)]
-    (told,) = [event for event in events if event["event"] == "sweep finding"]
-    assert (told["log_level"], told["kind"], told["where"]) == ("error", "run_unwatched", run)
-    found, ended = forge.told
+    (entry,) = [event for event in events if event["event"] == "sweep finding"]
+    assert (entry["log_level"], entry["kind"], entry["where"]) == ("error", "run_unwatched", run)
+    found, ended = forge.events
     assert isinstance(found, SweepFound)
     assert (found.flaw, found.where, found.repaired) == ("run_unwatched", run, True)
     assert isinstance(ended, SweepEnded)
@@ -102,10 +102,10 @@ async def test_a_run_that_is_overdue_by_more_than_an_hour_is_a_finding_and_by_le
     assert found.vetoes == 1
 
 
-async def test_a_leader_who_has_just_come_is_given_an_hour_for_what_waits(forge: Forge) -> None:
+async def test_a_new_leader_gets_an_hour_for_waiting_runs(forge: Forge) -> None:
     await a_sound_job(forge, next_fire=forge.now - 5 * HOUR, due_at=forge.now - 5 * HOUR)
     await a_stored_run(forge, 6 * HOUR, check_at=forge.now - 5 * HOUR)
-    await forge.age_note(PlanIntent(id="1-1", term=1, jobs=("report",)), forge.now - 5 * HOUR)
+    await forge.age_intent(PlanIntent(id="1-1", term=1, jobs=("report",)), forge.now - 5 * HOUR)
     await forge.backends.control.begin_term("n1#a#x")
     assert await forge.findings() == []
 
@@ -182,12 +182,12 @@ async def test_a_job_that_the_planner_cannot_see_is_shown_to_it(forge: Forge) ->
         assert [found.name for found in await forge.backends.jobs.due(forge.now + HOUR, 10)] == ["report"]
 
 
-async def test_a_job_that_nobody_has_planned_for_an_hour_is_reported(forge: Forge) -> None:
+async def test_a_job_that_was_not_planned_for_an_hour_is_reported(forge: Forge) -> None:
     await a_sound_job(forge, next_fire=forge.now - 2 * HOUR, due_at=forge.now - HOUR - MINUTE)
     assert await forge.findings() == [("job_behind", "report", False)]
 
 
-async def test_the_run_of_a_pend_is_inserted_where_it_is_missing(forge: Forge) -> None:
+async def test_a_missing_run_of_a_pending_run_is_inserted(forge: Forge) -> None:
     fire = forge.now - HOUR
     await a_sound_job(forge, pending_run=a_pend(fire, fence=77))
     run = run_id("report", fire)
@@ -198,7 +198,7 @@ async def test_the_run_of_a_pend_is_inserted_where_it_is_missing(forge: Forge) -
     assert await forge.findings() == []
 
 
-async def test_a_pend_without_its_run_is_no_finding_while_a_note_announces_it(forge: Forge) -> None:
+async def test_a_pending_run_without_its_run_is_no_finding_while_an_intent_announces_it(forge: Forge) -> None:
     await a_sound_job(forge, pending_run=a_pend(forge.now - MINUTE))
     await forge.backends.plans.write(PlanIntent(id="7-1", term=7, jobs=("report",)))
     assert await forge.findings() == []
@@ -207,15 +207,15 @@ async def test_a_pend_without_its_run_is_no_finding_while_a_note_announces_it(fo
 async def test_a_run_that_is_inserted_while_its_job_is_looked_at_is_no_finding(forge: Forge) -> None:
     fire = forge.now - MINUTE
     made = await a_sound_job(forge, pending_run=a_pend(fire))
-    note = PlanIntent(id="7-1", term=7, jobs=("report",))
-    await forge.backends.plans.write(note)
+    intent = PlanIntent(id="7-1", term=7, jobs=("report",))
+    await forge.backends.plans.write(intent)
     existing = forge.backends.runs.existing
 
     async def and_then_inserted(ids: Any) -> set[str]:
         found = await existing(ids)
         forge.backends.runs.existing = existing  # type: ignore[method-assign]
         await forge.backends.runs.insert([a_run(fire=fire)])
-        await forge.backends.plans.remove([note.id])
+        await forge.backends.plans.remove([intent.id])
         return found
 
     forge.backends.runs.existing = and_then_inserted  # type: ignore[method-assign]
@@ -223,7 +223,7 @@ async def test_a_run_that_is_inserted_while_its_job_is_looked_at_is_no_finding(f
     assert await look._without_run([made]) == []
 
 
-async def test_the_pend_of_a_skipped_range_is_inserted_as_skipped(forge: Forge) -> None:
+async def test_the_pending_run_of_a_skipped_range_is_inserted_as_skipped(forge: Forge) -> None:
     pending_run = PendingRun(
         fire=forge.now - HOUR, state=RunState.SKIPPED, fence=5, job_ver=1, at=forge.now - HOUR, reason="misfire"
     )
@@ -233,10 +233,10 @@ async def test_the_pend_of_a_skipped_range_is_inserted_as_skipped(forge: Forge) 
     assert (found.state, found.reason) == (RunState.SKIPPED, "misfire")
 
 
-async def test_a_note_that_nobody_settled_is_settled(forge: Forge) -> None:
+async def test_an_old_plan_intent_is_recovered(forge: Forge) -> None:
     fire = forge.now - 2 * HOUR
     await a_sound_job(forge, pending_run=a_pend(fire), rev=3, term=2)
-    await forge.age_note(PlanIntent(id="2-1", term=2, jobs=("report",)), fire)
+    await forge.age_intent(PlanIntent(id="2-1", term=2, jobs=("report",)), fire)
     assert await forge.findings() == [("plan_left", "2-1", True)]
     (found,) = await forge.backends.jobs.get(["report"])
     assert (found.rev, found.term) == (4, 5)
@@ -244,12 +244,12 @@ async def test_a_note_that_nobody_settled_is_settled(forge: Forge) -> None:
     assert await forge.backends.plans.left_behind(100, timedelta(0)) == []
 
 
-async def test_a_note_of_a_job_that_a_newer_term_has_written_stays_for_that_term(forge: Forge) -> None:
+async def test_an_intent_of_a_job_that_a_newer_term_has_written_stays_for_that_term(forge: Forge) -> None:
     await a_sound_job(forge, term=9)
-    await forge.age_note(PlanIntent(id="2-1", term=2, jobs=("report",)), forge.now - 2 * HOUR)
+    await forge.age_intent(PlanIntent(id="2-1", term=2, jobs=("report",)), forge.now - 2 * HOUR)
     assert await forge.findings(term=5) == [("plan_left", "2-1", False)]
-    (note,) = await forge.backends.plans.left_behind(9, HOUR)
-    assert await recover(forge.backends.jobs, forge.backends.plans, forge.backends.runs, note, 9, forge.now)
+    (intent,) = await forge.backends.plans.left_behind(9, HOUR)
+    assert await recover(forge.backends.jobs, forge.backends.plans, forge.backends.runs, intent, 9, forge.now)
 
 
 async def test_the_list_of_a_dead_node_goes_and_that_of_a_live_one_stays(forge: Forge) -> None:

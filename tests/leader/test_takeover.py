@@ -1,4 +1,4 @@
-"""A leader that dies or sleeps between any two steps of a batch: the next one finishes what it began, once."""
+"""A leader that dies or pauses between any two steps of a batch: the next one finishes the batch, once."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_dkron_1210_a_leader_killed_between_two_steps_loses_no_instant(ver
 
 
 @pytest.mark.parametrize("verb", ["jobs.move", "runs.insert", "queue.dispatch"])
-async def test_a_leader_that_sleeps_between_two_steps_and_wakes_deposed_does_no_harm(verb: str) -> None:
+async def test_a_leader_that_pauses_between_two_steps_and_resumes_deposed_does_no_harm(verb: str) -> None:
     async with a_cluster("a", "b") as cluster:
         await a_leader_stuck_at(cluster, verb, acted=False)
         (sleeper,) = cluster.leaders
@@ -117,7 +117,7 @@ async def test_a_leader_that_sleeps_between_two_steps_and_wakes_deposed_does_no_
 # -------------------------------------------------------------------------------------------- two leaders, and none
 
 
-async def test_k8s_23731_two_who_believe_to_lead_do_no_harm() -> None:
+async def test_k8s_23731_two_leaders_at_once_do_no_harm() -> None:
     """kubernetes #23731, #67651: two held the lead at once and both acted on it. Here both plan, and the truth takes
     each move once.
     """
@@ -144,7 +144,7 @@ async def test_k8s_23731_two_who_believe_to_lead_do_no_harm() -> None:
         assert len(cluster.leaders) == 1
 
 
-async def test_cilium_42920_a_leader_whose_trust_has_run_out_does_nothing() -> None:
+async def test_cilium_42920_a_leader_whose_lease_has_expired_does_nothing() -> None:
     """cilium #42920: a leader that could not renew went on acting beyond its deadline, on stale data, while its request
     hung.
     """
@@ -235,7 +235,7 @@ async def test_bullmq_3272_a_schedule_survives_that_every_process_is_started_ane
 @pytest.mark.parametrize("away", [("Redis",), ("MongoDB",), ("Redis", "MongoDB")])
 async def test_chronos_jepsen_2015_after_the_network_was_away_every_instant_is_matched(away: tuple[str, ...]) -> None:
     """Chronos, Jepsen 2015: after an interruption of the network it never ran a job again. Not even a person could have
-    told from its own records what was missing; here the instants are computed and matched with runs.
+    computed from its own records what was missing; here the instants are computed and matched with runs.
     """
     async with a_cluster("a", "b", "c") as cluster:
         await cluster.service.apply(jobs(every="10s", count=3))
@@ -284,7 +284,7 @@ async def an_item_of_a_deposed_leader(cluster: Cluster) -> None:
     cluster.backends.faults.heal()
 
 
-async def test_what_a_deposed_leader_gave_out_and_nobody_took_runs_at_once_and_not_when_its_ack_is_overdue() -> None:
+async def test_untaken_runs_of_a_deposed_leader_run_at_once_and_not_when_their_ack_is_overdue() -> None:
     async with a_cluster("a", "b") as cluster:
         await an_item_of_a_deposed_leader(cluster)
         await cluster.elapse(2)

@@ -64,7 +64,7 @@ async def inline(act: Callable[..., Any], /, *args: Any) -> Any:
 
 @dataclass
 class Recording:
-    """An executor that notes every start, and ends as it is told: at once, or when `release` is set."""
+    """An executor that records every start, and ends as configured: at once, or when `release` is set."""
 
     clock: FakeClock
     attempt_result: Callable[[Assignment], AttemptResult] = lambda _: AttemptResult(Outcome.OK)
@@ -73,7 +73,7 @@ class Recording:
     release: asyncio.Event | None = None
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """Note it, wait if told to, end it."""
+        """Record the start, wait if configured, end it."""
         self.starts.append((assignment.run, assignment.fence, node, self.clock.now()))
         if self.release is not None:
             try:

@@ -1,4 +1,4 @@
-"""Alerts on whole nodes and virtual time: what is told, that it is told once whatever dies, and what it costs."""
+"""Alerts on whole nodes and virtual time: what is reported, once through any crash, and the cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEAD_LETTER_KINDS = (AlertKind.FAILED, AlertKind.DEAD_LETTER)
 
 
 class Receiver:
-    """A Postman: it notes what it is sent and answers what it is told to, or never."""
+    """A WebhookSender: it records what it is sent and answers as configured, or never."""
 
     def __init__(self) -> None:
         self.got: list[dict[str, Any]] = []
@@ -38,7 +38,7 @@ class Receiver:
         self.slow: tuple[str, FakeClock] | None = None
 
     async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        """Note it."""
+        """Record it."""
         self.got.append(orjson.loads(body))
         assert self.got[-1]["id"] == notification
         if self.hangs:
@@ -85,7 +85,7 @@ def notifications(cluster: Cluster) -> list[Notification]:
 # -------------------------------------------------------------------------------------------- failures and recoveries
 
 
-async def test_a_run_that_failed_for_good_is_told_once_and_its_retries_are_not() -> None:
+async def test_a_run_that_failed_for_good_is_reported_once_and_its_retries_are_not() -> None:
     async with alerted("a", on=(AlertKind.FAILED,)) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None, retry=Retry(max=2, initial=timedelta(seconds=5)))])
         run = await fire(cluster, outcome=Outcome.ERROR)
@@ -99,7 +99,7 @@ async def test_a_run_that_failed_for_good_is_told_once_and_its_retries_are_not()
         assert [one.state for one in notifications(cluster)] == [NotificationState.DELIVERED]
 
 
-async def test_an_alert_on_failures_and_dead_letters_tells_of_a_failure_once() -> None:
+async def test_an_alert_on_failures_and_dead_letters_reports_a_failure_once() -> None:
     async with alerted("a", on=DEAD_LETTER_KINDS) as (cluster, receiver):
         await define(cluster, name="dead", on=(AlertKind.DEAD_LETTER,))
         await cluster.service.apply([a_job("job", schedule=None)])
@@ -125,7 +125,7 @@ async def test_a_lost_run_is_a_dead_letter_and_no_failure() -> None:
         assert receiver.got[0]["text"].startswith(f"{run} was lost")
 
 
-async def test_only_the_jobs_of_its_patterns_are_told() -> None:
+async def test_only_jobs_that_match_its_patterns_are_reported() -> None:
     async with alerted("a", jobs=("billing-*",)) as (cluster, receiver):
         await cluster.service.apply([a_job("billing-sums", schedule=None), a_job("other", schedule=None)])
         await fire(cluster, "other")
@@ -133,7 +133,7 @@ async def test_only_the_jobs_of_its_patterns_are_told() -> None:
         assert [body["job"] for body in receiver.got] == ["billing-sums"]
 
 
-async def test_a_job_recovers_once_and_only_from_what_was_told() -> None:
+async def test_a_job_recovers_once_and_only_from_a_reported_failure() -> None:
     async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
         await fire(cluster, outcome=Outcome.OK)
@@ -166,7 +166,7 @@ async def test_many_failing_jobs_recover_although_a_round_looks_at_some_of_them(
         assert Counter(receiver.kinds) == {"failed": 8, "recovered": 8}
 
 
-async def test_what_ended_before_the_alert_was_made_or_enabled_is_not_told() -> None:
+async def test_runs_that_ended_before_the_alert_was_created_or_enabled_are_not_reported() -> None:
     async with alerted("a", alert=False) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
         await fire(cluster)
@@ -189,7 +189,7 @@ async def test_what_ended_before_the_alert_was_made_or_enabled_is_not_told() -> 
     ["outbox.put", "alerts.fail", "alert_conditions.mark_reported", "alert_conditions.unreported", "outbox.claim"],
 )
 @pytest.mark.parametrize("acted", [False, True])
-async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notice(verb: str, acted: bool) -> None:
+async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notification(verb: str, acted: bool) -> None:
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
         [leader] = cluster.leaders
@@ -207,7 +207,7 @@ async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notice(verb: st
 
 
 @pytest.mark.parametrize("verb", ["alerts.recovered", "runs.find"])
-async def test_a_leader_that_dies_while_it_tells_of_a_recovery_leaves_exactly_one_notice(
+async def test_a_leader_that_dies_while_it_reports_a_recovery_leaves_exactly_one_notification(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The next leader finds another success.
@@ -227,13 +227,13 @@ async def test_a_leader_that_dies_while_it_tells_of_a_recovery_leaves_exactly_on
         assert set(receiver.kinds) == {"failed", "recovered"}
 
 
-async def test_a_leader_that_wakes_deposed_in_the_midst_of_it_tells_nothing_twice() -> None:
+async def test_a_leader_that_resumes_deposed_reports_nothing_twice() -> None:
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=None)])
         stall = cluster.backends.faults.stall("alerts.fail")
         await fire(cluster)
         assert stall.reached.is_set()
-        # Another one leads, tells of the failure and of the recovery; then the first goes on.
+        # Another one leads, reports the failure and the recovery; then the first continues.
         await cluster.service.stepdown()
         await cluster.elapse(20)
         await fire(cluster, outcome=Outcome.OK)
@@ -243,7 +243,7 @@ async def test_a_leader_that_wakes_deposed_in_the_midst_of_it_tells_nothing_twic
         assert Counter(receiver.kinds) == {"failed": 1, "recovered": 1}
 
 
-async def test_a_failure_that_a_spool_tells_long_afterwards_is_told(tmp_path: Any) -> None:
+async def test_a_failure_that_was_spooled_for_long_is_reported(tmp_path: Any) -> None:
     receiver = Receiver()
     async with a_cluster("a", webhook_sender=receiver, spools=tmp_path) as cluster:
         await define(cluster)
@@ -294,7 +294,7 @@ async def test_a_run_that_waits_for_the_one_before_it_is_late_and_one_that_start
         assert [body["job"] for body in receiver.got] == ["job"]
 
 
-async def test_fires_of_a_time_without_any_node_are_late_when_somebody_leads_again() -> None:
+async def test_fires_of_a_time_without_nodes_are_late_once_there_is_a_leader() -> None:
     async with alerted("a", **LATE) as (cluster, receiver):
         jobs = [
             a_job("once", schedule=Every("1m")),
@@ -308,13 +308,13 @@ async def test_fires_of_a_time_without_any_node_are_late_when_somebody_leads_aga
         await cluster.elapse(600, step=5)
         cluster.start("b")
         await cluster.elapse(120, step=1)
-        told = Counter(body["job"] for body in receiver.got)
-        assert told["once"] == told["skips"] == 1
-        assert told["each"] >= 9
+        reported = Counter(body["job"] for body in receiver.got)
+        assert reported["once"] == reported["skips"] == 1
+        assert reported["each"] >= 9
         assert len({one.id for one in notifications(cluster)}) == len(receiver.got)
 
 
-async def test_a_late_fire_is_told_once_although_its_leader_dies() -> None:
+async def test_a_late_fire_is_reported_once_although_the_leader_dies() -> None:
     async with alerted("a", "b", **LATE) as (cluster, receiver):
         await cluster.service.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
         await cluster.elapse(600 + 25, step=1)
@@ -328,7 +328,7 @@ async def test_a_late_fire_is_told_once_although_its_leader_dies() -> None:
         assert receiver.kinds == ["late"]
 
 
-async def test_what_overlapped_or_was_started_by_hand_or_lies_before_the_alert_is_not_late() -> None:
+async def test_overlapping_manual_and_earlier_runs_are_not_late() -> None:
     async with alerted("a", alert=False) as (cluster, receiver):
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply(
@@ -348,7 +348,7 @@ async def test_what_overlapped_or_was_started_by_hand_or_lies_before_the_alert_i
 LEADERLESS: dict[str, Any] = {"on": (AlertKind.NO_LEADER,), "no_leader_after": timedelta(seconds=60)}
 
 
-async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_node_sees_it() -> None:
+async def test_an_outage_of_redis_without_a_leader_is_reported_once() -> None:
     async with alerted("a", "b", "c", **LEADERLESS) as (cluster, receiver):
         await cluster.elapse(120, step=1)
         assert receiver.got == []
@@ -369,7 +369,7 @@ async def test_an_outage_of_redis_without_a_leader_is_told_once_by_whichever_nod
         assert len({one.subject for one in notifications(cluster)}) == 2
 
 
-async def test_nobody_leads_while_all_clocks_are_wrong_and_that_is_told() -> None:
+async def test_no_node_leads_while_all_clocks_are_wrong_and_that_is_reported() -> None:
     async with alerted(**LEADERLESS) as (cluster, receiver):
         first = cluster.start("first")
         await cluster.elapse(5)
@@ -409,8 +409,8 @@ async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_
         )
         assert notification.attempts == len(receiver.got) == 5
         assert {body["id"] for body in receiver.got} == {notification.id}
-        [told] = await cluster.service.events(kinds=["alert_gave_up"])
-        assert told.event == AlertGaveUp("all", run, 5, REFUSED.error or "")
+        [recorded] = await cluster.service.events(kinds=["alert_gave_up"])
+        assert recorded.event == AlertGaveUp("all", run, 5, REFUSED.error or "")
 
 
 async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_same_id() -> None:
@@ -438,7 +438,7 @@ async def test_a_node_that_is_killed_while_it_sends_leaves_the_notice_to_another
         assert [body["id"] for body in receiver.got] == [notification.id] * 2
 
 
-async def test_a_receiver_that_fails_keeps_nobody_elses_notices_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_receiver_does_not_delay_the_notifications_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cronflow.node.alert_sender.AT_ONCE", 2)
     async with alerted("a", webhook=Webhook("http://down")) as (cluster, receiver):
         await define(cluster, name="good")
@@ -457,7 +457,7 @@ async def test_a_receiver_that_fails_keeps_nobody_elses_notices_waiting(monkeypa
         )
 
 
-async def test_what_waits_is_not_sent_when_its_alert_is_disabled_or_gone() -> None:
+async def test_a_waiting_notification_is_not_sent_when_its_alert_is_disabled_or_deleted() -> None:
     async with alerted("a") as (cluster, receiver):
         await define(cluster, name="gone")
         receiver.answers[HOOK.url] = [REFUSED]
@@ -472,7 +472,7 @@ async def test_what_waits_is_not_sent_when_its_alert_is_disabled_or_gone() -> No
         assert (notification.state, notification.error) == (NotificationState.GAVE_UP, "the alert is disabled")
 
 
-async def test_a_notice_whose_alert_is_gone_meanwhile_is_forgotten() -> None:
+async def test_a_notification_whose_alert_was_deleted_is_forgotten() -> None:
     async with alerted("a") as (cluster, receiver):
         orphan = Notification(
             id="msg_1",

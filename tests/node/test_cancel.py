@@ -1,4 +1,4 @@
-"""Cancelling on virtual time: whoever it reaches, and when, the run ends once and nothing runs on."""
+"""Cancelling on virtual time: at any stage, the run ends once and its handler stops."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def worker_of(cluster: Cluster, run: Run) -> Node:
     return next(node for node in cluster.nodes if node.id == run.node)
 
 
-async def test_a_running_run_is_cancelled_at_once_and_says_by_whom() -> None:
+async def test_a_running_run_is_cancelled_at_once_and_names_the_author() -> None:
     async with a_cluster("a", "b") as cluster:
         run_id = await running(cluster)
         asked = await cancelled(cluster, run_id)
@@ -146,7 +146,7 @@ async def test_a_failure_of_a_run_that_is_to_be_cancelled_is_not_tried_again() -
         assert len(cluster.executor.starts) == 1
 
 
-async def test_a_lost_ring_costs_two_seconds() -> None:
+async def test_a_lost_signal_costs_two_seconds() -> None:
     async with a_cluster("a") as cluster:
         run_id = await running(cluster)
         cluster.backends.memory.signals.clear()
@@ -195,7 +195,7 @@ async def test_a_run_whose_start_waits_for_its_record_is_cancelled_too() -> None
         assert (await cluster.service.run(run_id)).state is RunState.CANCELLED
 
 
-async def test_a_cancelled_run_makes_room_for_the_next_of_its_job() -> None:
+async def test_a_cancelled_run_unblocks_the_next_of_its_job() -> None:
     async with a_cluster("a") as cluster:
         first = await running(cluster, overlap=Overlap.QUEUE)
         second = await cluster.service.trigger("long")

@@ -47,7 +47,7 @@ async def test_every_instant_that_falls_due_runs_once_and_on_time() -> None:
         assert len(cluster.executor.starts) == 6
 
 
-async def test_a_herd_is_spread_over_the_nodes() -> None:
+async def test_many_runs_at_once_are_spread_over_the_nodes() -> None:
     async with a_cluster("a", "b", "c") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job(f"job-{k}", every="5m") for k in range(30)])
@@ -424,7 +424,7 @@ async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_i
         assert len(cluster.executor.starts) == 5
 
 
-async def test_what_is_logged_on_behalf_of_an_attempt_says_which_one_it_is() -> None:
+async def test_the_log_lines_of_an_attempt_identify_it() -> None:
     async with a_cluster("a") as cluster:
         about: list[dict[str, Any]] = []
 

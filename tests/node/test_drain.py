@@ -59,7 +59,7 @@ async def test_asynq_1144_orphan_active() -> None:
         cluster.start("b", work="yes")
         await cluster.elapse(0.5)
         stopping.stop()
-        # It was just asking for work; the answer comes when it has already been told to stop.
+        # It was just asking for work; the reply comes when it is already stopping.
         await cluster.clock.advance(0.01)
         cluster.backends.faults.heal()
         assert stall.reached.is_set()

@@ -1,4 +1,4 @@
-"""Events: telling never blocks, loses nothing while MongoDB is away, and is bounded."""
+"""Events: emitting never blocks, loses nothing while MongoDB is away, and is bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cronflow.testing.memory import MemoryBackends, memory_backends
 
 
 class Bench:
-    """A journal over memory, with room for ten."""
+    """An event log in memory, with a limit of ten."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -44,7 +44,7 @@ async def test_what_happens_together_is_written_together() -> None:
         assert bench.backends.faults.calls["feed.event"] == 1
 
 
-async def test_events_wait_for_mongodb_and_what_is_too_many_is_counted_in_an_event() -> None:
+async def test_events_wait_for_mongodb_and_dropped_ones_are_counted_in_an_event() -> None:
     async with Bench() as bench:
         bench.backends.faults.fail_before("events.append", 1000)
         bench.event_log.emit(NodeLeft("first"))
@@ -78,7 +78,7 @@ async def test_without_redis_events_are_kept_all_the_same() -> None:
         assert await bench.kept() == [NodeLeft("n1")]
 
 
-async def test_any_thread_may_tell() -> None:
+async def test_any_thread_may_emit() -> None:
     async with Bench() as bench:
         thread = threading.Thread(target=bench.event_log.emit, args=(NodeJoined("n1", "1", 4),))
         thread.start()
@@ -87,7 +87,7 @@ async def test_any_thread_may_tell() -> None:
         assert await bench.kept() == [NodeJoined("n1", "1", 4)]
 
 
-async def test_the_last_words_are_written_and_a_mongodb_that_is_away_holds_up_nobody() -> None:
+async def test_the_last_events_are_written_and_an_outage_of_mongodb_blocks_nothing() -> None:
     bench = Bench()
     bench.event_log.emit(NodeLeft("n1"))
     await bench.event_log.flush()

@@ -1,4 +1,4 @@
-"""What a cluster tells of itself, on virtual time."""
+"""The events of a cluster, on virtual time."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
 
 
-async def told(cluster: Cluster, *kinds: type[Event]) -> list[Event]:
-    """What was told of these kinds, the oldest first."""
+async def events_of(cluster: Cluster, *kinds: type[Event]) -> list[Event]:
+    """The recorded events of these kinds, the oldest first."""
     found = await cluster.backends.events.find(limit=1000)
     return [happened.event for happened in reversed(found) if isinstance(happened.event, kinds)]
 
 
 async def test_nodes_join_lead_resign_and_leave() -> None:
     async with a_cluster("a", "b") as cluster:
-        assert {event.node for event in await told(cluster, NodeJoined)} == {"a", "b"}  # type: ignore[attr-defined]
+        assert {event.node for event in await events_of(cluster, NodeJoined)} == {"a", "b"}  # type: ignore[attr-defined]
         (leader,) = cluster.leaders
         name = leader.id.partition("#")[0]
-        assert await told(cluster, LeaderElected) == [LeaderElected(name, 1)]
+        assert await events_of(cluster, LeaderElected) == [LeaderElected(name, 1)]
         leader.stop()
         await cluster.elapse(30)
         other = "b" if name == "a" else "a"
-        assert await told(cluster, LeaderElected) == [LeaderElected(name, 1), LeaderElected(other, 2)]
-        assert await told(cluster, LeaderSteppedDown, NodeLeft, NodeLost) == [
+        assert await events_of(cluster, LeaderElected) == [LeaderElected(name, 1), LeaderElected(other, 2)]
+        assert await events_of(cluster, LeaderSteppedDown, NodeLeft, NodeLost) == [
             LeaderSteppedDown(name, 1, "shutting down"),
             NodeLeft(name),
         ]
 
 
-async def test_a_killed_leader_is_told_lost_once_by_its_successor() -> None:
+async def test_a_killed_leader_is_reported_lost_once_by_its_successor() -> None:
     async with a_cluster("a", "b", "c") as cluster:
         (leader,) = cluster.leaders
         await cluster.kill(leader)
         await cluster.elapse(120)
-        assert await told(cluster, NodeLost) == [NodeLost(leader.id.partition("#")[0], 0)]
+        assert await events_of(cluster, NodeLost) == [NodeLost(leader.id.partition("#")[0], 0)]
 
 
-async def test_a_node_that_was_killed_and_has_joined_again_is_told_lost_at_the_next_look() -> None:
+async def test_a_node_that_was_killed_and_has_rejoined_is_reported_lost_in_the_next_round() -> None:
     async with a_cluster("a", "b") as cluster:
         (leader,) = cluster.leaders
         name = leader.id.partition("#")[0]
@@ -86,27 +86,27 @@ async def test_a_node_that_was_killed_and_has_joined_again_is_told_lost_at_the_n
         cluster.start(again)
         # 15 s until the name is free, and a look every 5 s, one of them for a goodbye that is late.
         await cluster.elapse(15 + 2 + 2 * 5)
-        assert await told(cluster, NodeLost) == [NodeLost(again, 0)]
+        assert await events_of(cluster, NodeLost) == [NodeLost(again, 0)]
         await cluster.elapse(60)
-        assert await told(cluster, NodeLost) == [NodeLost(again, 0)]
-        assert await told(cluster, LeaderElected) == [LeaderElected(name, 1)]
+        assert await events_of(cluster, NodeLost) == [NodeLost(again, 0)]
+        assert await events_of(cluster, LeaderElected) == [LeaderElected(name, 1)]
 
 
-async def test_a_node_that_was_lost_is_told_once_whoever_leads_then() -> None:
+async def test_a_lost_node_is_reported_once_across_leaders() -> None:
     async with a_cluster("a", "b", "c") as cluster:
         (leader,) = cluster.leaders
         worker = next(node for node in cluster.nodes if node is not leader)
         lost = NodeLost(worker.id.partition("#")[0], 0)
         await cluster.kill(worker)
         await cluster.elapse(15 + 10 + 6)
-        assert await told(cluster, NodeLost) == [lost]
+        assert await events_of(cluster, NodeLost) == [lost]
         await cluster.service.stepdown()
         await cluster.elapse(60)
         assert leader not in cluster.leaders
-        assert await told(cluster, NodeLost) == [lost]
+        assert await events_of(cluster, NodeLost) == [lost]
 
 
-async def test_a_node_that_left_came_again_and_was_killed_is_told_lost() -> None:
+async def test_a_node_that_left_rejoined_and_was_killed_is_reported_lost() -> None:
     async with a_cluster("a", "b") as cluster:
         (leader,) = cluster.leaders
         worker = next(node for node in cluster.nodes if node is not leader)
@@ -117,11 +117,11 @@ async def test_a_node_that_left_came_again_and_was_killed_is_told_lost() -> None
         await cluster.elapse(6)
         await cluster.kill(again)
         await cluster.elapse(35)
-        assert await told(cluster, NodeLeft, NodeLost) == [NodeLeft(name), NodeLost(name, 0)]
+        assert await events_of(cluster, NodeLeft, NodeLost) == [NodeLeft(name), NodeLost(name, 0)]
 
 
 @pytest.mark.parametrize("seconds", range(5))
-async def test_a_node_whose_goodbye_is_late_is_not_lost_although_its_name_is_taken_again(seconds: int) -> None:
+async def test_a_node_whose_leave_event_is_late_is_not_lost_although_its_name_is_reused(seconds: int) -> None:
     async with a_cluster("a", "b") as cluster:
         (leader,) = cluster.leaders
         worker = next(node for node in cluster.nodes if node is not leader)
@@ -134,7 +134,7 @@ async def test_a_node_whose_goodbye_is_late_is_not_lost_although_its_name_is_tak
         await cluster.elapse(4.5)
         cluster.backends.faults.heal()
         await cluster.elapse(30)
-        assert await told(cluster, NodeLeft, NodeLost) == [NodeLeft(name)]
+        assert await events_of(cluster, NodeLeft, NodeLost) == [NodeLeft(name)]
 
 
 async def test_a_node_is_lost_with_what_it_had_taken_since_its_last_heartbeat_too() -> None:
@@ -151,22 +151,22 @@ async def test_a_node_is_lost_with_what_it_had_taken_since_its_last_heartbeat_to
             assert cluster.clock.monotonic() < 60
         await cluster.kill(worker)
         await cluster.elapse(30)
-        assert await told(cluster, NodeLost) == [NodeLost(worker.id.partition("#")[0], 1)]
+        assert await events_of(cluster, NodeLost) == [NodeLost(worker.id.partition("#")[0], 1)]
 
 
-async def test_a_flushed_redis_is_told_and_nobody_is_called_lost() -> None:
+async def test_a_flushed_redis_is_reported_and_no_node_counts_as_lost() -> None:
     async with a_cluster("a") as cluster:
         cluster.backends.memory.flush()
         await cluster.elapse(20)
-        assert await told(cluster, RedisStateRestored) == [RedisStateRestored(1)]
+        assert await events_of(cluster, RedisStateRestored) == [RedisStateRestored(1)]
         cluster.start("b")
         await cluster.elapse(20)
         cluster.backends.memory.flush()
         await cluster.elapse(60)
-        assert await told(cluster, NodeLost) == []
+        assert await events_of(cluster, NodeLost) == []
 
 
-async def test_a_run_of_a_killed_worker_is_told_as_placed_again_and_its_late_outcome_as_rejected() -> None:
+async def test_a_run_of_a_killed_worker_is_reported_reassigned_and_its_late_outcome_rejected() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job("report", schedule=None)])
@@ -176,10 +176,10 @@ async def test_a_run_of_a_killed_worker_is_told_as_placed_again_and_its_late_out
         node = next(node for node in cluster.nodes if node.id == start[2])
         await cluster.kill(node)
         await cluster.elapse(120)
-        assert RunsReassigned(1, run) in await told(cluster, RunsReassigned)
+        assert RunsReassigned(1, run) in await events_of(cluster, RunsReassigned)
 
 
-async def test_a_run_that_must_not_start_twice_is_told_as_lost_when_its_worker_is_killed() -> None:
+async def test_a_run_that_must_not_start_twice_is_reported_lost_when_its_worker_is_killed() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
         once = a_job("pay", schedule=None, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
@@ -189,10 +189,10 @@ async def test_a_run_that_must_not_start_twice_is_told_as_lost_when_its_worker_i
         (start,) = cluster.executor.starts
         await cluster.kill(next(node for node in cluster.nodes if node.id == start[2]))
         await cluster.elapse(120)
-        assert await told(cluster, RunsLost) == [RunsLost("pay", 1, run)]
+        assert await events_of(cluster, RunsLost) == [RunsLost("pay", 1, run)]
 
 
-async def test_an_outcome_of_a_fenced_out_attempt_is_told() -> None:
+async def test_an_outcome_of_a_fenced_out_attempt_is_reported() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job("report", schedule=None)])
@@ -205,7 +205,7 @@ async def test_an_outcome_of_a_fenced_out_attempt_is_told() -> None:
         store[run] = replace(store[run], fence=fence + 1)
         cluster.executor.release.set()
         await cluster.elapse(3)
-        assert await told(cluster, FenceRejected) == [FenceRejected(run, fence, "ok")]
+        assert await events_of(cluster, FenceRejected) == [FenceRejected(run, fence, "ok")]
 
 
 async def test_failures_of_one_job_are_one_event_with_a_count() -> None:
@@ -215,13 +215,13 @@ async def test_failures_of_one_job_are_one_event_with_a_count() -> None:
         for _ in range(20):
             await cluster.service.trigger("report")
         await cluster.elapse(5)
-        found = await told(cluster, RunsFailed)
+        found = await events_of(cluster, RunsFailed)
         assert sum(event.count for event in found) == 20  # type: ignore[attr-defined]
         assert len(found) <= 3
         assert found[0].text.endswith("no rows")
 
 
-async def test_mongodb_away_is_told_with_the_spool_that_took_over(tmp_path: Path) -> None:
+async def test_an_outage_of_mongodb_is_reported_with_the_spool(tmp_path: Path) -> None:
     async with a_cluster("a", spools=tmp_path) as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job("report", schedule=None)])
@@ -233,7 +233,7 @@ async def test_mongodb_away_is_told_with_the_spool_that_took_over(tmp_path: Path
         await cluster.elapse(2)
         cluster.backends.faults.heal()
         await cluster.elapse(5)
-        found = await told(cluster, ServiceLost, ServiceRecovered, SpoolStarted, SpoolDrained)
+        found = await events_of(cluster, ServiceLost, ServiceRecovered, SpoolStarted, SpoolDrained)
         assert [type(event) for event in found if not isinstance(event, ServiceRecovered)] == [
             ServiceLost,
             SpoolStarted,
@@ -242,38 +242,38 @@ async def test_mongodb_away_is_told_with_the_spool_that_took_over(tmp_path: Path
         assert isinstance(next(event for event in found if isinstance(event, ServiceRecovered)), ServiceRecovered)
 
 
-async def test_a_clock_that_is_off_is_told() -> None:
+async def test_a_wrong_clock_is_reported() -> None:
     async with a_cluster("a") as cluster:
         cluster.start("b", skew=timedelta(seconds=30))
         await cluster.elapse(15)
-        found = await told(cluster, ClockOutOfSync)
+        found = await events_of(cluster, ClockOutOfSync)
         assert [event.node for event in found] == ["b"]  # type: ignore[attr-defined]
         cluster.nodes[1]._clock._local.skew = timedelta(0)  # type: ignore[attr-defined]
         await cluster.elapse(600)
-        assert await told(cluster, ClockInSync) == [ClockInSync("b")]
+        assert await events_of(cluster, ClockInSync) == [ClockInSync("b")]
 
 
-async def test_draining_is_told_from_its_beginning_to_its_end() -> None:
+async def test_draining_is_reported_from_beginning_to_end() -> None:
     async with a_cluster("a", "b") as cluster:
         await cluster.service.drain("b")
         await cluster.elapse(10)
         await cluster.service.undrain("b")
         await cluster.elapse(10)
-        assert await told(cluster, NodeDraining, NodeDrained, NodeUndrained) == [
+        assert await events_of(cluster, NodeDraining, NodeDrained, NodeUndrained) == [
             NodeDraining("b"),
             NodeDrained("b"),
             NodeUndrained("b"),
         ]
 
 
-async def test_a_plan_that_was_left_behind_is_told() -> None:
+async def test_a_recovered_plan_is_reported() -> None:
     async with a_cluster("a") as cluster:
         await cluster.backends.plans.write(PlanIntent(id="0-1", term=0, jobs=("report",)))
         await cluster.elapse(15)
-        assert await told(cluster, PlanRecovered) == [PlanRecovered("0-1", 1, 0)]
+        assert await events_of(cluster, PlanRecovered) == [PlanRecovered("0-1", 1, 0)]
 
 
-async def test_what_people_change_is_told_with_their_name() -> None:
+async def test_changes_by_people_are_reported_with_their_names() -> None:
     async with a_cluster("a") as cluster:
         heard: list[Event] = []
         service = Service(cluster.backends, cluster.clock, heard.append)

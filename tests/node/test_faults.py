@@ -1,5 +1,5 @@
-"""Rows of the fault table (section 9 of the protocol) that no server can be made to show: doubled items, lost rings, a
-clock of MongoDB that steps.
+"""Faults of the protocol's table (section 9) that no real server can reproduce: duplicated items, lost signals, a step
+of MongoDB's clock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def a_doubled_item(cluster: Cluster, guard: StartGuard) -> None:
     memory.flush()
     (other,) = [node.id for node in cluster.nodes if node.id != holder]
     memory.lists[other] = [(cluster.clock.monotonic() + 5, item)]
-    # Neither waits for the leader to tell Redis again who it is.
+    # Neither waits for the leader to set its key in Redis again.
     await cluster.elapse(4)
     assert memory.lists.get(other) == []
 
@@ -69,7 +69,7 @@ async def test_a_doubled_item_that_may_start_at_once_is_committed_once_and_the_o
         assert (late.node, late.fence, late.attempt_result.outcome) == (second[2], second[1], Outcome.INTERRUPTED)
 
 
-async def test_without_doorbells_a_fire_is_a_second_late_and_a_run_by_hand_two() -> None:
+async def test_without_signals_a_fire_is_a_second_late_and_a_manual_run_two() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.backends.memory.signals.clear()
         cluster.backends.memory.notify = lambda channel: None  # type: ignore[method-assign]
@@ -92,7 +92,7 @@ async def test_without_doorbells_a_fire_is_a_second_late_and_a_run_by_hand_two()
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(minutes=-5)])
-async def test_a_mongodb_whose_clock_steps_makes_nobody_start_twice_what_runs(step: timedelta) -> None:
+async def test_a_clock_step_of_mongodb_starts_no_running_job_twice(step: timedelta) -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([Job(name="long", target=PythonTarget("a:b"))])
@@ -125,7 +125,7 @@ async def test_a_mongodb_whose_clock_went_back_finds_a_lost_run_later_by_as_much
         assert cluster.runs[0].state is RunState.SUCCEEDED
 
 
-async def test_an_editor_that_dies_between_its_move_and_the_run_of_what_it_jumped_over_loses_no_instant() -> None:
+async def test_an_edit_that_dies_between_its_move_and_its_skipped_run_loses_no_instant() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
         await cluster.elapse(35)
@@ -139,7 +139,7 @@ async def test_an_editor_that_dies_between_its_move_and_the_run_of_what_it_jumpe
         cluster.backends.faults.heal()
         known = len(cluster.runs)
         # The leader plans on in the term in which it has planned the fires before: what it remembers of them is no
-        # reason not to look whether the run of this pend exists.
+        # reason not to look whether the run of this pending run exists.
         await cluster.elapse(60)
         assert len(cluster.runs) > known
         fires = sum((run.covers.count or 0) if run.covers else 1 for run in cluster.runs)

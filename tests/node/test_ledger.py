@@ -1,4 +1,4 @@
-"""The ledger: whatever people and failures do, every instant that fell due lies in exactly one run.
+"""The ledger: under any edits and failures, every due instant is in exactly one run.
 
 Random sequences of edits, pauses, deletions, killed leaders, lost answers and jumps of time on whole nodes and virtual
 time; then the audit, with the schedules of every version that there was, evaluated by the oracle.
@@ -192,7 +192,7 @@ EVERY_SECOND, BY_HAND = 0, len(SCHEDULES) - 1
 @pytest.mark.parametrize(
     "story",
     [
-        # The editor dies between its write and the run over what it jumped; by then the job has no schedule to tell.
+        # The editor dies between its write and the run over what it jumped; by then the job has no schedule left.
         [
             Step("apply", "a", EVERY_SECOND),
             Step("kill"),
@@ -200,7 +200,7 @@ EVERY_SECOND, BY_HAND = 0, len(SCHEDULES) - 1
             Step("fail before", "runs.insert"),
             Step("apply", "a", BY_HAND),
         ],
-        # The same, and the leader, who knows the run of the pend before, moves the job before anybody settles the note.
+        # The same, and the leader, which has cached the earlier pending run, moves the job before plan recovery.
         [
             Step("apply", "a", EVERY_SECOND, Overlap.QUEUE),
             Step("elapse", seconds=3.0),

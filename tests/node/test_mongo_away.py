@@ -1,4 +1,4 @@
-"""MongoDB away, on virtual time: slots are freed, every outcome is recorded once and in order, who may lead does."""
+"""MongoDB away, on virtual time: slots are freed, each outcome is recorded once, and a node with MongoDB leads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry, Sta
 from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import Transition
-from cronflow.node.zone_data import zone_data
+from cronflow.node.resources import zone_data
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
 from tests.node.cluster import Cluster, a_cluster, inline, worker_of
@@ -132,7 +132,7 @@ async def test_an_outcome_that_mongodb_took_without_saying_so_is_recorded_once(t
         assert cluster.backends.documents.late == {}
 
 
-async def test_a_large_result_is_there_before_its_run_says_so_and_waits_in_the_spool_while_mongodb_is_away(
+async def test_a_large_result_is_stored_before_its_run_and_waits_in_the_spool_while_mongodb_is_away(
     tmp_path: Path,
 ) -> None:
     rows = {"rows": ["x" * 1000] * 20}
@@ -166,7 +166,7 @@ async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_sh
         assert (late.attempt_result.result, late.attempt_result.result_size) == (rows, 20_061)
 
 
-async def test_a_node_killed_while_mongodb_is_away_tells_its_outcomes_when_it_is_started_again(tmp_path: Path) -> None:
+async def test_a_node_killed_while_mongodb_is_away_records_its_outcomes_when_it_restarts(tmp_path: Path) -> None:
     async with a_cluster("a", "b", spools=tmp_path) as cluster:
         await runs_under_way(cluster, "one", "two", "three", "four")
         cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
@@ -175,7 +175,7 @@ async def test_a_node_killed_while_mongodb_is_away_tells_its_outcomes_when_it_is
         names = {node.id.partition("#")[0] for node in cluster.nodes}
         for node in list(cluster.nodes):
             await cluster.kill(node)
-        # Longer than the leases: whoever leads next finds the runs overdue, and of incarnations that are gone.
+        # Longer than the leases: the next leader finds the runs overdue, and their incarnations gone.
         await cluster.elapse(60)
         for name in names:
             cluster.start(name)
@@ -191,7 +191,7 @@ async def not_yet(self: Spool, most: int) -> list[object]:
     raise BackendUnavailable("MongoDB", "elsewhere", "not from here")
 
 
-async def test_a_run_whose_start_was_never_marked_is_not_started_again_when_its_outcome_lies_in_a_spool(
+async def test_a_run_without_a_recorded_start_is_not_started_again_when_its_outcome_is_in_a_spool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_cluster("a", "b", spools=tmp_path) as cluster:
@@ -233,7 +233,7 @@ async def test_after_a_long_outage_what_ran_on_a_living_node_is_not_started_agai
         await cluster.elapse(60)
         with monkeypatch.context() as patch:
             patch.setattr(Spool, "read", not_yet)
-            # Whoever leads then knows nothing of this spool but that its node is up.
+            # The next leader has no information about this spool, except that its node is up.
             patch.setattr(Recorder, "spooled", 0)
             cluster.backends.faults.heal()
             await cluster.elapse(28)
@@ -301,7 +301,7 @@ async def test_nothing_that_needs_a_recorded_start_begins_while_mongodb_is_away(
         assert len(cluster.executor.starts) == 1
 
 
-async def test_a_disk_that_takes_nothing_keeps_the_outcome_in_memory_says_so_once_and_nothing_new_is_taken(
+async def test_a_full_disk_keeps_the_outcome_in_memory_is_logged_once_and_stops_taking_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def no_room(self: Spool, finishes: object) -> None:
@@ -318,8 +318,8 @@ async def test_a_disk_that_takes_nothing_keeps_the_outcome_in_memory_says_so_onc
             await cluster.elapse(10)
             assert cluster.backends.faults.calls["queue.take"] == taken
             assert in_flight(cluster) == 1
-        told = [entry for entry in logs if entry["event"] == "service away" and entry["service"] == "the spool"]
-        assert len(told) == 1
+        entries = [entry for entry in logs if entry["event"] == "service away" and entry["service"] == "the spool"]
+        assert len(entries) == 1
         await cluster.elapse(2)
         assert in_flight(cluster) == 0
         cluster.backends.faults.heal()
@@ -415,15 +415,15 @@ async def test_a_single_node_leads_again_as_soon_as_mongodb_answers() -> None:
         assert "leader elected" in [entry["event"] for entry in logs]
 
 
-async def test_an_outage_is_told_once_although_the_leader_stops_asking() -> None:
+async def test_an_outage_is_reported_once_although_the_leader_stops_asking() -> None:
     async with a_cluster("a", "b") as cluster:
         with capture_logs() as logs:
             cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
             await cluster.elapse(90)
             cluster.backends.faults.heal()
             await cluster.elapse(10)
-        told = [entry["event"] for entry in logs if entry["event"] in ("service away", "service back")]
-        assert told == ["service away"] * 2 + ["service back"] * 2
+        entries = [entry["event"] for entry in logs if entry["event"] in ("service away", "service back")]
+        assert entries == ["service away"] * 2 + ["service back"] * 2
         (leader,) = cluster.leaders
         outage = leader._outages.last("MongoDB")
         assert outage is not None

@@ -1,4 +1,4 @@
-"""When an outage is over: whoever felt it works again, and the service has answered."""
+"""When an outage ends: every affected role works again, and the service has answered."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ REDIS = BackendUnavailable("Redis", "there", "refused")
 
 
 class Seen:
-    """Outages by a clock that the test moves, and what was told of them."""
+    """Outages with a clock that the test moves, and their events."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.answered = 0.0
-        self.told: list[Event] = []
-        self.outages = Outages(lambda: self.now, self.told.append, lambda _: self.answered)
+        self.events: list[Event] = []
+        self.outages = Outages(lambda: self.now, self.events.append, lambda _: self.answered)
 
     def fails(self, role: str, error: BackendUnavailable, after: float = 1.0) -> None:
         self.now += after
@@ -41,11 +41,11 @@ def test_a_step_that_asked_nothing_of_the_service_does_not_end_its_outage() -> N
     assert logs == []
     assert seen.outages.away_s("MongoDB") == 5.0
     seen.works("elector", answered=True)
-    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceRecovered("MongoDB", 6.0)]
+    assert seen.events == [ServiceLost("MongoDB", "timed out"), ServiceRecovered("MongoDB", 6.0)]
     assert seen.outages.began("MongoDB") is None
 
 
-def test_an_answer_to_somebody_else_before_the_failure_proves_nothing_and_after_it_does() -> None:
+def test_only_an_answer_after_the_failure_ends_the_outage() -> None:
     seen = Seen()
     seen.answered = 100.5
     seen.fails("elector", MONGO)
@@ -63,7 +63,7 @@ def test_an_outage_lasts_until_each_role_that_felt_it_works() -> None:
     seen.works("elector", answered=True)
     assert seen.outages.away == {"MongoDB"}
     seen.works("recorder", answered=True)
-    assert seen.told[1:] == [ServiceRecovered("MongoDB", 3.0)]
+    assert seen.events[1:] == [ServiceRecovered("MongoDB", 3.0)]
 
 
 def test_a_role_that_fails_at_one_service_and_then_at_another_ends_both_outages() -> None:
@@ -74,7 +74,7 @@ def test_a_role_that_fails_at_one_service_and_then_at_another_ends_both_outages(
     seen.works("planner", answered=True)
     assert seen.outages.away == set()
     assert (seen.outages.began("MongoDB"), seen.outages.began("Redis")) == (None, None)
-    assert seen.told[2:] == [ServiceRecovered("MongoDB", 2.0), ServiceRecovered("Redis", 1.0)]
+    assert seen.events[2:] == [ServiceRecovered("MongoDB", 2.0), ServiceRecovered("Redis", 1.0)]
 
 
 def test_an_outage_within_an_outage_is_one() -> None:
@@ -82,7 +82,7 @@ def test_an_outage_within_an_outage_is_one() -> None:
     seen.fails("planner", MONGO)
     seen.fails("planner", MONGO, after=9.0)
     seen.works("planner", answered=True)
-    assert seen.told == [ServiceLost("MongoDB", "timed out"), ServiceRecovered("MongoDB", 10.0)]
+    assert seen.events == [ServiceLost("MongoDB", "timed out"), ServiceRecovered("MongoDB", 10.0)]
     last = seen.outages.last("MongoDB")
     assert last is not None
     assert (last.began, last.ended) == (101.0, 111.0)

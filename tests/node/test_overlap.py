@@ -21,13 +21,13 @@ def a_job(name: str = "tick", every: str | None = "10s", **fields: object) -> Jo
 
 
 class Alone(Recording):
-    """Notes how many runs were under way at once, also while they are being stopped, which takes a second."""
+    """Records how many runs were in progress at once, also while they are being stopped, which takes a second."""
 
     now_running = 0
     most_at_once = 0
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> object:  # type: ignore[override]
-        """As told, and a second more when it is cancelled."""
+        """As configured, and a second more when it is cancelled."""
         self.now_running += 1
         self.most_at_once = max(self.most_at_once, self.now_running)
         try:

@@ -92,7 +92,7 @@ async def test_the_delay_that_a_job_asks_for_goes_before_its_back_off_and_uses_u
         assert (await cluster.service.run(run)).state is RunState.FAILED
 
 
-async def test_a_replay_runs_on_a_node_and_settles_the_letter_whatever_becomes_of_itself() -> None:
+async def test_a_replay_runs_on_a_node_and_resolves_the_dead_letter_whatever_its_outcome() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no")
         run = await run_all(cluster, a_job(), 5)

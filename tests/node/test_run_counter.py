@@ -1,4 +1,4 @@
-"""The counts of a cluster on virtual time: every end once, whoever wrote it, and never twice."""
+"""The counts of a cluster on virtual time: every end is counted once."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from cronflow.testing.memory import memory_backends
 from tests.redis_topologies import cluster
 
 
-async def test_asynq_1158_a_node_refuses_to_start_on_a_redis_that_evicts_and_says_what_to_do(
+async def test_asynq_1158_a_node_refuses_to_start_on_a_redis_that_evicts(
     own_redis: RedisServer, mongo_url: str, namespace: str, tmp_path: Path
 ) -> None:
     """asynq #1158, #395: a Redis short of memory dropped the leases and kept what was leased, which then stayed
@@ -54,9 +54,7 @@ async def test_asynq_1158_a_node_refuses_to_start_on_a_redis_that_evicts_and_say
         assert await client.keys("*node:*") == []
 
 
-async def test_a_redis_of_somebody_else_is_asked_for_no_more_than_it_permits(
-    own_redis: RedisServer, namespace: str
-) -> None:
+async def test_a_managed_redis_is_asked_for_no_more_than_it_permits(own_redis: RedisServer, namespace: str) -> None:
     async def redis_config(user: str) -> RedisConfig:
         url = f"redis://{user}:x@127.0.0.1:{own_redis.port}"
         async with RedisConnection(url, namespace) as connection:
@@ -92,13 +90,13 @@ async def test_of_a_redis_cluster_the_master_that_suits_least_counts(tmp_path: P
             assert (await RedisCoordinationAdmin(connection).redis_config()).eviction == "allkeys-random"
 
 
-async def test_a_policy_that_is_not_told_is_a_warning() -> None:
+async def test_an_unknown_policy_is_a_warning() -> None:
     backends = memory_backends(SystemClock())
     backends.memory.config = RedisConfig(None, durable=None)
     with capture_logs() as logs:
         await check_servers(backends.coordination_admin, backends.queue, Timings())
     assert [(line["log_level"], line["event"]) for line in logs] == [
-        ("warning", "redis does not tell its maxmemory-policy")
+        ("warning", "redis does not report its maxmemory-policy")
     ]
 
 

@@ -78,7 +78,7 @@ class Handlers(Recording):
     sink: list[Noted] = field(default_factory=list)
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """Note it, take the time, note the end."""
+        """Record the start, take the time, record the end."""
         target = assignment.job.target
         assert isinstance(target, PythonTarget)
         seconds, fails = target.args["seconds"], target.args["fails"]
@@ -159,7 +159,7 @@ class Simulation:
         ACTING.reset(token)
 
     async def elapse(self, seconds: float) -> None:
-        """Let time pass, and note who leads."""
+        """Let time pass, and record who leads."""
         for _ in range(round(seconds / STEP_S)):
             await self.cluster.clock.advance(STEP_S)
             over = [act for when, act in self.attempt_result if when <= self.cluster.clock.monotonic()]
@@ -184,7 +184,7 @@ class Simulation:
             return None
 
     def fault(self, what: str, seconds: float = 0.0, killed: str | None = None) -> None:
-        """Note what was done."""
+        """Record what was done."""
         self.faults.append(Fault(what, self.now, self.now + timedelta(seconds=seconds), killed))
 
     def later(self, seconds: float, act: Callable[[], object], what: str) -> None:
@@ -377,7 +377,7 @@ class Simulation:
             earlier={job.name: await backends.versions.of(job.name) for job in the_jobs()},
             runs=self.cluster.runs,
             late=list(backends.documents.late.values()),
-            notes=list(backends.documents.plans),
+            intents=list(backends.documents.plans),
             terms=sorted(self.terms, key=lambda elected: elected.term),
             steps=self.runs.steps,
             sink=self.handlers.sink,
@@ -389,7 +389,7 @@ class Simulation:
         )
 
 
-def told(seed: int, history: History) -> str:
+def report(seed: int, history: History) -> str:
     """What somebody needs who wants to see it again."""
     start = history.steps[0].at
     faults = "\n".join(
@@ -407,7 +407,7 @@ async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(seed
         await simulation.start()
         await simulation.trouble()
         history = await simulation.heal()
-        assert check(history) == [], told(seed, history)
+        assert check(history) == [], report(seed, history)
         assert len(history.faults) > 5
 
 
@@ -420,5 +420,5 @@ async def test_in_peace_what_was_started_is_what_was_run(seed: int, tmp_path: Pa
         await simulation.edit()
         await simulation.trigger()
         history = await simulation.heal()
-        assert check(history) == [], told(seed, history)
+        assert check(history) == [], report(seed, history)
         assert len(history.sink) > 200

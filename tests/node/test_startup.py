@@ -18,7 +18,7 @@ from tests.waiting import eventually
 
 
 class Door:
-    """Opens at the given time; notes when somebody tried."""
+    """Opens at the given time; records each attempt."""
 
     def __init__(self, clock: FakeClock, opens_at: float) -> None:
         self.clock, self.opens_at = clock, opens_at
@@ -32,7 +32,7 @@ class Door:
         return "open"
 
 
-async def test_it_waits_with_growing_pauses_and_says_once_for_what() -> None:
+async def test_it_waits_with_growing_pauses_and_logs_once() -> None:
     clock = FakeClock()
     door = Door(clock, opens_at=20.0)
     with capture_logs() as logs:

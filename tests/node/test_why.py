@@ -1,4 +1,4 @@
-"""Why, on whole nodes and virtual time: each way in which a fire can go, told as a chain."""
+"""Explanations on whole nodes and virtual time: a chain for each way in which a fire can go."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ async def test_a_fire_that_ran_is_explained_from_its_schedule_to_its_outcome() -
         assert placed.node.startswith("c#")
         assert placed.placement is not None
         assert {node[0]: standing for node, standing in placed.placement.others} == {
-            "a": "label gpu is None, not 'yes'",
-            "b": "label gpu is None, not 'yes'",
+            "a": "no label gpu (needs gpu=yes)",
+            "b": "no label gpu (needs gpu=yes)",
         }
         sent = link(why, chain.Dispatched)
         assert (sent.term, sent.node, sent.taken) == (1, placed.node, True)
@@ -79,7 +79,7 @@ async def test_a_fire_that_ran_is_explained_from_its_schedule_to_its_outcome() -
         assert (ended.state, ended.outcome, ended.dead) == (RunState.SUCCEEDED, Outcome.OK, False)
 
 
-async def test_an_instant_that_is_none_of_the_schedule_is_told_the_nearest() -> None:
+async def test_an_instant_outside_the_schedule_gets_the_nearest_ones() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job()])
         await cluster.elapse(25)
@@ -105,7 +105,7 @@ async def test_an_overlapping_fire_names_the_run_that_was_in_the_way() -> None:
         assert link(await cluster.service.why("tick", first.fire_at), chain.RunsNow).attempt == 1
 
 
-async def test_a_queued_fire_says_for_which_run_it_waits_and_since_when() -> None:
+async def test_a_queued_fire_names_the_run_it_waits_for_and_since_when() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job(overlap=Overlap.QUEUE)])
@@ -122,33 +122,33 @@ async def test_a_queued_fire_says_for_which_run_it_waits_and_since_when() -> Non
         assert record.waiting is None
 
 
-async def test_a_fire_that_no_node_may_take_says_why_of_each() -> None:
+async def test_a_fire_that_no_node_can_take_has_the_reason_of_each() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job(require={"gpu": "yes"})])
         await cluster.elapse(15)
         waits = link(await cluster.service.why("tick"), chain.Unplanned)
         assert waits.reason == "no node can take it"
-        assert [(node[0], reason) for node, reason in waits.nodes] == [("a", "label gpu is None, not 'yes'")]
+        assert [(node[0], reason) for node, reason in waits.nodes] == [("a", "no label gpu (needs gpu=yes)")]
 
 
-async def test_a_fire_without_room_anywhere_says_so() -> None:
+async def test_a_fire_waits_when_no_node_has_a_free_slot() -> None:
     async with a_cluster("a", slots=1) as cluster:
         cluster.executor.release = asyncio.Event()
         await cluster.service.apply([a_job("long"), a_job("other", every="20s")])
         await cluster.elapse(45)
         waits = link(await cluster.service.why("other"), chain.Unplanned)
-        assert waits.reason == "no node has room"
+        assert waits.reason == "no node can take it"
         assert [reason for _, reason in waits.nodes] == ["no free slot"]
 
 
-async def test_a_fire_while_nobody_leads_says_so() -> None:
+async def test_a_fire_waits_when_the_cluster_has_no_leader() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job()])
         await cluster.elapse(5)
         await cluster.kill(cluster.nodes[0])
         await cluster.elapse(40)
         why = await cluster.service.why("tick")
-        assert link(why, chain.Unplanned).reason == "nobody leads at this moment"
+        assert link(why, chain.Unplanned).reason == "the cluster has no leader"
         assert why.run is None
 
 
@@ -237,10 +237,10 @@ async def test_before_the_start_and_after_the_end_of_a_schedule_nothing_is_due()
             assert link(await cluster.service.why("tick", instant), chain.NotDue).reason == reason
         assert (await cluster.service.why("tick")).instant == begin + 20 * SECOND
         by_hand = link(await cluster.service.why("hand"), chain.NotDue)
-        assert by_hand.reason == "the job has no schedule; it is run by hand"
+        assert by_hand.reason == "the job has no schedule"
 
 
-async def test_an_instant_to_come_says_when_and_whether_it_will_be_planned() -> None:
+async def test_a_future_instant_shows_when_and_whether_it_will_be_planned() -> None:
     async with a_cluster("a") as cluster:
         later = cluster.clock.now().replace(microsecond=0) + timedelta(hours=1)
         await cluster.service.apply([a_job(schedule=Once(later))])
@@ -250,7 +250,7 @@ async def test_an_instant_to_come_says_when_and_whether_it_will_be_planned() -> 
         assert kinds(await cluster.service.why("tick")) == ["Due", "KeptByEdit", "Upcoming"]
 
 
-async def test_a_run_that_waits_for_its_retry_says_when_it_is_tried_again() -> None:
+async def test_a_retrying_run_shows_when_it_is_tried_again() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         await cluster.service.apply([a_job(every="10m", retry=Retry(max=1, initial="30s"))])
@@ -274,11 +274,11 @@ async def test_a_retry_that_no_node_can_take_remembers_the_reasons() -> None:
         await cluster.elapse(60)
         again = link(await cluster.service.why("tick"), chain.TriesAgain)
         assert again.waiting is not None
-        assert {reason for _, reason in again.waiting.nodes} == {"label gpu is None, not 'yes'"}
+        assert {reason for _, reason in again.waiting.nodes} == {"no label gpu (needs gpu=yes)"}
         assert again.waiting.since < cluster.clock.now() - 20 * SECOND
 
 
-async def test_a_run_that_exists_only_as_pend_is_explained_too() -> None:
+async def test_a_run_that_exists_only_as_a_pending_run_is_explained_too() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job()])
         stall = cluster.backends.faults.stall("runs.insert")
@@ -289,7 +289,7 @@ async def test_a_run_that_exists_only_as_pend_is_explained_too() -> None:
         assert (sent.taken, why.run) == (False, run_id("tick", why.instant))
 
 
-async def test_an_instant_whose_run_is_gone_says_so() -> None:
+async def test_an_instant_whose_run_was_deleted_is_explained() -> None:
     async with a_cluster("a") as cluster:
         await cluster.service.apply([a_job()])
         await cluster.elapse(35)

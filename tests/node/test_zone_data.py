@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.node.zone_data import zone_data
+from cronflow.node.resources import zone_data
 
 
 def test_the_system_s_data_count_before_the_package_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ class Chaos:
             earlier=found.earlier,
             runs=found.runs,
             late=found.late,
-            notes=found.notes,
+            intents=found.intents,
             terms=[*found.terms, *self.elections()],
             steps=found.steps,
             sink=[noted(line) for line in self.lines()],

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cronflow.domain.job import CLEANUP, SWEEP
 from cronflow.domain.run import Run, RunState
-from cronflow.domain.system_jobs import CLEANUP, SWEEP
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
 

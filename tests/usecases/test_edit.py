@@ -59,7 +59,7 @@ def bench() -> Bench:
     return Bench()
 
 
-async def test_applying_says_what_happened_to_each_job(bench: Bench) -> None:
+async def test_applying_returns_what_happened_to_each_job(bench: Bench) -> None:
     assert await bench.service.apply([a_job("a"), a_job("b")]) == [("a", "created"), ("b", "created")]
     results = await bench.service.apply([a_job("a"), a_job("b", description="new")])
     assert results == [("a", "unchanged"), ("b", "changed")]
@@ -127,7 +127,7 @@ async def test_a_deleted_job_leaves_its_history_and_a_tombstone_and_may_come_bac
     assert (record.ver, record.next_fire) == (3, bench.start + 3 * MINUTE)
 
 
-async def test_an_edit_makes_sure_that_the_run_of_the_present_pend_exists(bench: Bench) -> None:
+async def test_an_edit_inserts_the_missing_run_of_the_pending_run(bench: Bench) -> None:
     await bench.service.apply([a_job()])
     record = await bench.record()
     pending_run = a_pend(bench.start)
@@ -173,7 +173,7 @@ async def test_a_pause_cancels_what_has_not_started_and_what_waits_for_a_retry(b
     assert [(run.state, run.reason) for run in await bench.runs()] == [(RunState.CANCELLED, "paused")] * 2
 
 
-async def test_an_edit_that_dies_before_its_move_leaves_a_note_and_no_change(bench: Bench) -> None:
+async def test_an_edit_that_dies_before_its_move_leaves_an_intent_and_no_change(bench: Bench) -> None:
     await bench.service.apply([a_job()])
     await bench.pass_time(3)
     bench.backends.faults.fail_before("jobs.replace")
@@ -183,7 +183,7 @@ async def test_an_edit_that_dies_before_its_move_leaves_a_note_and_no_change(ben
     assert (await bench.record()).next_fire == bench.start
 
 
-async def test_an_edit_that_loses_again_and_again_says_so(bench: Bench) -> None:
+async def test_an_edit_that_keeps_losing_is_a_conflict(bench: Bench) -> None:
     await bench.service.apply([a_job()])
 
     async def always_beaten(record: JobRecord, rev: int) -> bool:

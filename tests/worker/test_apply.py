@@ -1,4 +1,4 @@
-"""A node that holds a run twice, under two fences: each of the two is told for itself whether it has it."""
+"""A node that holds a run twice, under two fences: each attempt gets its own result."""
 
 from __future__ import annotations
 

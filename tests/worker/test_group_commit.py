@@ -1,4 +1,4 @@
-"""Many small writes become few, none is dropped, and an outage is told once."""
+"""Many small writes become few, none is dropped, and an outage is reported once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GONE = BackendUnavailable("MongoDB", "somewhere:1", "it is gone")
 
 
 class Sink:
-    """Notes the batches; fails as often as told."""
+    """Records the batches; fails as often as configured."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -67,7 +67,7 @@ async def test_a_full_batch_does_not_linger(parts: Parts) -> None:
     assert [len(batch) for batch in sink.batches] == [MOST_AT_ONCE, 1]
 
 
-async def test_somebody_who_waits_can_hurry_it(parts: Parts) -> None:
+async def test_a_waiting_caller_can_hurry_it(parts: Parts) -> None:
     clock, sink, commit = parts
     commit.put(1)
     await clock.settle()
@@ -102,24 +102,24 @@ async def test_nothing_is_dropped_while_the_store_is_away_and_the_order_stays(pa
     assert [entry["event"] for entry in logs] == ["service away", "service back"]
 
 
-async def test_an_item_whose_owner_gave_up_is_written_all_the_same(parts: Parts) -> None:
+async def test_an_item_whose_caller_gave_up_is_written_all_the_same(parts: Parts) -> None:
     clock, sink, commit = parts
-    waiting = asyncio.create_task(commit.add(7))
+    waiting = commit.put(7)
     await clock.settle()
     waiting.cancel()
     await clock.advance(0.01)
     assert sink.batches == [[7]]
 
 
-async def test_an_outage_is_told_once_however_many_roles_feel_it() -> None:
+async def test_an_outage_is_reported_once_however_many_roles_notice_it() -> None:
     outages = Outages()
     with capture_logs() as logs:
-        for role in ("planner", "settler", "planner"):
+        for role in ("planner", "plan recovery", "planner"):
             outages.failed(role, GONE)
         outages.worked("planner")
         outages.worked("heartbeat")
         assert outages.away == {"MongoDB"}
-        outages.worked("settler")
+        outages.worked("plan recovery")
     assert [entry["event"] for entry in logs] == ["service away", "service back"]
     assert logs[0]["address"] == "somewhere:1"
 
@@ -144,7 +144,7 @@ async def test_a_role_survives_an_outage_and_nothing_else() -> None:
         await role
 
 
-async def test_rings_do_not_turn_an_outage_into_a_busy_loop() -> None:
+async def test_signals_do_not_turn_an_outage_into_a_busy_loop() -> None:
     clock, wake, steps = FakeClock(), Wake(), 0
 
     async def step() -> float:

@@ -66,7 +66,7 @@ async def test_apscheduler_1116_a_renewed_run_is_never_overdue_and_beyond_its_ti
     assert bench.lost == []
 
 
-async def test_a_lease_that_is_somebody_elses_is_told_once_it_is_known() -> None:
+async def test_a_lost_lease_is_reported_once() -> None:
     bench = Bench()
     await bench.start()
     other = transitions.finish(bench.claimed, AttemptResult(Outcome.OK), "f1", None, bench.clock.now())
@@ -88,7 +88,7 @@ async def test_a_run_whose_start_is_not_recorded_yet_has_its_lock_renewed_and_no
     assert bench.backends.faults.calls["runs.apply"] == 1
 
 
-async def test_the_pulse_tells_for_how_long_the_loop_has_not_turned() -> None:
+async def test_the_loop_monitor_measures_how_long_the_loop_is_blocked() -> None:
     clock = FakeClock()
     loop_monitor = LoopMonitor(clock)
     assert loop_monitor.lag_s == 0.0
@@ -99,7 +99,7 @@ async def test_the_pulse_tells_for_how_long_the_loop_has_not_turned() -> None:
     assert loop_monitor.lag_s == loop_monitor.stalled_s == 7.0
 
 
-async def test_the_pulse_tells_how_late_the_loop_turned_though_it_turns_again() -> None:
+async def test_the_loop_monitor_measures_how_late_the_loop_was_after_it_runs_again() -> None:
     clock = FakeClock()
     loop_monitor = LoopMonitor(clock)
     await loop_monitor.role.step()
@@ -129,13 +129,13 @@ async def test_river_1161_the_failure_of_a_vital_role_ends_the_node_loudly() -> 
         assert str(failure) == "a bug", threaded
 
 
-async def test_a_call_runs_in_the_lifelines_own_thread() -> None:
+async def test_a_call_runs_in_the_keep_alive_thread() -> None:
     import threading
 
     async def where() -> str:
         return threading.current_thread().name
 
     async with KeepAliveThread([], FakeClock(), Outages(), threaded=True) as keep_alive:
-        assert await keep_alive.call(where) == "lifeline"
+        assert await keep_alive.call(where) == "keep-alive"
     async with KeepAliveThread([], FakeClock(), Outages(), threaded=False) as keep_alive:
-        assert await keep_alive.call(where) != "lifeline"
+        assert await keep_alive.call(where) != "keep-alive"

@@ -1,4 +1,4 @@
-"""Lines reach whoever looks on, and cost next to nothing while nobody does: on virtual time."""
+"""Lines reach live tails, and cost next to nothing without any: on virtual time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def a_chatty_run(cluster: Cluster, lines: int) -> str:
     return await cluster.service.trigger("chatty")
 
 
-async def test_while_nobody_looks_on_a_node_asks_once_a_second_and_sends_nothing() -> None:
+async def test_without_a_live_tail_a_node_asks_once_a_second_and_sends_nothing() -> None:
     async with a_cluster("a") as cluster:
         await a_chatty_run(cluster, 100)
         await cluster.elapse(12)
@@ -46,7 +46,7 @@ async def test_while_nobody_looks_on_a_node_asks_once_a_second_and_sends_nothing
         assert calls["live_tail.publish"] == 0
 
 
-async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> None:
+async def test_a_live_tail_gets_every_line_of_the_run_once_and_in_order() -> None:
     async with a_cluster("a", "b") as cluster:
         hub = Hub(cluster.backends, cluster.clock, ClusterConfig())
         live = asyncio.create_task(hub.run())
@@ -68,7 +68,7 @@ async def test_who_looks_on_sees_every_line_of_the_run_once_and_in_order() -> No
 
 
 @pytest.mark.parametrize("watched_s", [0.0, 30.0])
-async def test_a_line_reaches_who_looks_on_within_12_tenths_of_a_second(watched_s: float) -> None:
+async def test_a_line_reaches_a_live_tail_within_12_tenths_of_a_second(watched_s: float) -> None:
     """In virtual time, in which servers answer at once: what remains is what CronFlow itself waits for."""
     async with a_cluster("a") as cluster:
         hub = Hub(cluster.backends, cluster.clock, ClusterConfig())

@@ -1,4 +1,4 @@
-"""Lines of runs wait for MongoDB, but nobody waits for them; what is too many is dropped and counted."""
+"""Lines wait for MongoDB, but no attempt waits for its lines; those beyond the limit are dropped and counted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_an_attempt_waits_until_its_lines_are_stored(bench: Bench) -> None
     assert await bench.texts() == ["line 0"]
 
 
-async def test_nobody_waits_for_a_line_while_mongodb_is_away_and_it_is_stored_later(bench: Bench) -> None:
+async def test_no_attempt_waits_for_a_line_while_mongodb_is_away_and_it_is_stored_later(bench: Bench) -> None:
     bench.backends.faults.fail_before("MongoDB", 1000)
     last = bench.lines.put(a_line(0))
     assert last is not None
@@ -73,7 +73,7 @@ async def test_nobody_waits_for_a_line_while_mongodb_is_away_and_it_is_stored_la
     assert await bench.texts() == ["line 0"]
 
 
-async def test_lines_beyond_the_limit_are_dropped_and_a_line_in_their_place_says_how_many(bench: Bench) -> None:
+async def test_lines_beyond_the_limit_are_dropped_and_one_line_reports_how_many(bench: Bench) -> None:
     bench.backends.faults.fail_before("MongoDB", 1000)
     for n in range(3):
         bench.lines.put(a_line(n))
@@ -90,7 +90,7 @@ async def test_lines_beyond_the_limit_are_dropped_and_a_line_in_their_place_says
     assert (await bench.texts("other@1"))[-1] == "12 lines were dropped: MongoDB was away"
 
 
-async def test_an_attempt_keeps_so_many_lines_and_its_last_one_says_how_many_were_dropped() -> None:
+async def test_an_attempt_keeps_a_limited_number_of_lines_and_the_last_reports_how_many_were_dropped() -> None:
     class Chatty:
         async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
             for n in range(25):

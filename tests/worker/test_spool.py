@@ -20,8 +20,7 @@ from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import LargeResult
 from cronflow.testing.clock import FakeClock
-from cronflow.worker.finish import INLINE_BYTES, Finish, from_text, to_text
-from cronflow.worker.spool import Spool
+from cronflow.worker.spool import INLINE_BYTES, Finish, Spool, from_text, to_text
 from cronflow.worker.spool_segments import READ_BYTES, Segments
 from tests.contracts.builders import T0
 from tests.node.cluster import inline
@@ -75,7 +74,7 @@ def test_a_finish_that_is_read_back_is_the_same_write(finish: Finish) -> None:
     assert from_text(text) == finish
 
 
-def test_a_large_result_is_told_by_its_size_and_stands_in_the_record_once() -> None:
+def test_a_large_result_is_recorded_once_with_its_size_in_the_change() -> None:
     limit = INLINE_BYTES - len('""')
     inline, large = a_finish(1, result="x" * limit), a_finish(2, result="x" * (limit + 1))
     assert (inline.change.sets["result"], inline.result) == ("x" * limit, None)
@@ -195,7 +194,7 @@ async def test_two_processes_cannot_share_a_spool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"most_records": 3}, {"most_bytes": 2000}])
-async def test_it_is_full_by_records_or_by_bytes_and_takes_what_runs_all_the_same(
+async def test_it_is_full_by_records_or_by_bytes_and_still_takes_outcomes_of_running_jobs(
     tmp_path: Path, limits: dict[str, int]
 ) -> None:
     async with a_spool(tmp_path / "n1", **limits) as spool:
@@ -239,7 +238,7 @@ async def test_a_tail_torn_at_any_byte_is_cut_off_and_nothing_before_it_is_lost(
         assert not list(folder.glob("*.bad"))
 
 
-async def test_a_damaged_record_is_set_aside_told_and_does_not_hide_the_others(tmp_path: Path) -> None:
+async def test_a_damaged_record_is_set_aside_logged_and_does_not_hide_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "n1"
     file = left_by(folder, [a_finish(1), a_finish(2), a_finish(3)])
     content = file.read_bytes()
@@ -249,8 +248,8 @@ async def test_a_damaged_record_is_set_aside_told_and_does_not_hide_the_others(t
             assert await drained(spool, most=1) == [a_finish(1), a_finish(3)]
     (bad,) = folder.glob("*.bad")
     assert b"job@0002" in bad.read_bytes()
-    told = [entry for entry in logs if entry["event"] == "spool record set aside"]
-    assert [(entry["file"], entry["log_level"]) for entry in told] == [(str(bad), "error")]
+    entries = [entry for entry in logs if entry["event"] == "spool record set aside"]
+    assert [(entry["file"], entry["log_level"]) for entry in entries] == [(str(bad), "error")]
     # It stays for people: the next start neither trips over it nor removes it.
     async with a_spool(folder) as spool:
         assert spool.pending == 0
@@ -277,7 +276,7 @@ async def test_a_mark_that_a_power_failure_left_wrong_hides_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize("call", ["write", "fsync"])
-async def test_a_full_disk_keeps_all_or_nothing_of_a_group_and_is_told_as_an_outage(
+async def test_a_full_disk_stores_all_or_nothing_of_a_group_and_is_reported_as_an_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     real: Callable[..., Any] = getattr(os, call)
@@ -319,7 +318,7 @@ async def test_every_record_is_synced_before_it_counts_as_kept(tmp_path: Path, m
         await drained(spool)
 
 
-async def test_a_folder_that_cannot_be_used_is_told_at_the_start_and_tried_again_later(tmp_path: Path) -> None:
+async def test_an_unusable_folder_is_logged_at_the_start_and_tried_again_later(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the folder should be")
     with capture_logs() as logs:
         async with a_spool(tmp_path / "state" / "n1") as spool:

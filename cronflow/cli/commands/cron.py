@@ -18,8 +18,8 @@ from cronflow.cli.terminal.output import Format, Output, console, show
 from cronflow.cli.terminal.tables import hanging
 from cronflow.cli.views.jobs import fire_table
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.schedule.describe import preview
 from cronflow.domain.schedule.kinds import Cron
-from cronflow.domain.schedule.preview import preview
 from cronflow.domain.schedule.zones import find_zone, instant_of
 from cronflow.schemas.preview import preview_schema
 

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from cronflow.cli.terminal.formatting import GRAY, GREEN, RED, clean, run_state
 from cronflow.domain.cluster import node_name
+from cronflow.domain.durations import span
 from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.formatting import span
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Once

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from cronflow.domain import formatting
+from cronflow.domain import durations
 from cronflow.domain.durations import parse_duration
+from cronflow.domain.durations import span as span
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.formatting import span as span
 
 
 def now() -> datetime:
@@ -31,7 +31,7 @@ def parsed(instant: datetime | str) -> datetime:
 
 def absolute(instant: datetime | str) -> str:
     """`2026-11-21 12:00:00Z`."""
-    return formatting.absolute(parsed(instant))
+    return durations.absolute(parsed(instant))
 
 
 def duration(milliseconds: float) -> str:
@@ -49,7 +49,7 @@ def relative(instant: datetime | str, since: datetime) -> str:
     if -1 < seconds < 1:
         return "now"
     # Rounded: 13:00:00 is `in 1h` at 11:59:59.7 too.
-    length = formatting.coarse(round(abs(seconds)))
+    length = durations.coarse(round(abs(seconds)))
     return f"in {length}" if seconds > 0 else f"{length} ago"
 
 

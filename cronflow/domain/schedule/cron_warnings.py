@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from cronflow.domain.formatting import absolute, span
+from cronflow.domain.durations import absolute, span
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import NICKNAMES
 from cronflow.domain.schedule.kinds import Cron

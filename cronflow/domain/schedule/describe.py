@@ -9,14 +9,17 @@ record 0040 has the reasons for not using a library.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise, product
 
-from cronflow.domain.formatting import to_the_minute
+from cronflow.domain.durations import to_the_minute
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.cron_expression import LAST, LAST_WEEKDAY, Expression, parse_expression
-from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
+from cronflow.domain.schedule.cron_warnings import notes_on
+from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
+from cronflow.domain.schedule.zones import check_reach
 
 _DAY = timedelta(days=1)
 _UNITS = ((timedelta(hours=1), "hour"), (timedelta(minutes=1), "minute"), (timedelta(seconds=1), "second"))
@@ -76,6 +79,31 @@ def _interval(every: Every) -> str:
     else:
         words = f"at {clock} every {weekday}" if weeks == 1 else f"at {clock} every {weeks} weeks on {weekday}"
     return words if every.anchor is None or days in (1, 7) else f"{words}, aligned to {origin:%Y-%m-%d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A schedule in words, with its next fires and warnings."""
+
+    schedule: Schedule
+    words: str
+    fires: Sequence[datetime]
+    notes: Sequence[str]
+
+
+def preview(schedule: Schedule, now: datetime, count: int, start: datetime | None = None) -> Preview:
+    """At most `count` fires: from `start` on, or those to come. Raises InvalidInput when `start` is out of reach."""
+    after = now
+    if start is not None:
+        check_reach(start, "start")
+        after = start - timedelta(microseconds=1)
+    fires: list[datetime] = []
+    fire = next_after(schedule, after)
+    while fire is not None and len(fires) < count:
+        fires.append(fire)
+        fire = next_after(schedule, fire)
+    notes = notes_on(schedule, after) if isinstance(schedule, Cron) else []
+    return Preview(schedule, describe(schedule), fires, notes)
 
 
 # ---------------------------------------------------------------------------------------------------------------- times

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 
-from cronflow.domain.durations import Duration, parse_duration
+from cronflow.domain.durations import Duration, parse_duration, to_the_minute
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.formatting import to_the_minute
 from cronflow.domain.schedule import zones
 from cronflow.domain.schedule.timetable import find_timetable, next_fire
 from cronflow.domain.schedule.zones import EARLIEST, LATEST, SECOND
@@ -205,13 +204,13 @@ def _multiple_at_or_before(every: Every, instant: datetime) -> datetime:
 
 
 def _daily_fires(every: Every, instant: datetime, direction: int) -> Iterator[datetime]:
-    """The fires of an `Every` with a time, forwards (1) or backwards (-1), beginning a little on the wrong side."""
+    """The fires of an `Every` with a time, forwards (1) or backwards (-1), from a little before or after `instant`."""
     assert every.time is not None
     zone, clock = zones.find_zone(every.tz), clock_time.fromisoformat(every.time)
     origin = every.origin if every.anchor is None else zones.reading(zone, every.anchor)
     counted_from, step = origin.date(), every.interval // _DAY
     today = zones.reading(zone, instant).date()
-    # Clocks that go back across midnight show yesterday's date again after some of today's times have been.
+    # Clocks that go back across midnight show yesterday's date again, after some of today's times have passed.
     today -= direction * _DAY
     number = (today - counted_from).days // step
     while True:
@@ -250,7 +249,7 @@ def _check_clock(value: object) -> None:
 
 
 def _instant(value: object, name: str) -> datetime:
-    """A datetime with an offset, in UTC."""
+    """Convert a datetime with an offset to UTC."""
     if not isinstance(value, datetime):
         what = f"{name} must be a date with a time, not {value!r}"
         raise InvalidInput(Problem("", what, "write it like 2026-12-24T18:00:00+01:00"))

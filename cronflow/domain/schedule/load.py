@@ -1,9 +1,8 @@
-"""The herd: how many fires are planned for each hour of the coming week, and at which minute of its hours a cron would
-be more alone.
+"""Schedule load: the number of fires in each hour of the coming week, and a quieter minute for a cron schedule.
 
-The rule it protects: everything follows from schedules, so it is known before anything fires. The fires of an hour are
-counted exactly; only those of a schedule that fires more than once a minute are taken to be spread evenly over it. The
-week of a schedule is remembered, because many jobs share one.
+Everything is computed from schedules, before anything fires. The fires of an hour are counted exactly; those of a
+schedule that fires more than once a minute are assumed to spread evenly over the hour. The week of a schedule is
+cached, because many jobs share one.
 """
 
 from __future__ import annotations
@@ -24,14 +23,12 @@ HOUR = timedelta(hours=1)
 WEEK_HOURS = 7 * 24
 MINUTES = 60
 WORTH_IT = 1.0
-"""So many fires fewer a week make another minute quieter."""
+"""A minute with this many fewer fires per week counts as quieter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """The fires of one schedule in one hour: the hour by its number in the week, and the minutes that they are spread
-    over.
-    """
+    """The fires of one schedule in one hour of the week, and the minutes that they are in."""
 
     hour: int
     fires: int
@@ -40,8 +37,8 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a cron stands in its hours: how many other fires of the week share its minute, and the minute that is the
-    quietest, with its own. `quieter` is None when moving would not help.
+    """The minute of a cron, how many other fires of the week share it, and the quietest minute with its number of
+    fires. `quieter` is None when another minute would not help.
     """
 
     minute: int
@@ -53,8 +50,8 @@ class Slot:
 
 @dataclass(slots=True)
 class ScheduleLoad:
-    """The fires of a week from `first`, a whole hour, on. With a `target` also those of others by minute, in the hours
-    in which the target fires. Mutable: jobs are added one by one.
+    """The fires of a week that begins at `first`, a whole hour. With a `target`, also the fires of other jobs by
+    minute, in the hours in which the target fires. Mutable: jobs are added one by one.
     """
 
     first: datetime
@@ -69,7 +66,7 @@ class ScheduleLoad:
             self._asked = frozenset(busy.hour for busy in week_of(self.target, self.first))
 
     def add(self, schedule: Schedule, *, is_target: bool = False) -> None:
-        """Count the fires of a job. Those of the target itself are not beside it."""
+        """Count the fires of a job. Those of the target itself do not count as others."""
         self.jobs += 1
         for busy in week_of(schedule, self.first):
             self.hours[busy.hour] += busy.fires
@@ -79,8 +76,8 @@ class ScheduleLoad:
                     self._beside[minute] += share
 
     def slot(self, name: str) -> Slot | None:
-        """Where the target stands; None unless it is a cron with one minute. Of several quietest minutes the name of
-        the job chooses one, so that not all of a herd run to the same.
+        """The slot of the target; None unless it is a cron with one minute. The job's name chooses among several
+        quietest minutes, so that not all jobs move to the same one.
         """
         minute = minute_of(self.target)
         if minute is None or not isinstance(self.target, Cron):
@@ -100,13 +97,13 @@ class ScheduleLoad:
 
 @lru_cache(maxsize=4096)
 def week_of(schedule: Schedule, first: datetime) -> tuple[Busy, ...]:
-    """The hours of the week from `first` on in which it fires."""
+    """The hours of the week from `first` in which the schedule fires."""
     by_days = _by_days(schedule, first) if isinstance(schedule, Cron) else None
     return tuple(_by_hours(schedule, first) if by_days is None else by_days)
 
 
 def minute_of(schedule: Schedule | None) -> int | None:
-    """The one minute of the hour at which a cron fires; None for every other schedule."""
+    """The only minute of the hour at which a cron fires; None for every other schedule."""
     if not isinstance(schedule, Cron):
         return None
     minute = _fields(schedule.expr)[-5]
@@ -125,8 +122,8 @@ def _fields(expr: str) -> list[str]:
 
 
 def _by_days(cron: Cron, first: datetime) -> Iterable[Busy] | None:
-    """A whole day in one step; None where the zone or the schedule changes within the week, or the zone's hours are not
-    those of UTC.
+    """Counts a day in one step. None when the zone or the schedule changes within the week, or when the zone's offset
+    is not in whole hours.
     """
     last = first + WEEK_HOURS * HOUR - SECOND
     zone = zones.find_zone(cron.tz)
@@ -142,7 +139,7 @@ def _by_days(cron: Cron, first: datetime) -> Iterable[Busy] | None:
 
 
 def _by_hours(schedule: Schedule, first: datetime) -> Iterator[Busy]:
-    """Hour by hour, for every schedule; hours without a fire cost nothing."""
+    """Counts hour by hour, for any schedule; hours without a fire cost nothing."""
     fire = next_after(schedule, first - SECOND)
     while fire is not None and (hour := (fire - first) // HOUR) < WEEK_HOURS:
         end = first + (hour + 1) * HOUR - SECOND

@@ -1,13 +1,13 @@
-"""A cron expression in a time zone: which instants it means.
+"""A cron expression in a time zone: the instants at which it fires.
 
-The rule it protects, for expressions of five and six fields alike. Times of the day (neither the hour nor the minute
-field begins with `*`): a local time that falls into the gap of a spring change fires at the first instant after it,
-once, however many times fall into the gap and even if that instant is a time of its own; a local time that occurs twice
-in autumn fires at its first occurrence only. Intervals (the hour or the minute field begins with `*`): an instant fires
-exactly when the clocks read a matching time at it, so both occurrences of a repeated hour fire, a skipped hour fires
-nothing, and `*/15 * * * *` keeps its fifteen real minutes.
+The rule is the same for five and six fields. Times of day (neither the hour nor the minute field begins with `*`): a
+local time in the gap of a spring change fires once, at the first instant after the gap, however many times are in the
+gap and even if that instant matches itself; a local time that occurs twice in autumn fires only the first time.
+Intervals (the hour or the minute field begins with `*`): an instant fires exactly when the clocks show a matching time,
+so both occurrences of a repeated hour fire, a skipped hour does not fire, and `*/15 * * * *` keeps its fifteen real
+minutes.
 
-All instants are UTC-aware whole seconds. Start and end of a schedule are not known here.
+All instants are UTC-aware whole seconds. `kinds` applies the start and end of a schedule.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HORIZON = timedelta(days=50 * 366)
 
 
 class Timetable:
-    """The instants of one expression in one zone. No method takes longer for the fires that it skips over."""
+    """The instants of one expression in one zone. The cost of a method does not depend on how many fires it skips."""
 
     __slots__ = ("expression", "zone")
 

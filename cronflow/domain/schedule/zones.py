@@ -1,9 +1,8 @@
-"""Time zones: between instants (UTC) and what a clock on the wall reads there.
+"""Time zones: conversion between instants (UTC) and local times.
 
-It protects one rule: a local time that the clocks skip means the first instant after the gap, and a local time that
-they show twice means its first occurrence. Daylight saving, a zone that changes its offset for good and a skipped
-calendar day are all the same thing here, a `OffsetChange` of offset. Nothing in this module knows of schedules; local
-times are naive datetimes, instants are UTC-aware ones, both of whole seconds.
+Rule: a local time that the clocks skip means the first instant after the gap, and a local time that they show twice
+means its first occurrence. Daylight saving, a permanent change of offset and a skipped calendar day are all an
+`OffsetChange`. Local times are naive datetimes, instants are UTC-aware ones, both of whole seconds.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from cronflow.domain.errors import InvalidInput, Problem
 SECOND = timedelta(seconds=1)
 
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
-"""Nothing repeats before this instant."""
+"""No repeating schedule fires before this instant."""
 LATEST = datetime(3000, 1, 1, tzinfo=UTC)
-"""Nothing repeats at or after this instant."""
+"""No repeating schedule fires at or after this instant."""
 
 # Two changes of one zone have never been less than six days apart since 1900 (tzdata 2026f), so samples this far apart
 # see every one.
@@ -31,9 +30,7 @@ _UNPORTABLE = ("posix/", "right/", "localtime", "posixrules")
 
 
 def check_reach(instant: datetime, place: str) -> None:
-    """Refuse an instant that nobody means: around the ends of the calendar arithmetic would overflow. Raises
-    InvalidInput.
-    """
+    """Raises InvalidInput for an instant so far away that calendar arithmetic could overflow."""
     if not EARLIEST <= instant < LATEST:
         what = f"is in the year {instant.year}; it must be one of {EARLIEST.year} to {LATEST.year - 1}"
         raise InvalidInput(Problem(place, what))
@@ -62,7 +59,7 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def reading(zone: ZoneInfo, instant: datetime) -> datetime:
-    """What the clocks of the zone show at this instant."""
+    """The local time of the zone at this instant."""
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
@@ -133,7 +130,7 @@ def _end_of_overlap(zone: ZoneInfo, aware: datetime) -> datetime:
 
 @lru_cache(maxsize=16_384)
 def _changes(zone: ZoneInfo, year: int) -> tuple[OffsetChange, ...]:
-    """Every change of offset in a UTC year, found by sampling and halving because zoneinfo does not tell them."""
+    """Every change of offset in a UTC year, found by sampling and bisection because zoneinfo does not list them."""
     found = []
     at, end = datetime(year, 1, 1, tzinfo=UTC) - SECOND, datetime(year + 1, 1, 1, tzinfo=UTC) - SECOND
     before = offset_at(zone, at)
@@ -159,7 +156,7 @@ def _halve(zone: ZoneInfo, old: datetime, new: datetime) -> datetime:
 
 
 def _nearest_name(name: str) -> str | None:
-    # CEST, UTC+2 and GMT+1 resemble names that mean something else (Etc/GMT+1 lies west), worse than no answer.
+    # CEST, UTC+2 and GMT+1 resemble names with another meaning (Etc/GMT+1 is west of Greenwich).
     if len(name) < 5 or "+" in name:
         return None
     by_spelling: dict[str, str] = {}

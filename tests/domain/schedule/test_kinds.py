@@ -1,4 +1,4 @@
-"""Schedules: known instants, worked out by hand"""
+"""Schedules: known instants, computed by hand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fires(schedule: Schedule, after: str, n: int) -> list[str]:
         (" @hourly ", "2026-11-21", ["2026-11-21 01:00", "2026-11-21 02:00"]),
     ],
 )
-def test_a_cron_fires_when_it_says(expr: str, after: str, expected: list[str]) -> None:
+def test_a_cron_fires_at_its_times(expr: str, after: str, expected: list[str]) -> None:
     assert fires(Cron(expr), after, len(expected)) == expected
 
 

@@ -1,4 +1,4 @@
-"""The herd: the fires of a week by hour, against the oracle; and minutes that are quieter."""
+"""Schedule load: the fires of a week by hour, against the oracle; and minutes that are quieter."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AUTUMN = datetime(2026, 10, 22, 20, tzinfo=UTC)
     ],
     ids=str,
 )
-def test_the_hours_of_a_week_have_the_fires_that_the_oracle_says(schedule: Schedule, first: datetime) -> None:
+def test_the_hours_of_a_week_have_the_fires_of_the_oracle(schedule: Schedule, first: datetime) -> None:
     expected = Counter((fire - first) // HOUR for fire in fires_between(schedule, first, first + WEEK_HOURS * HOUR))
     week = week_of(schedule, first)
     assert {busy.hour: busy.fires for busy in week} == dict(expected)
@@ -70,7 +70,7 @@ def test_a_cron_that_is_alone_is_not_sent_away() -> None:
     assert (slot.beside, slot.quieter, slot.cron) == (7, None, "0 2 * * *")
 
 
-def test_not_all_of_a_herd_are_sent_to_the_same_minute() -> None:
+def test_not_all_jobs_are_moved_to_the_same_minute() -> None:
     schedule_load = the_herd(Cron("@hourly"), *[Cron("0 * * * *")] * 9)
     slots = {slot.quieter for n in range(20) if (slot := schedule_load.slot(f"job-{n}")) is not None}
     assert 0 not in slots

@@ -1,4 +1,4 @@
-"""Schedules that cannot be accepted, and what their authors are told: what is wrong, and what to write instead."""
+"""Invalid schedules, and their error messages: what is wrong, and what to write instead."""
 
 from __future__ import annotations
 
