@@ -217,13 +217,13 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
 ) -> None:
     await cluster.up("a")
     target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 4.0})
-    await cluster.service.apply([replace(cluster.job("hang", every=None), target=target)])
-    await cluster.service.trigger("hang")
+    await cluster.service.jobs.apply([replace(cluster.job("hang", every=None), target=target)])
+    await cluster.service.jobs.trigger("hang")
     await eventually(lambda: cluster.noted("start"), what="the handler blocks the loop")
     before = manager.said("WATCHDOG=1")
 
     async def stalled() -> bool:
-        return any(member.report.lag_s >= 2 for member in await cluster.service.members())
+        return any(member.report.lag_s >= 2 for member in await cluster.service.cluster.members())
 
     await eventually(stalled, what="its heartbeat says that the loop does not turn")
     # Asked before the end of the handler is looked for: what comes after it does not count.

@@ -16,7 +16,7 @@ from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
 from cronflow.api.openapi import REF, Document
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos
@@ -31,7 +31,7 @@ shows it at `/docs`. How to begin: [use the API](../how-to/use-the-api.md).
 def document(deployment: Deployment | None = None) -> Document:
     """The OpenAPI document, without a cluster."""
     # No route is called, so there is nothing that would need the service.
-    return create_api(cast("Service", None), ClosedGate(), deployment).openapi()
+    return create_api(cast("UseCases", None), ClosedGate(), deployment).openapi()
 
 
 def reference(made: Document) -> str:

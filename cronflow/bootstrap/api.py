@@ -24,8 +24,8 @@ from cronflow.node.keep_alive import LoopMonitor
 from cronflow.node.role_loop import Outages, repeat
 from cronflow.ports import Backends, Clock
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
-from cronflow.usecases.service import Service
 
 if TYPE_CHECKING:
     import uvicorn
@@ -80,7 +80,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
 
 async def api_application(
     settings: Settings,
-    service: Service,
+    service: UseCases,
     backends: Backends,
     clock: Clock,
     hub: Hub,
@@ -122,7 +122,7 @@ async def api_application(
 
 async def api_server(
     settings: Settings,
-    service: Service,
+    service: UseCases,
     backends: Backends,
     clock: Clock,
     hub: Hub,

@@ -14,11 +14,11 @@ from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.node.role_loop import Outages, repeat
 from cronflow.ports import Backends, Clock, EventSink
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 
 @asynccontextmanager
-async def open_service(settings: Settings) -> AsyncIterator[Service]:
+async def open_service(settings: Settings) -> AsyncIterator[UseCases]:
     redis_url, mongo_url = urls(settings)
     clock = SystemClock()
     async with (
@@ -29,7 +29,7 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
 
 
 @asynccontextmanager
-async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
     """The use-cases, and a live stream in this process, as in an API replica."""
     redis_url, mongo_url = urls(settings)
     clock = SystemClock()
@@ -60,9 +60,9 @@ async def told(event_log: EventLog, clock: Clock) -> AsyncIterator[EventSink]:
         await event_log.flush()
 
 
-def service_on(settings: Settings, backends: Backends, clock: Clock, emit: EventSink) -> Service:
+def service_on(settings: Settings, backends: Backends, clock: Clock, emit: EventSink) -> UseCases:
     """The use-cases on open backends."""
-    return Service(
+    return UseCases(
         backends,
         clock,
         emit,

@@ -20,13 +20,13 @@ from cronflow.executors.breakers import Breakers
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 
 @asynccontextmanager
 async def memory_cluster(
     settings: Settings, *, nodes: int, apps: Sequence[App], host: str = "127.0.0.1", port: int
-) -> AsyncIterator[Service]:
+) -> AsyncIterator[UseCases]:
     """Nodes and the API in this one process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)

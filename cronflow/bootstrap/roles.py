@@ -31,8 +31,8 @@ from cronflow.node.role_loop import NodeRole, Outages
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
-from cronflow.usecases.cancel import Canceller
 from cronflow.usecases.edit import Editor
+from cronflow.usecases.runs import Canceller
 from cronflow.worker.leases import Leases
 from cronflow.worker.log_writer import LogWriter
 from cronflow.worker.recorder import Recorder

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cronflow.config import Settings
     from cronflow.live.hub import Hub
     from cronflow.schemas.runs import RunSchema
-    from cronflow.usecases.service import Service
+    from cronflow.usecases.all import UseCases
 
     Cluster = AsyncClient | LocalClient
 
@@ -63,7 +63,7 @@ def client() -> AsyncClient | None:
 
 
 @asynccontextmanager
-async def open_service(settings: Settings) -> AsyncIterator[Service]:
+async def open_service(settings: Settings) -> AsyncIterator[UseCases]:
     """The use-cases on the servers of the settings. Raises BackendUnavailable when one does not answer."""
     from cronflow.bootstrap import commands
 
@@ -73,7 +73,7 @@ async def open_service(settings: Settings) -> AsyncIterator[Service]:
 
 
 @asynccontextmanager
-async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
     """The same with the live stream, as an API replica has it."""
     from cronflow.bootstrap import commands
 
@@ -111,7 +111,7 @@ async def open_client(*, live: bool = False) -> AsyncIterator[Cluster]:
         yield one
 
 
-def _local(read: Settings, service: Service, hub: Hub | None = None) -> LocalClient:
+def _local(read: Settings, service: UseCases, hub: Hub | None = None) -> LocalClient:
     from cronflow.client.local import LocalClient
 
     return LocalClient(

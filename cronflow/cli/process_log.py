@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 
-from cronflow.auth.texts import KEY_PREFIX
 from cronflow.cli.terminal.formatting import clean
 from cronflow.config.values import masked_within
+from cronflow.domain.access import KEY_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.config import Settings

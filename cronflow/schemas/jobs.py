@@ -13,8 +13,8 @@ from cronflow.domain.version import Version
 from cronflow.schemas.base import Schema, iso, optional_iso
 from cronflow.schemas.preview import schedule_words
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
-from cronflow.usecases.compare import Comparison
 from cronflow.usecases.edit import Result
+from cronflow.usecases.jobs import Comparison
 
 JobState = Literal["active", "paused", "disabled", "done", "by_hand"]
 

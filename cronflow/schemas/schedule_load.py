@@ -8,7 +8,7 @@ from datetime import date
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.load import Slot
 from cronflow.schemas.base import Schema, iso
-from cronflow.usecases.schedule_load import ScheduleLoadReport
+from cronflow.usecases.search import ScheduleLoadReport
 
 
 class SlotSchema(Schema):

@@ -89,7 +89,7 @@ async def test_clients_are_told_whether_it_is_offered(client: Client, dev: Clien
 
 
 async def test_what_is_broken_is_done_and_kept_in_the_audit_log(scene: Scene, dev: Client, chaos: Told) -> None:
-    leader = (await scene.service.status()).leader
+    leader = (await scene.service.cluster.status()).leader
     killed = await dev.post("/chaos/leader/kill")
     assert (killed["killed"], chaos.told) == (leader, [f"kill {leader}"])
     assert await dev.post("/chaos/nodes/node-2/pause") == {"name": "node-2", "paused": True}

@@ -31,7 +31,7 @@ from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.ports import Backends, LogLine
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.contracts.builders import T0, a_report
 from tests.waiting import PATIENCE_S, eventually
 
@@ -340,7 +340,7 @@ async def test_the_whole_api_serves_the_stream_to_logins_and_to_the_origins_of_t
     clock = SystemClock()
     hub = Hub(backends, clock, ClusterConfig())
     app = await api_application(
-        settings, Service(backends, clock), backends, clock, hub, PrometheusMeter([MetricSource.API])
+        settings, UseCases(backends, clock), backends, clock, hub, PrometheusMeter([MetricSource.API])
     )
     async with Replica(backends, hub=hub, app=app) as replica:
         base = replica.url.replace("ws://", "http://").removesuffix("/stream")

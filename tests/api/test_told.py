@@ -14,7 +14,7 @@ from cronflow.ports import AuditQuery, LogLine
 from cronflow.schemas.events import event_schema
 from cronflow.schemas.runs import log_schema
 from cronflow.testing.memory.stores import MemoryLogStore
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
 
@@ -63,14 +63,14 @@ async def test_events_are_chosen_by_kind_and_age(
 
 async def test_each_change_is_told_once_and_stands_in_the_audit_log(scene: Scene) -> None:
     heard: list[Event] = []
-    service = Service(scene.backends, scene.clock, heard.append)
+    service = UseCases(scene.backends, scene.clock, heard.append)
     async with client_of(service) as client:
         await client.post("/jobs/nightly-report/pause")
         assert heard == [JobPaused("nightly-report", "the-admin")]
         await client.post("/cluster/stepdown", status=202, who="operator")
         await client.post("/nodes/node-a/drain", who="operator")
         assert [event.kind for event in heard] == ["job_paused", "stepdown_requested"]
-        assert [(entry.action, entry.by) for entry in await service.audit(AuditQuery(limit=3))] == [
+        assert [(entry.action, entry.by) for entry in await service.backends.audit.find(AuditQuery(limit=3))] == [
             ("node.drain", "the-operator"),
             ("cluster.stepdown", "the-operator"),
             ("job.pause", "the-admin"),

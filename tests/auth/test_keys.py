@@ -41,7 +41,7 @@ async def test_a_key_acts_under_its_name_and_with_its_role(api: Replica) -> None
     assert (await api.send("GET", "/users", token=key)).status_code == 403
     _, key = await api.service.keys.create("deploy", Role.ADMIN)
     assert (await api.send("POST", "/users", {"name": "ada", "password": "a good one"}, token=key)).status_code == 201
-    assert (await api.service.audit(AuditQuery()))[0].by == "key:deploy"
+    assert (await api.service.backends.audit.find(AuditQuery()))[0].by == "key:deploy"
 
 
 async def test_what_is_not_the_whole_key_is_none(api: Replica) -> None:
@@ -117,8 +117,8 @@ async def test_the_last_use_is_written_now_and_then(api: Replica, memory: Memory
 async def test_a_key_for_some_jobs_reaches_these_and_nothing_else(
     api: Replica, method: str, path: str, status: int
 ) -> None:
-    await api.service.apply([Job(name="billing-report", target=PythonTarget("a:b"))])
-    await api.service.trigger("billing-report", key="one")
+    await api.service.jobs.apply([Job(name="billing-report", target=PythonTarget("a:b"))])
+    await api.service.jobs.trigger("billing-report", key="one")
     _, key = await api.service.keys.create("ci", Role.ADMIN, jobs=("billing-*", "r*", "p*n"))
     assert (await api.send(method, path, token=key)).status_code == status
 

@@ -11,8 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
-from cronflow.auth.texts import key_parts, key_text, refresh_parts
-from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
+from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims, key_parts, key_text, refresh_parts
 from cronflow.testing.memory import FakeClock
 from tests.auth.bench import SECRET
 

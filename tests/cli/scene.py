@@ -19,7 +19,7 @@ from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Run, RunState, r
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_after
 from cronflow.ports import LogLine
 from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FENCE = 1795262400000000
@@ -170,11 +170,11 @@ class Scene:
         self.clock = FakeClock(NOON)
         self.backends: MemoryBackends = memory_backends(self.clock)
         self.webhook_sender = Receiver()
-        self.service = Service(self.backends, self.clock, webhook_sender=self.webhook_sender)
+        self.service = UseCases(self.backends, self.clock, webhook_sender=self.webhook_sender)
         self.opened = 0
 
     @asynccontextmanager
-    async def open_service(self, _settings: Settings) -> AsyncIterator[Service]:
+    async def open_service(self, _settings: Settings) -> AsyncIterator[UseCases]:
         """What the command line calls instead of connecting to servers."""
         self.opened += 1
         yield self.service
@@ -182,10 +182,10 @@ class Scene:
     async def fill(self) -> None:
         """Put everything in its place."""
         self.clock.step(timedelta(days=-30))
-        await self.service.apply(JOBS)
+        await self.service.jobs.apply(JOBS)
         self.clock.step(timedelta(days=30))
         await self.backends.runs.insert(RUNS)
-        for record in await self.service.jobs():
+        for record in await self.service.backends.jobs.find():
             fire = None if record.job.schedule is None else next_after(record.job.schedule, NOON)
             pending_run = None
             if record.name == "nightly-report":

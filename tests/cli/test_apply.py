@@ -12,7 +12,7 @@ import pytest
 from cronflow.cli.dev import jobs as dev_jobs
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import Job, Retry
-from cronflow.usecases.compare import Comparison
+from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 
@@ -80,13 +80,13 @@ def test_a_dry_run_prints_each_difference_and_writes_nothing(cli: Cli, file: str
     cli("jobs", "apply", "-f", file)
     changed = FILE.replace("0 2 * * *", "0 3 * * *").replace("[bin/tokens]}", "[bin/tokens]}\n    labels: {a: b}")
     (tmp_path / file).write_text(changed + "  - name: new\n    run: {argv: [x]}\n")
-    before = asyncio.run(empty.service.jobs())
+    before = asyncio.run(empty.service.backends.jobs.find())
     result = cli("jobs", "apply", "-f", file, "--dry-run")
     assert 'schedule.cron: "0 2 * * *" → "0 3 * * *"' in result.stdout
     assert 'labels.a: nothing → "b"' in result.stdout
     assert row(result, "new").split("  ")[0] == "+ created"
     assert "◇ by hand" in row(result, "new")
-    assert asyncio.run(empty.service.jobs()) == before
+    assert asyncio.run(empty.service.backends.jobs.find()) == before
 
 
 @pytest.mark.usefixtures("empty")
@@ -169,7 +169,7 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     cli: Cli, file: str, empty: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lose(_jobs: object, **_: object) -> None:
-        raise Conflict("job 'tokens' was changed by others again and again; try once more")
+        raise Conflict("job 'tokens' was keeps changing concurrently; try again")
 
     monkeypatch.setattr(empty.service, "apply", lose)
     result = cli("jobs", "apply", "-f", file)
@@ -184,7 +184,7 @@ def test_of_jobs_that_take_several_requests_none_is_applied_when_one_is_refused(
     names = [f"job-{n}" for n in range(5)]
     path = tmp_path / "many.yaml"
     path.write_text("jobs:\n" + "".join(f"  - {{name: {name}, run: {{argv: ['true']}}}}\n" for name in names))
-    compare = empty.service.compare
+    compare = empty.service.jobs.compare
 
     async def refuse_the_last(jobs: Sequence[Job]) -> list[Comparison]:
         if any(job.name == "job-4" for job in jobs):
@@ -194,9 +194,9 @@ def test_of_jobs_that_take_several_requests_none_is_applied_when_one_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(empty.service, "compare", refuse_the_last)
         assert cli("jobs", "apply", "-f", str(path)).exit_code == 2
-    assert asyncio.run(empty.service.jobs()) == []
+    assert asyncio.run(empty.service.backends.jobs.find()) == []
     assert cli("jobs", "apply", "-f", str(path), "-o", "name").stdout.split() == names
-    assert [record.name for record in asyncio.run(empty.service.jobs())] == names
+    assert [record.name for record in asyncio.run(empty.service.backends.jobs.find())] == names
 
 
 PLAIN_AND_OWN = """
@@ -221,7 +221,7 @@ def test_jobs_in_python_get_the_retry_of_the_settings_as_files_do(
     for name, value in (("MAX", "7"), ("INITIAL", "2s"), ("MULTIPLIER", "3")):
         monkeypatch.setenv(f"CRONFLOW_RETRY_{name}", value)
     assert cli("jobs", "apply", "--app", f"{module}:shop").exit_code == 0
-    assert {record.name: record.job.retry for record in asyncio.run(empty.service.jobs())} == {
+    assert {record.name: record.job.retry for record in asyncio.run(empty.service.backends.jobs.find())} == {
         "plain": Retry(max=7, initial="2s", multiplier=3),
         "own": Retry(max=5),
         "once": Retry(max=0),

@@ -23,7 +23,7 @@ from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.ports import Executor, SecretStore
 from cronflow.testing.memory import FakeClock, MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.executors import Lines, assignment
 from tests.executors.web import Server, answer
 
@@ -70,7 +70,7 @@ def around(store: SecretStore, vault: Vault | None) -> WithSecrets:
 
 @pytest.fixture
 async def executor(memory: MemoryBackends) -> AsyncIterator[WithSecrets]:
-    service = Service(memory, FakeClock(), vault=Vault([KEY]))
+    service = UseCases(memory, FakeClock(), vault=Vault([KEY]))
     await service.secrets.set("token", TOKEN)
     await service.secrets.set("PEM", PEM)
     async with around(memory.secrets, Vault([KEY])) as executor:
@@ -186,7 +186,7 @@ async def test_a_node_without_a_key_declines_what_needs_secrets_and_nothing_else
 
 
 async def test_a_node_with_another_key_says_that_it_cannot_open_it(memory: MemoryBackends) -> None:
-    await Service(memory, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN)
+    await UseCases(memory, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN)
     async with around(memory.secrets, Vault([OTHER_KEY])) as executor:
         attempt_result = await executor.run(
             assignment(CommandTarget("true", env={"T": "${secret:token}"})), "n1", Lines()
@@ -202,7 +202,7 @@ async def test_mongodb_has_only_ciphertext(mongo_url: str, redis_url: str, names
     from cronflow.backends.mongo.database import MongoDatabase
 
     async with open_backends(redis_url, mongo_url, namespace) as backends:
-        await Service(backends, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN, by="ada")
+        await UseCases(backends, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN, by="ada")
         async with MongoDatabase(mongo_url, namespace) as database:
             [document] = await database["secrets"].find({}).to_list(None)
         raw = base64.b64decode(document["sealed"].partition(":")[2])

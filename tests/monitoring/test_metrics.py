@@ -84,7 +84,7 @@ async def test_nodes_tell_who_leads_what_ended_and_how_late() -> None:
             Outcome.ERROR if assignment.job.name == "bad" else Outcome.OK
         )
         jobs = [a_job("good", schedule=Every("10s")), a_job("bad", schedule=Every("30s"), retry=Retry(max=0))]
-        await cluster.service.apply(jobs)
+        await cluster.service.jobs.apply(jobs)
         await cluster.elapse(65)
         [leader] = [node.id.partition("#")[0] for node in cluster.leaders]
         [follower] = {"a", "b"} - {leader}

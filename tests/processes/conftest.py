@@ -19,7 +19,7 @@ from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Backends, RunQuery
 from cronflow.testing.audit import Audit, Expectation, audit
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.children import cluster_environment, python
 from tests.waiting import PATIENCE_S, eventually
 
@@ -50,9 +50,9 @@ class Processes:
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
-    def service(self) -> Service:
+    def service(self) -> UseCases:
         """The use-cases."""
-        return Service(self.backends, SystemClock())
+        return UseCases(self.backends, SystemClock())
 
     @property
     def sink(self) -> Path:
@@ -128,7 +128,7 @@ class Processes:
         """Wait until all are members and one leads; returns the leader's name."""
 
         async def ready() -> str | None:
-            members = {member.report.name for member in await self.service.members()}
+            members = {member.report.name for member in await self.service.cluster.members()}
             return await self.leader() if members >= set(names) else None
 
         leader = await eventually(ready, timeout, f"nodes {names} up and led")
@@ -160,7 +160,7 @@ class Processes:
         found: list[Run] = []
         while True:
             before = (found[-1].fire_at, found[-1].id) if found else None
-            page = await self.service.runs(RunQuery(before=before, limit=500))
+            page = await self.service.backends.runs.find(RunQuery(before=before, limit=500))
             found += page
             if len(page) < 500:
                 return found[::-1]
@@ -169,7 +169,7 @@ class Processes:
         """Let the cluster deal with all that is due until now, then audit."""
         until = datetime.now(UTC).replace(microsecond=0)
         await self.dealt_with(until, timeout)
-        jobs = {record.name: record.job for record in await self.service.jobs()}
+        jobs = {record.name: record.job for record in await self.service.backends.jobs.find()}
         expected = {
             name: Expectation(job.schedule, since[name])
             for name, job in jobs.items()
@@ -182,7 +182,7 @@ class Processes:
         """Wait until all that falls due before `until` is planned and has ended."""
 
         async def ended() -> bool:
-            records = await self.service.jobs()
+            records = await self.service.backends.jobs.find()
             planned = all(record.next_fire is None or record.next_fire >= until for record in records)
             return planned and not any(run.is_open for run in await self.runs() if run.fire_at < until)
 
@@ -190,8 +190,10 @@ class Processes:
 
     async def apply(self, *jobs: Job) -> dict[str, datetime]:
         """Apply; returns each job's first instant."""
-        await self.service.apply(jobs)
-        return {record.name: record.created_at.replace(microsecond=0) for record in await self.service.jobs()}
+        await self.service.jobs.apply(jobs)
+        return {
+            record.name: record.created_at.replace(microsecond=0) for record in await self.service.backends.jobs.find()
+        }
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.alerts import Alert, AlertKind, Notification, NotificationState, Webhook
 from cronflow.domain.job import CommandTarget, Job, Retry
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.executors.web import Server, answer
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
@@ -105,13 +105,13 @@ async def ended(processes: Processes) -> bool:
 
 async def test_a_receiver_checks_a_real_notice_as_the_how_to_says(processes: Processes) -> None:
     processes.limits["CRONFLOW_SECRETS_KEY"] = base64.b64encode(SEALED_WITH).decode()
-    service = Service(processes.backends, SystemClock(), vault=Vault([SEALED_WITH]))
+    service = UseCases(processes.backends, SystemClock(), vault=Vault([SEALED_WITH]))
     await service.secrets.set("HOOKS", SECRET)
     async with receiving() as receiver:
         await define(processes, receiver.web.port, "${secret:HOOKS}")
         await processes.up("a")
         await processes.apply(FAILS)
-        run = await processes.service.trigger("billing-sums")
+        run = await processes.service.jobs.trigger("billing-sums")
         await eventually(lambda: ended(processes), what="the notice was taken")
         [request] = receiver.web.requests
         is_genuine = genuine()
@@ -135,7 +135,7 @@ async def test_a_receiver_that_is_not_there_answers_500_and_then_200_gets_the_no
     await define(processes, port)
     await processes.up("a")
     await processes.apply(FAILS)
-    await processes.service.trigger("billing-sums")
+    await processes.service.jobs.trigger("billing-sums")
 
     async def refused() -> bool:
         notification = await the_notice(processes)
@@ -166,7 +166,7 @@ async def test_a_node_that_is_killed_while_a_receiver_hangs_leaves_the_notice_to
         await define(processes, receiver.web.port)
         leader = await processes.up("a", "b")
         await processes.apply(FAILS)
-        await processes.service.trigger("billing-sums")
+        await processes.service.jobs.trigger("billing-sums")
         await eventually(lambda: receiver.web.requests, what="a first attempt")
         processes.kill(leader)
         await processes.new_leader(leader, 60)

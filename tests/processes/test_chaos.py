@@ -117,7 +117,7 @@ class Chaos:
             self.cluster.kill(name)
 
         async def forgotten() -> bool:
-            return name not in {member.report.name for member in await self.cluster.service.members()}
+            return name not in {member.report.name for member in await self.cluster.service.cluster.members()}
 
         await eventually(forgotten, PATIENCE_S, f"the heartbeat of {name} has expired")
         self.cluster.start(name)
@@ -165,12 +165,12 @@ class Chaos:
         """Its runs may take another time."""
         assert isinstance(job.target, PythonTarget)
         target = replace(job.target, args={**job.target.args, "seconds": 0.4})
-        await self.cluster.service.apply([replace(job, target=target)])
-        self.acks.append(Ack(job.name, (await self.cluster.service.job(job.name)).ver, self.now))
+        await self.cluster.service.jobs.apply([replace(job, target=target)])
+        self.acks.append(Ack(job.name, (await self.cluster.service.jobs.get(job.name)).ver, self.now))
 
     async def pause(self, name: str) -> None:
         """Nothing of it starts until it is resumed."""
-        record = await self.cluster.service.pause(name)
+        record = await self.cluster.service.jobs.pause(name)
         self.acks.append(Ack(name, record.ver, self.now))
 
     async def live(self, jobs: list[Job]) -> None:
@@ -187,7 +187,7 @@ class Chaos:
             await self.edit(edited.pop())
             await self.pause(paused.name)
             await act()
-            resumed = await self.cluster.service.resume(paused.name)
+            resumed = await self.cluster.service.jobs.resume(paused.name)
             self.acks.append(Ack(paused.name, resumed.ver, self.now))
 
     async def heal(self) -> History:
@@ -196,7 +196,7 @@ class Chaos:
         healed = self.now
         until = healed.replace(microsecond=0)
         await self.cluster.dealt_with(until, PATIENCE_S)
-        for record in await self.cluster.service.jobs():
+        for record in await self.cluster.service.backends.jobs.find():
             if not record.name.startswith(SYSTEM_PREFIX):
                 await self.pause(record.name)
         await eventually(self.nothing_open, PATIENCE_S, "no run is open")

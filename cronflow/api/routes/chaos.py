@@ -99,11 +99,11 @@ async def list_processes(chaos: Breaks, _: Admin) -> ProcessPage:
 @router.post("/chaos/leader/kill", responses=may(404))
 async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
     """Kill the node that leads. 404 when nobody leads."""
-    status = await service.status()
+    status = await service.cluster.status()
     if status.leader is None:
         raise NotFound("leader", "of this cluster")
     chaos.kill(status.leader)
-    await service.record(Changed("chaos.kill", f"node:{status.leader}", None, {"term": status.term}), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.kill", f"node:{status.leader}", None, {"term": status.term}))
     return {"killed": status.leader, "term": status.term}
 
 
@@ -111,7 +111,7 @@ async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
 async def pause_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName) -> ProcessSchema:
     """Have a node do nothing at all, not even report: to the others it is as good as dead, and it does not know."""
     chaos.pause(name)
-    await service.record(Changed("chaos.pause", f"node:{name}"), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.pause", f"node:{name}"))
     return _shape(chaos, name)
 
 
@@ -119,7 +119,7 @@ async def pause_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName)
 async def resume_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName) -> ProcessSchema:
     """Have a paused node go on where it was, with a lead and runs that others may have by now."""
     chaos.resume(name)
-    await service.record(Changed("chaos.resume", f"node:{name}"), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.resume", f"node:{name}"))
     return _shape(chaos, name)
 
 
@@ -127,5 +127,5 @@ async def resume_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName
 async def flush_redis(service: Uses, chaos: Breaks, by: Admin) -> FlushedSchema:
     """Have Redis forget everything of this cluster: the leader, the nodes, what was dispatched."""
     keys = await chaos.flush()
-    await service.record(Changed("chaos.flush", "redis", None, {"keys": keys}), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.flush", "redis", None, {"keys": keys}))
     return {"keys": keys}

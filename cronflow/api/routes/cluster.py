@@ -22,7 +22,7 @@ router = new_router("cluster")
 @router.get("/cluster")
 async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterSchema:
     """The leader and its lease, the nodes, what waits in their lists, and the last sweep."""
-    return cluster_schema(deployed.namespace, await service.status(), deployed.heartbeat)
+    return cluster_schema(deployed.namespace, await service.cluster.status(), deployed.heartbeat)
 
 
 @router.get("/series")
@@ -33,7 +33,7 @@ async def series(
     hour or an hour, ten minutes over a day, an hour over a week. Nothing is decided by these counts: after a failure
     some may be missing.
     """
-    return series_schema(span, await service.series(span))
+    return series_schema(span, await service.cluster.series(span))
 
 
 @router.get("/cluster/settings")
@@ -53,8 +53,8 @@ async def show_settings(_: Viewer, deployed: Deployed) -> SettingsSchema:
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))
 async def stepdown(service: Uses, by: Operator) -> StepdownSchema:
     """Ask the leader to give its lead to another node; what runs goes on. 404 when nobody leads."""
-    term = (await service.status()).term
-    return {"asked": await service.stepdown(by=by.name), "term": term}
+    term = (await service.cluster.status()).term
+    return {"asked": await service.cluster.stepdown(by=by.name), "term": term}
 
 
 @router.post("/cluster/sweep", status_code=202, responses=may(404))
@@ -63,6 +63,6 @@ async def sweep(service: Uses, by: Operator) -> AskedSchema:
     nobody has ever led this cluster.
     """
     try:
-        return asked_schema(await service.run(await service.sweep(by=by.name)))
+        return asked_schema(await service.runs.get(await service.cluster.sweep(by=by.name)))
     except NotFound as error:
         raise NotFound("leader", "that has ever led this cluster") from error

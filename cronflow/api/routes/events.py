@@ -37,6 +37,6 @@ async def list_events(
     limit: Limit = 50,
 ) -> EventPage:
     """What happened in the cluster, the newest first; kept as long as log lines."""
-    found = await service.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
+    found = await service.cluster.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
     shown, before = first_of(found, limit, lambda happened: happened.id)
     return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

@@ -106,7 +106,7 @@ async def list_jobs(
     """Jobs, by name. The system's own are among them; their names begin with `_sys:`."""
     labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label or ())}
     wanted = JobFilter(text=q, labels=labels, enabled=enabled)
-    found, after = await service.search(wanted, after=name_key(cursor), limit=limit)
+    found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     return {
         "items": [job_schema(record) for record in found],
         "next_cursor": None if after is None else cursor_of(after),
@@ -117,7 +117,7 @@ async def list_jobs(
 async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, response: Response) -> JobSchema:
     """Define a new job. 409 when the name exists."""
     job = parse_job(body, "", retry=deployed.retry)
-    record, _ = await service.define(job, by=by.name, expected=ABSENT)
+    record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
     return job_schema(record)
@@ -129,7 +129,7 @@ async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, body: Body) ->
     written; jobs that are not named stay as they are.
     """
     jobs = _jobs(body, deployed)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.compare(jobs)]}
+    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.compare(jobs)]}
 
 
 @router.post("/jobs/apply", responses=may(409), openapi_extra=takes("PlanInput", {"jobs": [EXAMPLE]}))
@@ -139,13 +139,13 @@ async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, body: Body) -
     them again is harmless.
     """
     jobs = _jobs(body, deployed)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.applied(jobs, by=by.name)]}
+    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.applied(jobs, by=by.name)]}
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
 async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) -> JobSchema:
     """A job: its document with every default, and what the cluster keeps of it."""
-    record = await service.job(name)
+    record = await service.jobs.get(name)
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
 
@@ -160,7 +160,7 @@ async def put_job(
     document = {"name": name, **body} if isinstance(body, Mapping) else body
     job = parse_job(document, "", retry=deployed.retry)
     _check_same(job, name)
-    record, result = await service.define(job, by=by.name, expected=expected)
+    record, result = await service.jobs.define(job, by=by.name, expected=expected)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
@@ -187,7 +187,7 @@ async def patch_job(
         _check_same(made, name)
         return made
 
-    record = await service.amend(name, patched, by=by.name, expected=expected)
+    record = await service.jobs.amend(name, patched, by=by.name, expected=expected)
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
 
@@ -195,7 +195,7 @@ async def patch_job(
 @router.delete("/jobs/{name}", responses=may(404, 409))
 async def delete_job(service: Uses, by: Admin, name: JobName, expected: Expected) -> DeletedSchema:
     """Remove a job. Its runs and logs stay until their time is over."""
-    return deleted_schema(await service.delete(name, by=by.name, expected=expected))
+    return deleted_schema(await service.jobs.delete(name, by=by.name, expected=expected))
 
 
 @router.post(
@@ -221,9 +221,9 @@ async def run_job(
     if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
         what = "expected 1 to 64 letters, digits and ._-, beginning with a letter or digit"
         raise InvalidInput(Problem("Idempotency-Key", what, "a UUID is fine"))
-    if args and not (await service.job(name)).job.takes_args:
+    if args and not (await service.jobs.get(name)).job.takes_args:
         raise InvalidInput(Problem("args", f"{name} is not a Python job, so they would have no effect", "remove them"))
-    run, new = await service.request(name, args, idempotency_key, by=by.name)
+    run, new = await service.jobs.request(name, args, idempotency_key, by=by.name)
     response.status_code = 202 if new else 200
     return asked_schema(run)
 
@@ -231,13 +231,13 @@ async def run_job(
 @router.post("/jobs/{name}/pause", responses=may(404, 409))
 async def pause_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Plan no more fires of a job, until it is resumed. What runs goes on."""
-    return job_schema(await service.pause(name, by=by.name))
+    return job_schema(await service.jobs.pause(name, by=by.name))
 
 
 @router.post("/jobs/{name}/resume", responses=may(404, 409))
 async def resume_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
-    return job_schema(await service.resume(name, by=by.name))
+    return job_schema(await service.jobs.resume(name, by=by.name))
 
 
 @router.get("/jobs/{name}/next", responses=may(404))
@@ -248,7 +248,7 @@ async def next_fires(
     n: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 10,
 ) -> FiresSchema:
     """The next instants at which a job falls due."""
-    return fires_schema(await service.job(name), await service.next_fires(name, n))
+    return fires_schema(await service.jobs.get(name), await service.jobs.next_fires(name, n))
 
 
 @router.get("/jobs/{name}/why", responses=may(404))
@@ -264,7 +264,7 @@ async def why(
     """Why an instant of a job ran, did not run, or waits: what was decided, from the schedule to the outcome. Deleted
     jobs are explained too, as long as they are remembered.
     """
-    return why_schema(await service.why(name, at, exact=exact))
+    return why_schema(await service.explain.why(name, at, exact=exact))
 
 
 @router.get("/jobs/{name}/runs", responses=may(404))
@@ -272,7 +272,7 @@ async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = 
     """The runs of a job, those that fell due last first; also of a deleted one, while its runs are kept."""
     page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit)
     if not page["items"]:
-        await service.versions(name)
+        await service.explain.versions(name)
     return page
 
 
@@ -281,14 +281,14 @@ async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysSchema:
     """How the runs of a job stand, day by day in UTC, over 53 weeks: as far back as runs are kept, and the newest
     50,000 of them; also of a deleted job.
     """
-    days, more = await service.days(name)
+    days, more = await service.jobs.days(name)
     return days_schema(name, days, more=more)
 
 
 @router.get("/jobs/{name}/history", responses=may(404))
 async def history(service: Uses, _: Viewer, name: JobName) -> VersionPage:
     """Every version of a job: when it began, who made it, and what it says; also of a deleted one."""
-    return {"items": [version_schema(version) for version in await service.versions(name)], "next_cursor": None}
+    return {"items": [version_schema(version) for version in await service.explain.versions(name)], "next_cursor": None}
 
 
 def _check_same(job: Job, name: str) -> None:

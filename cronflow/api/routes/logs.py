@@ -57,7 +57,7 @@ async def search_logs(
     limit: Limit = 200,
 ) -> FoundPage:
     """What runs wrote, of all jobs. A page looks at a bounded number of lines, so it may be short before the last."""
-    found = await service.find_lines(
+    found = await service.backends.logs.find(
         LineQuery(
             text=q,
             levels=() if level is None else at_least(level),
@@ -91,8 +91,8 @@ async def run_logs(
 ) -> LogPage:
     """What a run wrote, of all its attempts. While it is open `next_cursor` is never null: ask again after it."""
     # The state first: what the run wrote before it ended is then among the lines.
-    is_open = (await service.run(id)).is_open
-    lines, (fence, n), more = await service.search_logs(id, q, after=line_key(after), limit=limit)
+    is_open = (await service.runs.get(id)).is_open
+    lines, (fence, n), more = await service.search.lines(id, q, after=line_key(after), limit=limit)
     return {
         "items": [log_schema(line) for line in lines],
         "next_cursor": cursor_of(fence, n) if more or is_open else None,

@@ -232,6 +232,6 @@ async def list_changes(
 ) -> AuditPage:
     """Who changed what, the newest first."""
     query = AuditQuery(by=by, action=action, target=target, before=name_key(cursor) or None, limit=limit + 1)
-    found = await service.audit(query)
+    found = await service.backends.audit.find(query)
     shown, after = first_of(found, limit, lambda entry: entry.id)
     return {"items": [audit_schema(entry) for entry in shown], "next_cursor": after}

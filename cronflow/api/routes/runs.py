@@ -29,7 +29,7 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 router = new_router("runs")
 
@@ -216,7 +216,7 @@ async def recent_runs(
     limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="At most so many runs of each.")] = 20,
 ) -> RecentPage:
     """How some jobs do: their next fires, and their last runs in short."""
-    found = await service.recent(job, limit)
+    found = await service.runs.recent(job, limit)
     return {"items": [recent_schema(record, runs) for record, runs in found], "next_cursor": None}
 
 
@@ -229,8 +229,8 @@ async def report(
     limit: Limit = 100,
 ) -> ReportSchema:
     """What failed since then, by reason: how often, when, which jobs, and a run to look at."""
-    failures, more = await service.report(since, job)
-    return report_schema(since, job, await service.dead_letters(job), failures, limit, more=more)
+    failures, more = await service.runs.report(since, job)
+    return report_schema(since, job, await service.backends.dead_letters.count(job), failures, limit, more=more)
 
 
 @router.post(
@@ -246,7 +246,7 @@ async def cancel_runs(service: Uses, by: Operator, body: Body) -> CancelledPage:
     if ended:
         raise InvalidInput(Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running, retrying"))
     found, after = await _chosen(service, replace(query, states=query.states or sorted(OPEN)), asked)
-    runs = await service.cancel_all([run.id for run in found], asked.get("reason", ""), by=by.name)
+    runs = await service.runs.cancel_all([run.id for run in found], asked.get("reason", ""), by=by.name)
     states = {run.id: run.state for run in runs}
     return {"items": [{"id": run.id, "state": states.get(run.id, run.state)} for run in found], "next_cursor": after}
 
@@ -264,7 +264,7 @@ async def retry_runs(service: Uses, by: Operator, body: Body) -> ReplayedPage:
     for run in found:
         try:
             await _check_args(service, run.job, asked.get("args"))
-            replay = await service.replay(
+            replay = await service.runs.replay(
                 run.id, asked.get("args"), by=by.name, note=asked.get("note", ""), only_dead=True
             )
             items.append({"id": replay, "replay_of": run.id})
@@ -281,7 +281,7 @@ async def acknowledge_runs(service: Uses, by: Operator, body: Body) -> Acknowled
     """Acknowledge dead letters: they are known, and nothing more is to be done. The newest come first."""
     asked = fields_of(body, {**_BULK, "note": _note}, ["filter"])
     found, after = await _chosen_dead(service, asked)
-    done = await service.acknowledge([run.id for run in found], by=by.name, note=asked.get("note", ""))
+    done = await service.runs.acknowledge([run.id for run in found], by=by.name, note=asked.get("note", ""))
     return {"items": [{"id": run.id} for run in found if run.id in done], "next_cursor": after}
 
 
@@ -295,8 +295,8 @@ async def show_run(
     ] = False,
 ) -> RunDetailSchema:
     """A run: when, where, how it went, its result or error, every attempt, and outcomes that came too late."""
-    run = await service.run(id)
-    return run_detail_schema(await service.whole(run) if whole else run, await service.late(id))
+    run = await service.runs.get(id)
+    return run_detail_schema(await service.runs.whole(run) if whole else run, await service.runs.late(id))
 
 
 @router.post(
@@ -309,7 +309,7 @@ async def cancel_run(service: Uses, by: Operator, id: RunId, body: Body) -> RunS
     ended.
     """
     asked = fields_of(body, {"reason": _note})
-    return run_schema(await service.cancel(id, asked.get("reason", ""), by=by.name))
+    return run_schema(await service.runs.cancel(id, asked.get("reason", ""), by=by.name))
 
 
 @router.post(
@@ -321,9 +321,9 @@ async def cancel_run(service: Uses, by: Operator, id: RunId, body: Body) -> RunS
 async def retry_run(service: Uses, by: Operator, id: RunId, body: Body) -> ReplaySchema:  # noqa: A002  the public name
     """Replay a run that has ended: a new run for the same instant, under the job as it is now. 409 while it is open."""
     asked = fields_of(body, {"args": json_mapping, "only_dead": flag, "note": _note})
-    run = await service.run(id)
+    run = await service.runs.get(id)
     await _check_args(service, run.job, asked.get("args"))
-    replay = await service.replay(
+    replay = await service.runs.replay(
         id, asked.get("args"), by=by.name, note=asked.get("note", ""), only_dead=asked.get("only_dead", False)
     )
     return {"id": replay, "replay_of": id}
@@ -342,32 +342,32 @@ async def acknowledge_run(
 ) -> RunSchema:
     """Acknowledge a dead letter. Asking again is harmless; 409 when the run is none and was none."""
     asked = fields_of(body, {"note": _note})
-    run = await service.run(id)
+    run = await service.runs.get(id)
     if run.resolution is None:
         if run.state not in DEAD:
             raise Conflict(f"run {id} is {run.state.value}: only what failed or was lost can be acknowledged")
-        await service.acknowledge([id], by=by.name, note=asked.get("note", ""))
-        run = await service.run(id)
+        await service.runs.acknowledge([id], by=by.name, note=asked.get("note", ""))
+        run = await service.runs.get(id)
     return run_schema(run)
 
 
-async def run_page(service: Service, query: RunQuery, limit: int) -> RunPage:
+async def run_page(service: UseCases, query: RunQuery, limit: int) -> RunPage:
     """A page of runs."""
     found, after = await _page(service, query, limit)
     return {"items": [run_schema(run) for run in found], "next_cursor": after}
 
 
-async def _page(service: Service, query: RunQuery, limit: int) -> tuple[list[Run], str | None]:
-    found = await service.runs(replace(query, limit=limit + 1))
+async def _page(service: UseCases, query: RunQuery, limit: int) -> tuple[list[Run], str | None]:
+    found = await service.backends.runs.find(replace(query, limit=limit + 1))
     shown = found[:limit]
     return shown, cursor_of(shown[-1].fire_at, shown[-1].id) if len(found) > limit else None
 
 
-async def _chosen(service: Service, query: RunQuery, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
+async def _chosen(service: UseCases, query: RunQuery, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
     return await _page(service, replace(query, before=time_key(asked.get("cursor"))), asked.get("limit", BULK))
 
 
-async def _chosen_dead(service: Service, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
+async def _chosen_dead(service: UseCases, asked: dict[str, Any]) -> tuple[list[Run], str | None]:
     query: RunQuery = asked["filter"]
     others = sorted(set(query.states) - DEAD)
     if others:
@@ -376,8 +376,8 @@ async def _chosen_dead(service: Service, asked: dict[str, Any]) -> tuple[list[Ru
     return await _chosen(service, replace(query, dead=True), asked)
 
 
-async def _check_args(service: Service, job: str, args: dict[str, object] | None) -> None:
-    if args and not (await service.job(job)).job.takes_args:
+async def _check_args(service: UseCases, job: str, args: dict[str, object] | None) -> None:
+    if args and not (await service.jobs.get(job)).job.takes_args:
         raise InvalidInput(Problem("args", f"{job} is not a Python job, so they would have no effect", "remove them"))
 
 

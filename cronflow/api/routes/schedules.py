@@ -41,7 +41,7 @@ async def preview_schedule(service: Uses, _: Viewer, body: Body) -> PreviewSchem
     """What a schedule means: in words, as its next fires, and with what may surprise."""
     asked = fields_of(body, {"schedule": lambda value: value, "count": _count, "start": instant}, ["schedule"])
     schedule = parse_schedule(asked["schedule"])
-    return preview_schema(service.preview(schedule, asked.get("count", 10), asked.get("start")))
+    return preview_schema(service.jobs.preview(schedule, asked.get("count", 10), asked.get("start")))
 
 
 @router.get("/schedules/herd", responses=may(404))
@@ -58,7 +58,7 @@ async def schedule_load(
     if job is not None and cron is not None:
         raise InvalidInput(Problem("cron", "a job is given too", "give one of the two"))
     schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
-    return schedule_load_schema(await service.schedule_load(job or "", schedule))
+    return schedule_load_schema(await service.jobs.schedule_load(job or "", schedule))
 
 
 def _count(value: object) -> int:

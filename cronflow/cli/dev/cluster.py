@@ -32,7 +32,7 @@ from cronflow.cli.terminal.output import console, diagnostics, warn, write_json
 from cronflow.cli.terminal.prompts import author
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 UP_WITHIN_S = 40.0
 DRAIN_S = 10.0
@@ -103,7 +103,7 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
 
 
 async def _node_monitor(
-    service: Service,
+    service: UseCases,
     start: summary.Baseline,
     options: Options,
     stop: asyncio.Event,
@@ -115,7 +115,7 @@ async def _node_monitor(
     await _until_up(service, options, stop)
     await _apply(service, options, out)
     began = datetime.now(UTC)
-    status = await service.status()
+    status = await service.cluster.status()
     # Imported here: nothing else in this process needs the web framework.
     from cronflow.api.static_page import is_built
 
@@ -151,20 +151,20 @@ def _print_proof(proof: summary.Proof | None, options: Options, out: Console) ->
     return proof.audit.holds
 
 
-async def _apply(service: Service, options: Options, out: Console) -> None:
+async def _apply(service: UseCases, options: Options, out: Console) -> None:
     if options.given.jobs:
-        results = await service.apply(options.given.jobs, by=author())
+        results = await service.jobs.apply(options.given.jobs, by=author())
         counts = {word: sum(r == word for _, r in results) for word in ("created", "changed", "unchanged")}
         summary_text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         _print(out, f"{plural(len(results), 'job')} applied: {summary_text}")
 
 
-async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> None:
+async def _until_up(service: UseCases, options: Options, stop: asyncio.Event) -> None:
     """Wait for the nodes, their leader and the API: a job that fires at once may need any of them."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + UP_WITHIN_S
     while not stop.is_set():
-        status, listening = await service.status(), await _listens(options.port)
+        status, listening = await service.cluster.status(), await _listens(options.port)
         if status.leader is not None and len(status.members) >= options.nodes and listening:
             return
         if loop.time() > deadline:

@@ -17,7 +17,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.formatting import span
 from cronflow.domain.run import Run
 from cronflow.ports import RunQuery
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 POLL_S = 0.5
 LINES_PER_POLL = 12
@@ -37,12 +37,12 @@ class Live:
         if not self._quiet:
             self._console.print(Text.assemble((f"{process:<8} │ ", GRAY), clean(line)))
 
-    async def follow(self, service: Service, since: datetime) -> None:
+    async def follow(self, service: UseCases, since: datetime) -> None:
         """Print the runs that end, until this is cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                runs = await service.runs(
+                runs = await service.backends.runs.find(
                     RunQuery(since=max(since, _newest(self._shown, since) - LOOK_BACK), limit=500)
                 )
             except BackendUnavailable:
