@@ -24,7 +24,7 @@ from cronflow.api.routes import logins, management, runs, schedules
 from cronflow.api.routes.jobs import MOST_PLANNED, RunInput
 from cronflow.documents import JobForm
 from cronflow.documents.alerts import AlertForm
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 
 Document = dict[str, Any]
 

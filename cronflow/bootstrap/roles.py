@@ -65,10 +65,10 @@ def build_node(
     webhook_sender: WebhookSender | None = None,
     meter: Meter = UNMETERED,
 ) -> Node:
-    """One incarnation of a node. Without `keep_alive` everything runs in one loop; without a `webhook_sender` the node
-    takes no part in alerts.
+    """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
+    `webhook_sender` the node does not send alerts.
     """
-    # What must not wait for the main loop uses connections of its own.
+    # Roles that must not wait for the main loop use their own connections.
     vital = keep_alive.backends if keep_alive is not None else backends
     event_log = event_log or EventLog(backends.events, backends.feed, clock, name, meter=meter)
     emit = event_log.emit

@@ -65,20 +65,20 @@ def client() -> AsyncClient | None:
 @asynccontextmanager
 async def open_service(settings: Settings) -> AsyncIterator[UseCases]:
     """The use-cases on the servers of the settings. Raises BackendUnavailable when one does not answer."""
-    from cronflow.bootstrap import commands
+    from cronflow.bootstrap import parts
 
     _log_to_stderr(settings)
-    async with commands.open_service(settings) as service:
+    async with parts.open_service(settings) as service:
         yield service
 
 
 @asynccontextmanager
 async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
     """The same with the live stream, as an API replica has it."""
-    from cronflow.bootstrap import commands
+    from cronflow.bootstrap import parts
 
     _log_to_stderr(settings)
-    async with commands.open_live(settings) as both:
+    async with parts.open_live(settings) as both:
         yield both
 
 

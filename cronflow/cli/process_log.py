@@ -61,7 +61,7 @@ def log_of(settings: Settings, *, otherwise: LogFormat | None = None, level: str
     """Configure the log from the settings; without LOG_FORMAT in the form `otherwise`, or as suits stderr. JSON has
     `about` in each line.
     """
-    from cronflow.config.credentials import secrets_of
+    from cronflow.config.settings import secrets_of
 
     form = LogFormat(settings.log_format) if settings.log_format is not None else otherwise
     if form is None:

@@ -20,7 +20,7 @@ from cronflow.domain.job import Job, Retry
 from cronflow.domain.log_levels import at_least
 from cronflow.domain.run import RunState
 from cronflow.ports import LineQuery, RunQuery
-from cronflow.schemas.base import milliseconds
+from cronflow.schemas import milliseconds
 from cronflow.schemas.cluster import (
     ClusterSchema,
     DrainSchema,
@@ -35,7 +35,6 @@ from cronflow.schemas.cluster import (
     node_schema,
     undrain_schema,
 )
-from cronflow.schemas.events import EventSchema, event_schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -61,6 +60,7 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
+from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases.all import UseCases
 from cronflow.usecases.search import JobFilter

@@ -225,7 +225,7 @@ async def test_who_does_not_read_is_closed_as_too_slow_and_the_others_go_on(back
         lazy.transport.pause_reading()
         for session in replica.hub.sessions:
             # More than any buffer of the machine holds.
-            session.say({"t": "error", "detail": "x" if session is of_good else "x" * 20_000_000})
+            session.send({"t": "error", "detail": "x" if session is of_good else "x" * 20_000_000})
         assert (await refusal(good))["detail"] == "x"
         await eventually(lambda: len(replica.hub.sessions) == 1, what="the slow one is given up")
         assert (await receive(good))["t"] == "tick"

@@ -11,8 +11,8 @@ import pytest
 from cronflow.api.pagination import cursor_of
 from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, RecordedEvent, event_id
 from cronflow.ports import AuditQuery, LogLine
-from cronflow.schemas.events import event_schema
 from cronflow.schemas.runs import log_schema
+from cronflow.schemas.stream import event_schema
 from cronflow.testing.memory.stores import MemoryLogStore
 from cronflow.usecases.all import UseCases
 from tests.api.conftest import Client, client_of

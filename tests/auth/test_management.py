@@ -101,7 +101,7 @@ async def test_two_who_change_a_user_at_once_do_not_overwrite_each_other(
         return password
 
     monkeypatch.setattr(api.passwords, "hashed", meanwhile)
-    with pytest.raises(Conflict, match="somebody else"):
+    with pytest.raises(Conflict, match="someone else"):
         await api.service.users.change("ada", password=GOOD)
     [user] = await api.service.users.find()
     assert not user.enabled

@@ -10,8 +10,7 @@ import pytest
 
 from cronflow.domain.events import BreakerClosed, BreakerOpened, Event
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors.breakers import Breakers, HostFailed
-from cronflow.executors.http import HttpExecutor
+from cronflow.executors.http import Breakers, HostFailed, HttpExecutor
 from tests.executors.web import Server, answer, send
 from tests.waiting import eventually
 

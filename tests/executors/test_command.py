@@ -314,4 +314,4 @@ async def test_a_node_without_commands_declines_them_and_one_with_them_does_not(
     assert "set ALLOW_SHELL=true" in (await CommandExecutor(False).declines(item, "n1") or "")
     assert await CommandExecutor(True).declines(item, "n1") is None
     assert await Executors({CommandTarget: CommandExecutor(True)}).declines(item, "n1") is None
-    assert await Executors({}).declines(item, "n1") == "the node n1 runs no CommandTarget"
+    assert await Executors({}).declines(item, "n1") == "node n1 has no executor for CommandTarget"

@@ -303,7 +303,7 @@ async def test_a_plain_function_that_returns_a_coroutine_is_told_what_to_write(e
 async def test_a_coroutine_function_is_cancelled_at_its_timeout_and_may_clean_up(executor: PythonExecutor) -> None:
     lines = Lines()
     attempt_result = await executor.run(assignment(target(cleans_up), timeout="50ms"), "node-1", lines)
-    assert attempt_result == AttemptResult(Outcome.TIMEOUT, error="it did not end within 50ms")
+    assert attempt_result == AttemptResult(Outcome.TIMEOUT, error="timed out after 50ms")
     assert lines.all == [("info", "cleaned up cancelled=True")]
 
 
@@ -477,7 +477,7 @@ async def test_the_executor_is_chosen_by_the_target_and_opened_and_closed_with_t
 async def test_a_target_that_the_node_has_no_executor_for_fails_for_good() -> None:
     async with Executors({}) as executors:
         attempt_result = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
-    assert attempt_result == AttemptResult(Outcome.PERMANENT, error="the node node-1 runs no PythonTarget")
+    assert attempt_result == AttemptResult(Outcome.PERMANENT, error="node node-1 has no executor for PythonTarget")
 
 
 # ------------------------------------------------------------------------------------------- told to stop, or declined

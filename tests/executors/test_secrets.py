@@ -222,7 +222,7 @@ def test_a_value_is_sealed_differently_each_time_and_bound_to_its_name() -> None
     first, second = sealed(vault), sealed(vault)
     assert first.sealed != second.sealed
     assert vault.open(first) == vault.open(second) == TOKEN
-    with pytest.raises(CannotOpen, match="under this name"):
+    with pytest.raises(CannotOpen, match="has another name"):
         vault.open(replace(first, name="other"))
     fingerprint, _, text = first.sealed.partition(":")
     raw = bytearray(base64.b64decode(text))

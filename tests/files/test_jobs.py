@@ -322,7 +322,7 @@ def test_two_jobs_of_one_name_are_refused_and_both_places_told() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_name_of_the_system_is_refused() -> None:
     assert problems_of("name: _sys:sweep\nrun: {shell: x}\n") == [
-        "a.yaml:1: name: names that begin with _sys: are the system's own (choose another name)"
+        "a.yaml:1: name: names that begin with _sys: are reserved (choose another name)"
     ]
 
 

@@ -20,8 +20,7 @@ from cronflow.domain.job import Job, Overlap, PythonTarget, Retry, SystemTarget
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.domain.system_jobs import CLEANUP, SWEEP, system_jobs
-from cronflow.executors import Executors
-from cronflow.executors.system import SystemExecutor
+from cronflow.executors import Executors, SystemExecutor
 from cronflow.leader.cleanup import Cleanup
 from cronflow.leader.planner import Planned
 from cronflow.leader.sweep import Sweep
@@ -163,7 +162,7 @@ async def test_a_failed_sweep_is_tried_again_and_stops_no_node() -> None:
 async def test_nobody_edits_the_systems_jobs(verb: str) -> None:
     async with a_swept_cluster("a") as cluster:
         with pytest.raises(InvalidInput, match="is a system job"):
-            await getattr(cluster.service, verb)(SWEEP)
+            await getattr(cluster.service.jobs, verb)(SWEEP)
         with pytest.raises(InvalidInput, match="reserved for system jobs"):
             await cluster.service.jobs.apply([replace(DAILY[0], description="mine")])
         assert (await cluster.service.jobs.get(SWEEP)).ver == 1

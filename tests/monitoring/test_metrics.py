@@ -15,7 +15,7 @@ from cronflow.domain.metrics import METRICS, MOST_SERVICES, RUNS_ENDED, TERM, Me
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.schedule.kinds import Every
 from cronflow.live.hub import Hub
-from cronflow.live.live_metrics import register_node_metrics
+from cronflow.live.live_metrics import register_cluster_metrics
 from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.monitoring.reference import reference
@@ -168,7 +168,7 @@ async def test_an_api_tells_what_the_newest_tick_says() -> None:
     backends = memory_backends(clock)
     meter = PrometheusMeter([MetricSource.API])
     hub = Hub(backends, clock, ClusterConfig(lease=timedelta(seconds=30)), meter)
-    register_node_metrics(meter, hub)
+    register_cluster_metrics(meter, hub)
     before = figures(meter.text())
     assert before["cronflow_stream_ticks_total"] == {(): 0}
     assert not {"cronflow_leader_known", "cronflow_queue_depth", "cronflow_jobs"} & before.keys()

@@ -99,7 +99,7 @@ async def emit(cluster: Cluster, step: Step, number: int) -> None:
             )
             await finished(cluster, service.jobs.apply([job]))
         case "pause" | "resume" | "delete":
-            await finished(cluster, getattr(service, step.what)(step.name))
+            await finished(cluster, getattr(service.jobs, step.what)(step.name))
         case "hold":
             cluster.executor.release = asyncio.Event()
         case "free":

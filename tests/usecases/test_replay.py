@@ -124,7 +124,7 @@ async def test_an_insert_whose_answer_was_lost_is_not_repeated_under_another_num
 async def test_what_is_open_or_gone_is_not_replayed(bench: Bench) -> None:
     open_run = a_run(fire=T0 + MINUTE)
     await bench.backends.runs.insert([open_run])
-    with pytest.raises(Conflict, match="has not ended"):
+    with pytest.raises(Conflict, match="only a run that has ended"):
         await bench.service.runs.replay(open_run.id)
     with pytest.raises(NotFound, match="no run"):
         await bench.service.runs.replay("report@1")
@@ -136,7 +136,7 @@ async def test_what_is_open_or_gone_is_not_replayed(bench: Bench) -> None:
 
 async def test_only_dead_refuses_what_somebody_settled_meanwhile(bench: Bench) -> None:
     await bench.service.runs.acknowledge([DEAD.id])
-    with pytest.raises(Conflict, match="no dead letter any more"):
+    with pytest.raises(Conflict, match="is not a dead letter"):
         await bench.service.runs.replay(DEAD.id, only_dead=True)
     assert await bench.service.runs.replay(DEAD.id) == f"{DEAD.id}~r1"
 

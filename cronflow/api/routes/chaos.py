@@ -14,7 +14,7 @@ from cronflow.api.access import Admin
 from cronflow.api.bodies import NodeName, Uses
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import NotFound
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.usecases.audit import Changed
 
 router = new_router("chaos")

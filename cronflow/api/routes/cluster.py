@@ -11,10 +11,16 @@ from cronflow.api.bodies import Deployed, Uses
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import NotFound
 from cronflow.domain.rollup import Span
-from cronflow.schemas.base import milliseconds
-from cronflow.schemas.cluster import ClusterSchema, SettingsSchema, StepdownSchema, cluster_schema
+from cronflow.schemas import milliseconds
+from cronflow.schemas.cluster import (
+    ClusterSchema,
+    SeriesSchema,
+    SettingsSchema,
+    StepdownSchema,
+    cluster_schema,
+    series_schema,
+)
 from cronflow.schemas.runs import AskedSchema, asked_schema
-from cronflow.schemas.series import SeriesSchema, series_schema
 
 router = new_router("cluster")
 

@@ -10,8 +10,8 @@ from cronflow.api.access import Viewer
 from cronflow.api.bodies import From, Uses
 from cronflow.api.pagination import Cursor, Limit, first_of, name_key
 from cronflow.api.responses import new_router
-from cronflow.schemas.base import Schema
-from cronflow.schemas.events import EventSchema, event_schema
+from cronflow.schemas import Schema
+from cronflow.schemas.stream import EventSchema, event_schema
 
 router = new_router("events")
 

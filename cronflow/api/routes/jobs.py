@@ -18,7 +18,7 @@ from cronflow.documents.values import got, json_mapping
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.ports import RunQuery
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -32,7 +32,7 @@ from cronflow.schemas.jobs import (
     version_schema,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
-from cronflow.schemas.schedule_load import DaysSchema, days_schema
+from cronflow.schemas.schedules import DaysSchema, days_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases.edit import ABSENT
 from cronflow.usecases.search import JobFilter

@@ -10,8 +10,8 @@ from cronflow.api.access import Anybody, NotAuthenticated, Viewer
 from cronflow.api.bodies import Body, at_most, fields_of, takes
 from cronflow.api.responses import may, new_router
 from cronflow.domain.access import LONGEST_PASSWORD
+from cronflow.schemas import Schema
 from cronflow.schemas.access import PrincipalSchema, TicketSchema, TokensSchema, principal_schema
-from cronflow.schemas.base import Schema
 from cronflow.usecases.logins import TICKET_S, Logins, Tokens
 
 router = new_router("auth")

@@ -12,7 +12,7 @@ from cronflow.api.pagination import Cursor, Limit, cursor_of, line_key, time_key
 from cronflow.api.responses import may, new_router
 from cronflow.domain.log_levels import at_least
 from cronflow.ports import LineQuery
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.runs import LogSchema, log_schema
 
 router = new_router("logs")

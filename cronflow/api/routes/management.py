@@ -15,6 +15,7 @@ from cronflow.domain.access import LONGEST_PASSWORD, Role
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.secret import LONGEST as LONGEST_SECRET
 from cronflow.ports import AuditQuery
+from cronflow.schemas import Schema
 from cronflow.schemas.access import (
     AuditSchema,
     KeySchema,
@@ -27,7 +28,6 @@ from cronflow.schemas.access import (
     secret_schema,
     user_schema,
 )
-from cronflow.schemas.base import Schema
 
 users = new_router("users")
 keys = new_router("api-keys")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cronflow.api.access import Operator, Viewer
 from cronflow.api.bodies import Deployed, NodeName, Uses
 from cronflow.api.responses import may, new_router
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.cluster import (
     DrainSchema,
     NodeDetailSchema,

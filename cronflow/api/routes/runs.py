@@ -18,7 +18,7 @@ from cronflow.documents.values import choice, flag, got, instant, json_mapping, 
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, Run, RunState
 from cronflow.ports import RunQuery
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.jobs import RecentSchema, recent_schema
 from cronflow.schemas.runs import (
     ReplaySchema,

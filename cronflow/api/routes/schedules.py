@@ -13,9 +13,8 @@ from cronflow.documents import parse_schedule
 from cronflow.documents.forms import ScheduleForm
 from cronflow.documents.values import instant, whole
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.schemas.base import Schema
-from cronflow.schemas.preview import PreviewSchema, preview_schema
-from cronflow.schemas.schedule_load import ScheduleLoadSchema, schedule_load_schema
+from cronflow.schemas import Schema
+from cronflow.schemas.schedules import PreviewSchema, ScheduleLoadSchema, preview_schema, schedule_load_schema
 
 router = new_router("schedules")
 

@@ -23,8 +23,8 @@ from cronflow.domain.errors import CronFlowError
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
     from cronflow.schemas.cluster import SweepSchema
-    from cronflow.schemas.events import EventSchema
     from cronflow.schemas.runs import RunDetailSchema
+    from cronflow.schemas.stream import EventSchema
 
 POLL_S = 1.0
 OVERLAP = timedelta(seconds=30)

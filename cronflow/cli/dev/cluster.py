@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.app import load_app
-from cronflow.bootstrap.commands import open_service
 from cronflow.bootstrap.memory import memory_cluster
+from cronflow.bootstrap.parts import open_service
 from cronflow.cli.dev import summary
 from cronflow.cli.dev.credentials import DevCredentials, complete
 from cronflow.cli.dev.jobs import Given

@@ -19,8 +19,7 @@ from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.cli import connect
-    from cronflow.schemas.events import EventSchema
-    from cronflow.schemas.stream import LiveNodeSchema, LiveSchema, StreamMessage
+    from cronflow.schemas.stream import EventSchema, LiveNodeSchema, LiveSchema, StreamMessage
 
 EVENTS = 50
 POINTS = 600
