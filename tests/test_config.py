@@ -271,7 +271,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "redis://:sec/ret@h",
             (
                 "the redis:// address has no host, or one that cannot be read (write it like redis://host:6379/0;"
-                " in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+                " in a password, write / as %2F, ? as %3F, # as %23 and @ as %40)"
             ),
         ),
         (
@@ -279,7 +279,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "redis://one,two",
             (
                 "the redis:// address has no host, or one that cannot be read (write it like redis://host:6379/0;"
-                " in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+                " in a password, write / as %2F, ? as %3F, # as %23 and @ as %40)"
             ),
         ),
         (
@@ -287,7 +287,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "mongodb://host:port",
             (
                 "the mongodb:// address has no host, or one that cannot be read (write it like"
-                " mongodb://host:27017/?replicaSet=rs0; in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+                " mongodb://host:27017/?replicaSet=rs0; in a password, write / as %2F, ? as %3F, # as %23 and @ as %40)"
             ),
         ),
         (

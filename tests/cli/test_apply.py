@@ -171,7 +171,7 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     async def lose(_jobs: object, **_: object) -> None:
         raise Conflict("job 'tokens' was keeps changing concurrently; try again")
 
-    monkeypatch.setattr(empty.service, "apply", lose)
+    monkeypatch.setattr(empty.service.jobs, "apply", lose)
     result = cli("jobs", "apply", "-f", file)
     assert result.exit_code == 1
     assert "it is safe to apply all of them again" in result.stderr
@@ -192,7 +192,7 @@ def test_of_jobs_that_take_several_requests_none_is_applied_when_one_is_refused(
         return await compare(jobs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(empty.service, "compare", refuse_the_last)
+        patch.setattr(empty.service.jobs, "compare", refuse_the_last)
         assert cli("jobs", "apply", "-f", str(path)).exit_code == 2
     assert asyncio.run(empty.service.backends.jobs.find()) == []
     assert cli("jobs", "apply", "-f", str(path), "-o", "name").stdout.split() == names

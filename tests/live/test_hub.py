@@ -408,7 +408,7 @@ async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_er
     assert task.cancelled()
 
 
-async def test_what_is_said_has_the_fields_of_its_shape_and_no_others() -> None:
+async def test_messages_have_exactly_the_fields_of_their_schemas() -> None:
     async with a_bench() as bench:
         await bench.backends.membership.report(a_report("n1"), 60.0)
         await bench.backends.runs.insert([a_run()])

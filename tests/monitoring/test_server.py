@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
             pass
     [problem] = refused.value.problems
     assert problem.place == "METRICS_PORT"
-    assert problem.what == f"port {port} of 127.0.0.1 cannot be listened on: Address already in use"
+    assert problem.what == f"cannot listen on port {port} of 127.0.0.1: Address already in use"
 
 
 async def test_a_node_whose_port_is_taken_says_so_and_ends(environment: dict[str, str]) -> None:
