@@ -270,7 +270,7 @@ class Group:
 
 def _has_running(group: int) -> bool:
     if not (processes := list(Path("/proc").glob("[0-9]*/stat"))):
-        return True  # Not a Linux: who knows.
+        return True  # Not Linux: the states are unknown.
     for process in processes:
         try:
             # The fields after the process name in parentheses are state, parent and group.

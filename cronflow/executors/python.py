@@ -284,7 +284,7 @@ class _Threads:
             try:
                 loop.call_soon_threadsafe(end, attempt_result)
             except RuntimeError:
-                pass  # The loop is closed: the process is about to end, and nobody waits for this handler.
+                pass  # The loop is closed: the process is exiting and does not wait for this handler.
 
         if self._idle:
             self._idle -= 1

@@ -52,7 +52,7 @@ class Watcher:
             try:
                 self._emit(b"-%d\n" % group)
             except OSError:
-                return  # The next `add` tries to start one again, and tells if it cannot.
+                return  # The next `add` tries to start one again and raises if it cannot.
 
     def close(self) -> None:
         """Stop the watcher, which ends the remaining groups. May block for some seconds."""

@@ -96,7 +96,7 @@ class HttpWebhookSender:
         if not found:
             raise Unsigned(f"there is no secret {name}; {HOW_TO_MAKE} {name}")
         if self._vault is None:
-            raise Unsigned("there is no SECRETS_KEY here, so the notice cannot be signed")
+            raise Unsigned("this process has no SECRETS_KEY, so the notification cannot be signed")
         try:
             return key_of(self._vault.open(found[0]))
         except CannotOpen as error:

@@ -91,7 +91,7 @@ async def test_lists_are_paged(api: Replica, token: str) -> None:
     assert (await api.send("GET", "/users?limit=501", token=token)).status_code == 422
 
 
-async def test_two_who_change_a_user_at_once_do_not_overwrite_each_other(
+async def test_concurrent_changes_of_a_user_do_not_overwrite_each_other(
     api: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.service.users.create("ada", Role.ADMIN, GOOD)

@@ -294,7 +294,7 @@ async def test_a_result_that_is_not_json_fails_for_good(executor: PythonExecutor
     assert "set, is not JSON" in (attempt_result.error or "")
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_told_what_to_write(executor: PythonExecutor) -> None:
+async def test_a_plain_function_that_returns_a_coroutine_fails_with_a_remedy(executor: PythonExecutor) -> None:
     attempt_result = await executor.run(assignment(target(returns_a_coroutine)), "node-1", Lines())
     assert attempt_result.outcome is Outcome.PERMANENT
     assert "async def" in (attempt_result.error or "")
@@ -327,7 +327,7 @@ async def test_a_coroutine_function_that_swallows_its_cancellation_is_left_behin
     assert lines.of("info") == ["not me"]
 
 
-async def test_a_thread_that_outlives_its_timeout_is_told_and_counted_until_it_ends(executor: PythonExecutor) -> None:
+async def test_an_abandoned_thread_is_logged_and_counted_until_it_ends(executor: PythonExecutor) -> None:
     lines = Lines()
     attempt_result = await executor.run(assignment(target(blocks), timeout="50ms"), "node-1", lines)
     assert attempt_result.outcome is Outcome.TIMEOUT
@@ -411,7 +411,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-async def test_what_is_no_job_of_the_apps_may_not_be_called(executor: PythonExecutor, package: str) -> None:
+async def test_a_function_outside_the_apps_may_not_be_called(executor: PythonExecutor, package: str) -> None:
     for ref in (f"{package}.jobs:work", "os:getcwd", f"{__name__}:target"):
         attempt_result = await executor.run(assignment(PythonTarget(ref)), "node-1", Lines())
         assert attempt_result.outcome is Outcome.PERMANENT

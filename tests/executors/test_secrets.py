@@ -159,7 +159,7 @@ async def test_a_job_without_secrets_reads_none(executor: WithSecrets, memory: M
 # ------------------------------------------------------------------------------------------------------- when it can't
 
 
-async def test_a_secret_that_does_not_exist_fails_for_good_and_says_so(executor: WithSecrets) -> None:
+async def test_a_missing_secret_fails_permanently(executor: WithSecrets) -> None:
     target = CommandTarget("touch /nowhere", env={"T": "${secret:gone}"})
     attempt_result = await executor.run(assignment(target), "n1", Lines())
     assert attempt_result.outcome is Outcome.PERMANENT
@@ -185,7 +185,7 @@ async def test_a_node_without_a_key_declines_what_needs_secrets_and_nothing_else
         assert "not allowed" in (await executor.declines(assignment(PythonTarget("os:system")), "n1") or "")
 
 
-async def test_a_node_with_another_key_says_that_it_cannot_open_it(memory: MemoryBackends) -> None:
+async def test_a_node_with_another_key_cannot_open_a_secret(memory: MemoryBackends) -> None:
     await UseCases(memory, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN)
     async with around(memory.secrets, Vault([OTHER_KEY])) as executor:
         attempt_result = await executor.run(

@@ -98,7 +98,7 @@ async def test_more_replays_than_are_looked_at_at_once(bench: Bench) -> None:
         assert await bench.service.runs.replay(DEAD.id) == f"{DEAD.id}~r{number}"
 
 
-async def test_two_people_who_replay_a_dead_letter_at_once_replay_it_once(bench: Bench) -> None:
+async def test_concurrent_replays_of_a_dead_letter_replay_it_once(bench: Bench) -> None:
     found = await asyncio.gather(*(bench.service.runs.replay(DEAD.id) for _ in range(3)))
     assert set(found) == {f"{DEAD.id}~r1"}
     assert await bench.ids() == {DEAD.id, f"{DEAD.id}~r1"}
@@ -121,7 +121,7 @@ async def test_an_insert_whose_answer_was_lost_is_not_repeated_under_another_num
     assert await bench.service.runs.replay(DEAD.id) == f"{DEAD.id}~r1"
 
 
-async def test_what_is_open_or_gone_is_not_replayed(bench: Bench) -> None:
+async def test_an_open_or_missing_run_is_not_replayed(bench: Bench) -> None:
     open_run = a_run(fire=T0 + MINUTE)
     await bench.backends.runs.insert([open_run])
     with pytest.raises(Conflict, match="only a run that has ended"):
@@ -134,7 +134,7 @@ async def test_what_is_open_or_gone_is_not_replayed(bench: Bench) -> None:
     assert len(await bench.ids()) == 3
 
 
-async def test_only_dead_refuses_what_somebody_settled_meanwhile(bench: Bench) -> None:
+async def test_only_dead_refuses_a_run_that_was_settled_in_the_meantime(bench: Bench) -> None:
     await bench.service.runs.acknowledge([DEAD.id])
     with pytest.raises(Conflict, match="is not a dead letter"):
         await bench.service.runs.replay(DEAD.id, only_dead=True)
@@ -154,7 +154,7 @@ async def test_an_acknowledgement_is_written_with_name_instant_and_note(bench: B
     assert await bench.service.runs.acknowledge([DEAD.id], by="bob") == set()
 
 
-async def test_the_report_reads_page_by_page_and_says_when_it_stops(
+async def test_the_report_reads_page_by_page_and_reports_when_it_is_cut(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronflow.usecases.runs.PAGE", 2)
