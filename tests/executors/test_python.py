@@ -331,7 +331,7 @@ async def test_an_abandoned_thread_is_logged_and_counted_until_it_ends(executor:
     lines = Lines()
     attempt_result = await executor.run(assignment(target(blocks), timeout="50ms"), "node-1", lines)
     assert attempt_result.outcome is Outcome.TIMEOUT
-    assert "still runs" in lines.of("error")[0]
+    assert "still running" in lines.of("error")[0]
     assert executor.busy_threads == 1
     probe.let_go.set()
     await eventually(lambda: executor.busy_threads == 0)
