@@ -1,4 +1,4 @@
-"""CronFlow: cron for a cluster. This is the public API and nothing else; importing it loads no driver and no server."""
+"""CronFlow: cron for a cluster. The public API; importing it loads no driver and no server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # Reading the metadata of an installed package, or importing an HTTP client, takes longer than all of the above.
+    # Loaded lazily: package metadata and the HTTP client take longer to load than everything above.
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,8 +1,7 @@
-"""Jobs in Python: an `App` collects the functions that `@app.job` names, and `load_app` finds an App by its address.
+"""Jobs in Python: an `App` collects functions decorated with `@app.job`; `load_app` imports an App by its address.
 
-The rule: what is wrong with a job is said when its module is imported, with the function's name, not at the first fire
-at night. The decorated function stays what it was. An App knows nothing of a cluster; it is a list of `Job` values and
-of the functions behind them.
+Errors in a job are raised when its module is imported, with the function's name, not at the first fire. The decorated
+function stays unchanged. An App does not depend on a cluster; it is a list of `Job` values and their functions.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class App:
-    """A named collection of jobs, usually one a package."""
+    """A named collection of jobs, usually one per package."""
 
     def __init__(self, name: str) -> None:
-        """Raises InvalidInput when the name has other characters than a job's name may have."""
+        """Raises InvalidInput unless the name is valid for a job."""
         self.name = check_name(name, "app")
         self._jobs: dict[str, Job] = {}
         self._plain: set[str] = set()
@@ -54,16 +53,16 @@ class App:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """In the order of their definition."""
+        """The jobs in order of definition."""
         return tuple(self._jobs.values())
 
     def jobs_with(self, retry: Retry) -> tuple[Job, ...]:
-        """The jobs, where those that leave out how they are retried, and may be, are retried so."""
+        """The jobs, with this default for jobs that do not configure retries but allow them."""
         return tuple(replace(job, retry=retry) if job.name in self._plain else job for job in self.jobs)
 
     @property
     def functions(self) -> Mapping[str, Callable[..., object]]:
-        """The functions behind the jobs by `module:qualname`."""
+        """The functions of the jobs by `module:qualname`."""
         return MappingProxyType(self._functions)
 
     def job(
@@ -89,15 +88,15 @@ class App:
         process: bool = False,
         enabled: bool = True,
     ) -> Callable[[Function], Function]:
-        """Make a job of a function: a coroutine function runs in the event loop, any other in a thread; with `process`
-        either runs in a child process, which can be killed at its timeout.
+        """Make the function a job. A coroutine function runs in the event loop, a plain function in a thread; with
+        `process`, either runs in a child process, which can be killed at its timeout.
 
-        At most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime, or text, with its offset) and
-        `schedule` (for whatever those do not say); without any the job runs only by hand. `name` defaults to the
-        function's with `-` for `_`, `description` to the first line of its docstring, `retry` to what the settings say,
-        as in a file (`Retry()` without any), or to no retry where the delivery allows none. `args` are what the
-        function is called with; a first parameter named `ctx` or annotated `Context` receives the context. Raises
-        InvalidInput, also when the function could not be called so, and when the name is taken.
+        Give at most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime or text with an offset) and
+        `schedule` (for anything else); without any, the job runs only on request. `name` defaults to the function's
+        name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
+        without settings), or to no retries if the delivery allows none. The function is called with `args`; a first
+        parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if the function
+        does not accept `args` or the name is taken.
         """
 
         def decorate(function: Function) -> Function:
@@ -149,7 +148,7 @@ def _check_call(function: Callable[..., object], job: Job) -> None:
     assert isinstance(job.target, PythonTarget)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidInput(Problem("", "a generator is not a job", "return instead of yield"))
-    # A job without a schedule gets the rest of its arguments from whoever runs it.
+    # A job without a schedule can get further arguments with each run.
     refused = misfit(function, job.target.args, complete=job.schedule is not None)
     if refused:
         raise InvalidInput(Problem("args", refused))
@@ -202,10 +201,9 @@ def _placed(ref: str, refused: InvalidInput) -> list[Problem]:
 
 
 def load_app(address: str) -> App:
-    """Import `package.module:app` and return the App; the working directory is looked into first.
+    """Import `package.module:app` and return the App. The working directory comes first on the import path.
 
-    Raises InvalidInput when the module or the App does not exist, or when importing the module fails; then it names
-    the exception and the line.
+    Raises InvalidInput if the module or the App does not exist, or, with the exception and line, if the import fails.
     """
     module_name, _, attribute = address.partition(":")
     if not attribute.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
@@ -223,7 +221,7 @@ def load_app(address: str) -> App:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module of the user's. Raises InvalidInput with the exception and the line when that fails."""
+    """Import a user module. Raises InvalidInput with the exception and line if that fails."""
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
@@ -235,7 +233,7 @@ def load_module(name: str) -> ModuleType:
 
 
 def _line_of(error: BaseException) -> str:
-    """The file and line to look at: the innermost one of the project, not of a library that it called."""
+    """The innermost file and line of the project, skipping libraries that it called."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = [

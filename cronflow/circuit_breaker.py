@@ -1,11 +1,11 @@
-"""A circuit breaker around a service that other people keep: after some failures in a row nobody asks it for a while.
+"""A circuit breaker around an external service: after some consecutive failures, calls are refused for a while.
 
-pybreaker counts and decides; this module makes it fit for coroutines. The rules it protects: a call is judged by how
-the awaited work ended (a decorated `async def` would always look fine), and when the circuit is half-open exactly one
-call probes the service while all others are refused at once. Time is monotonic, so no clock step holds a circuit open.
+pybreaker counts and decides; this module adapts it to coroutines. A call is judged by the result of the awaited work (a
+decorated `async def` would always look successful). When the circuit is half-open, exactly one call probes the service
+while all others are refused at once. Time is monotonic, so no clock step keeps a circuit open.
 
-What it does not do: it decides nothing about retries, and it knows neither MongoDB nor HTTP. Who calls says which
-exceptions are failures; any other one is an answer, or nobody's fault. Only of a probe more is asked: it must end well.
+It does not decide about retries and is independent of MongoDB and HTTP. The caller chooses which exceptions are
+failures; any other exception counts as a response. Only a probe must succeed.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _FIGURES = {"closed": 0, "half-open": 1, "open": 2}
 
 
 def breaker_figures(states: Mapping[str, str]) -> dict[str, int]:
-    """The states of breakers as their metric tells them: some of them, the first ones, where they are very many."""
+    """The metric values of breaker states, limited to the first MOST_SERVICES + 1."""
     return {service: _FIGURES[state] for service, state in islice(states.items(), MOST_SERVICES + 1)}
 
 
 class CircuitOpen(Exception):
-    """The service was not asked; `retry_in_s` says when asking may be worth while."""
+    """The call was refused; try again in `retry_in_s` seconds."""
 
     def __init__(self, service: str, retry_in_s: float) -> None:
         self.service, self.retry_in_s = service, retry_in_s
@@ -55,8 +55,8 @@ class CircuitOpen(Exception):
 class Circuit:
     """The breaker of one service. It opens after `failures` in a row; `reset_s` later one call may probe.
 
-    `opened` and `refused` count since the process began; `emit` hears of both. `answered_at` is when a call last went
-    through, by the monotonic clock. May be used from several threads.
+    `opened` and `refused` count since the process started; `emit` receives an event when it opens or closes.
+    `answered_at` is the monotonic time of the last successful call. Safe to use from several threads.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Circuit:
         self.refused = 0
         self.answered_at = -math.inf
         self._monotonic = monotonic
-        self._run_counter = counts
+        self._failures = counts
         self._storage = _Storage(reset_s, monotonic)
         self._probe = threading.Lock()
         self._breaker = CircuitBreaker(
@@ -85,7 +85,7 @@ class Circuit:
             listeners=[_Listener(self)],
             state_storage=self._storage,
             name=service,
-            # The caller sees the failure itself, not pybreaker's word for it.
+            # Raise the original failure instead of pybreaker's exception.
             throw_new_error_on_trip=False,
         )
 
@@ -96,9 +96,9 @@ class Circuit:
 
     @contextmanager
     def calling(self) -> Iterator[None]:
-        """Put the awaited call inside. Raises CircuitOpen instead when the service shall not be asked now."""
+        """Wrap the awaited call. Raises CircuitOpen instead of calling while the service must not be called."""
         probing = self.state != STATE_CLOSED
-        # pybreaker would let everybody through as soon as the first one has made the circuit half-open.
+        # pybreaker admits every call once the first one has made the circuit half-open.
         if probing and not self._probe.acquire(blocking=False):
             raise self._refusal()
         try:
@@ -123,16 +123,16 @@ class Circuit:
 
     def _refusal(self) -> CircuitOpen:
         self.refused += 1
-        # While somebody probes, nobody knows when; to ask again at once would be what the circuit is to prevent.
+        # During a probe the remaining time is unknown; retrying at once would defeat the breaker.
         return CircuitOpen(self.service, self._storage.left_s or self._breaker.reset_timeout / 6)
 
     def _is_no_failure(self, error: BaseException) -> bool:
-        # What pybreaker excludes it takes for a success. A probe that was cancelled, say, has proved nothing.
-        return not isinstance(error, self._run_counter) and self.state != STATE_HALF_OPEN
+        # pybreaker counts excluded exceptions as success, but a cancelled probe proves nothing.
+        return not isinstance(error, self._failures) and self.state != STATE_HALF_OPEN
 
 
 class _Storage(CircuitMemoryStorage):
-    """The state of a circuit, with the time since it opened measured by the monotonic clock."""
+    """Breaker state that measures the open time with the monotonic clock."""
 
     def __init__(self, reset_s: float, monotonic: Callable[[], float]) -> None:
         super().__init__(STATE_CLOSED)
@@ -141,12 +141,12 @@ class _Storage(CircuitMemoryStorage):
 
     @property
     def left_s(self) -> float:
-        """For how long it stays open."""
+        """Seconds until a probe is allowed."""
         return max(0.0, self._until - self._monotonic())
 
     @property
     def opened_at(self) -> datetime | None:
-        """What pybreaker compares with the wall clock: just now as long as it is open, then never."""
+        """pybreaker compares this with the wall clock: now while the circuit must stay open, then None."""
         return datetime.now(UTC) if self.left_s > 0 else None
 
     @opened_at.setter
@@ -155,7 +155,7 @@ class _Storage(CircuitMemoryStorage):
 
 
 class _Listener(CircuitBreakerListener):
-    """Tells each change of the state once."""
+    """Logs and emits each change of state once."""
 
     def __init__(self, circuit: Circuit) -> None:
         self._circuit = circuit
@@ -163,7 +163,7 @@ class _Listener(CircuitBreakerListener):
     def state_change(
         self, cb: CircuitBreaker, old_state: CircuitBreakerState | None, new_state: CircuitBreakerState
     ) -> None:
-        """A failure that comes late opens an open circuit once more; that is no news."""
+        """Ignore a late failure that opens an open circuit again."""
         if old_state is None or old_state.name == new_state.name:
             return
         circuit = self._circuit

@@ -1,8 +1,8 @@
-"""What a job's function is called with: the `Context` of its attempt, with log and progress, and its arguments.
+"""The `Context` that a job's function receives for an attempt, and the call of the function.
 
-It protects one rule: whatever a handler says leaves as single lines through the sink that the executor gave, so the
-same function runs in the event loop, in a thread and in a test. A sink that may be called from any thread is the
-executor's business; nothing here reaches a server, and nothing here stops a handler.
+Everything that a handler logs goes as single lines through the sink of the executor, so the same function runs in the
+event loop, in a thread and in a test. The executor makes the sink safe for threads. Nothing here contacts a server or
+stops a handler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Part = TypeVar("Part")
 
 
 class RunLog:
-    """Writes lines of the run. Keyword fields follow the text as `key=value`; each line of a text is a line."""
+    """Writes log lines of the run. Fields are appended as `key=value`; a multi-line text becomes several lines."""
 
     __slots__ = ("_sink",)
 
@@ -36,26 +36,26 @@ class RunLog:
         self._sink = sink
 
     def debug(self, text: str, /, **fields: object) -> None:
-        """For whoever looks into how it works."""
+        """Details for debugging."""
         self._write("debug", text, fields)
 
     def info(self, text: str, /, **fields: object) -> None:
-        """What happens."""
+        """Normal progress."""
         self._write("info", text, fields)
 
     def success(self, text: str, /, **fields: object) -> None:
-        """Something has been done."""
+        """A completed step."""
         self._write("success", text, fields)
 
     def warn(self, text: str, /, **fields: object) -> None:
-        """Something to look at; the job goes on."""
+        """Something to look at; the job continues."""
         self._write("warn", text, fields)
 
-    # Habit and linters write `warning`; a name that does not exist would show only in the bad case.
+    # `warning` is common in Python; a missing name would fail only when something goes wrong.
     warning = warn
 
     def error(self, text: str, /, **fields: object) -> None:
-        """Something failed. It does not end the attempt: raise for that."""
+        """Something failed. This does not end the attempt; raise an exception for that."""
         self._write("error", text, fields)
 
     def _write(self, level: str, text: str, fields: Mapping[str, object]) -> None:
@@ -65,7 +65,7 @@ class RunLog:
 
 
 class Progress(Generic[Part]):
-    """The parts of a work, counted as they are done. It is read once, by `for` or by `async for`."""
+    """Iterates over the parts of a task once, by `for` or `async for`, and counts them."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Progress(Generic[Part]):
         self._total = len(parts) if total is None and isinstance(parts, Sized) else total
         self._emit = emit
         self._monotonic = monotonic
-        self._told_at: float | None = None
-        self._asked = 0
+        self._emitted_at: float | None = None
+        self._started = 0
 
     def __iter__(self) -> Iterator[Part]:
         if not isinstance(self._parts, Iterable):
@@ -98,41 +98,41 @@ class Progress(Generic[Part]):
                 self._count()
                 yield part
         else:
-            # Not at the top of the module: importing cronflow stays quick, and where a loop runs this costs nothing.
+            # Imported here to keep `import cronflow` fast; in a running loop it costs nothing.
             from asyncio import sleep
 
             for part in self._parts:
                 self._count()
-                # A body that awaits nothing would otherwise keep the loop, and its own timeout, from ever running.
+                # Without this, a body that never awaits would block the loop and its own timeout.
                 await sleep(0)
                 yield part
         self._end()
 
     def _count(self) -> None:
-        """A part is done when the next one is asked for."""
-        done, self._asked = self._asked, self._asked + 1
+        """A part is done when the next one is requested."""
+        done, self._started = self._started, self._started + 1
         now = self._monotonic()
-        if self._told_at is None or now - self._told_at >= _BETWEEN_LINES_S:
-            self._told_at = now
+        if self._emitted_at is None or now - self._emitted_at >= _BETWEEN_LINES_S:
+            self._emitted_at = now
             self._emit(done, self._total)
 
     def _end(self) -> None:
-        self._emit(self._asked, self._total)
+        self._emit(self._started, self._total)
 
 
 class Context:
-    """One attempt of a run, as its function sees it. Every method may be called from any thread.
+    """One attempt of a run, for its function. Every method may be called from any thread.
 
     run_id           `<job>@<fire>`; the same in every attempt.
     job              the job's name.
-    fire_at          the instant that the run stands for, UTC.
-    attempt          from 1.
-    fence            the fencing token, for the job's own writes: it only grows, so a target that keeps the highest one
-                     can refuse an attempt that has been replaced.
+    fire_at          the instant for which the job runs, UTC.
+    attempt          number of the attempt, from 1.
+    fence            the fencing token for the job's own writes. It only grows, so a target that stores the highest one
+                     can refuse writes of an attempt that was replaced.
     node             the node that runs this attempt.
-    idempotency_key  hand it to services that drop repeated requests; it is the run's id.
-    args             what the function is called with.
-    log              writes lines of the run.
+    idempotency_key  pass it to services that drop repeated requests; it is the run id.
+    args             arguments of the function.
+    log              writes log lines of the run.
     """
 
     def __init__(
@@ -167,32 +167,32 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The run's id: the same in every attempt, and in no other run."""
+        """The run id: the same in every attempt, and unique to the run."""
         return self.run_id
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt was cancelled or has outlived its timeout. A plain function, which runs in a thread that
-        nobody can stop, should look at it now and then and return.
+        """Whether this attempt was cancelled or timed out. A plain function runs in a thread, which cannot be stopped,
+        so it should check this now and then and return.
         """
         return self._cancelled()
 
     @property
     def silent_s(self) -> float | None:
-        """Seconds since the last heartbeat; None when there was none."""
+        """Seconds since the last heartbeat; None if there was none."""
         return None if self._beat_at is None else self._monotonic() - self._beat_at
 
     def heartbeat(self) -> None:
-        """Say that the handler is alive. It is cheap, and it prolongs nothing: the lease is the node's business. When a
-        handler does not end in time, the log tells how long it has been silent.
+        """Report that the handler is alive. It is cheap and does not extend the timeout or the lease. If a handler does
+        not stop in time, the log shows how long it has been silent.
         """
         self._beat_at = self._monotonic()
 
     def progress(self, parts: Iterable[Part] | AsyncIterable[Part], total: int | None = None) -> Progress[Part]:
-        """Go through the parts, by `async for` or in a plain function by `for`, and tell how many are done.
+        """Iterate over the parts by `async for`, or by `for` in a plain function, and log how many are done.
 
-        `total` is found by itself where the parts have a length. At most two lines a second, and one at the end; each
-        part is a heartbeat. Between the parts of a plain iterable, `async for` lets the event loop run.
+        `total` defaults to the length of the parts, if they have one. It writes at most two lines a second and one at
+        the end; each part is a heartbeat. With a plain iterable, `async for` yields to the event loop between parts.
         """
         return Progress(parts, total, self._emit, self._beat)
 
@@ -206,10 +206,9 @@ class Context:
 
 
 def bind(function: Callable[..., object], context: Context, args: Mapping[str, object]) -> inspect.BoundArguments:
-    """How the function is called with these args, and with the context where its first parameter is named `ctx` or
-    annotated `Context`.
+    """Bind the function to these args, and to the context if its first parameter is named `ctx` or annotated `Context`.
 
-    Raises PermanentError when an argument is missing or unknown.
+    Raises PermanentError if an argument is missing or unknown.
     """
     signature, wants_context = _signature(function)
     try:
@@ -219,7 +218,7 @@ def bind(function: Callable[..., object], context: Context, args: Mapping[str, o
 
 
 def misfit(function: Callable[..., object], args: Mapping[str, object], *, complete: bool) -> str | None:
-    """Why the function cannot be called with these args, None when it can. Not `complete`: more may still be added."""
+    """Why the function cannot be called with these args, or None. Unless `complete`, more args may be added later."""
     signature, wants_context = _signature(function)
     try:
         (signature.bind if complete else signature.bind_partial)(*([None] if wants_context else []), **args)
@@ -230,11 +229,11 @@ def misfit(function: Callable[..., object], args: Mapping[str, object], *, compl
 
 @lru_cache(maxsize=1024)
 def _signature(function: Callable[..., object]) -> tuple[inspect.Signature, bool]:
-    """The signature, and whether the first parameter is for the context."""
+    """The signature, and whether the first parameter receives the context."""
     try:
         signature = inspect.signature(function, eval_str=True)
     except Exception:
-        # Annotations that exist for the type checker alone cannot be evaluated; their text still tells enough.
+        # Annotations for type checkers only cannot be evaluated; their text is enough.
         signature = inspect.signature(function)
     first = next(iter(signature.parameters.values()), None)
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
@@ -252,7 +251,7 @@ def _sentence(function: Callable[..., object], refused: TypeError) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value that reads back as one word: quoted when it is empty or has a space, a quote or an equals sign."""
+    """The value as one word: quoted if it is empty or contains a space, a quote or an equals sign."""
     text = str(value)
     if text and not any(character.isspace() or character in '"=' for character in text):
         return text

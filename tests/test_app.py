@@ -50,12 +50,12 @@ def test_a_job_takes_name_description_and_target_from_its_function() -> None:
     assert job.schedule == Cron("0 2 * * *", tz="Europe/Berlin")
 
 
-def test_what_is_not_given_has_the_defaults_of_every_job() -> None:
+def test_omitted_options_have_the_defaults_of_every_job() -> None:
     job = defined(sync_tokens)
     assert job == Job(name="sync-tokens", target=PythonTarget("tests.test_app:sync_tokens"))
 
 
-def test_everything_can_be_said_in_the_decorator() -> None:
+def test_the_decorator_accepts_every_option() -> None:
     job = defined(
         every="30s",
         name="eu.report",
@@ -104,14 +104,14 @@ def test_a_schedule_can_be_given_whole() -> None:
     assert defined(schedule=schedule).schedule == schedule
 
 
-def test_at_most_once_means_no_retry_unless_somebody_asks_for_one() -> None:
+def test_at_most_once_means_no_retry_unless_requested() -> None:
     job = defined(delivery="at_most_once")
     assert (job.delivery, job.retry.max) == (Delivery.AT_MOST_ONCE, 0)
     with pytest.raises(InvalidInput, match=r"retry\.max must be 0"):
         defined(delivery="at_most_once", retry=Retry(max=2))
 
 
-def test_the_decorated_function_stays_itself_and_the_app_knows_it() -> None:
+def test_the_decorated_function_is_unchanged_and_registered() -> None:
     app = App("billing")
     assert app.job(every="30s")(sync_tokens) is sync_tokens
     assert sync_tokens() == 7
@@ -153,13 +153,13 @@ def test_a_name_that_is_taken_is_refused_and_both_functions_are_named() -> None:
         ({"args": {"regoin": "eu"}}, r"args: nightly_report\(\) cannot be called.*'regoin'.*it takes region"),
     ],
 )
-def test_what_is_wrong_is_said_at_the_definition_with_the_functions_name(given: dict[str, Any], what: str) -> None:
+def test_errors_are_raised_at_the_definition_with_the_functions_name(given: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidInput, match=what) as refused:
         defined(**given)
     assert str(refused.value).startswith("tests.test_app:nightly_report: ")
 
 
-def test_an_argument_may_only_be_missing_where_somebody_can_still_add_it() -> None:
+def test_an_argument_may_be_missing_only_where_a_run_can_add_it() -> None:
     assert defined(needs).schedule is None
     assert defined(needs, every="30s", args={"region": "eu"}).schedule is not None
     with pytest.raises(InvalidInput, match="missing a required argument: 'region'"):
@@ -231,7 +231,9 @@ def test_an_app_is_found_in_the_working_directory(project: Path) -> None:
         ),
     ],
 )
-def test_an_app_that_cannot_be_loaded_says_why_and_where(project: Path, module: str, address: str, what: str) -> None:
+def test_an_app_that_cannot_be_loaded_reports_why_and_where(
+    project: Path, module: str, address: str, what: str
+) -> None:
     (project / "jobs.py").write_text(module)
     with pytest.raises(InvalidInput, match=what):
         load_app(address)
@@ -297,7 +299,7 @@ def test_cancelled_is_asked_each_time() -> None:
     assert answers == [False, True]
 
 
-def test_progress_in_a_plain_loop_tells_at_most_twice_a_second() -> None:
+def test_progress_in_a_plain_loop_is_logged_at_most_twice_a_second() -> None:
     told = Told()
     for part in told.context.progress(range(10)):
         told.now = part * 0.2

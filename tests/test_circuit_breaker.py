@@ -71,7 +71,7 @@ async def test_pybreaker_7_async_calls_trip_the_breaker(service: Service) -> Non
     assert refusal.value.retry_in_s == 5.0
 
 
-async def test_it_knows_when_a_call_last_went_through(service: Service) -> None:
+async def test_answered_at_is_the_time_of_the_last_successful_call(service: Service) -> None:
     assert service.circuit.answered_at < 0
     service.time.now = 103.0
     await service.ask()
@@ -115,7 +115,7 @@ async def test_a_probe_that_fails_opens_it_for_another_while(service: Service) -
     assert service.circuit.state == "closed"
 
 
-async def test_what_is_no_failure_does_not_trip_it_and_passes_through(service: Service) -> None:
+async def test_other_exceptions_do_not_trip_it_and_pass_through(service: Service) -> None:
     service.error = KeyError("our own bug")
     for _ in range(20):
         with pytest.raises(KeyError):
@@ -137,7 +137,7 @@ async def test_a_cancelled_probe_has_proved_nothing_and_the_next_one_is_admitted
     assert await service.ask() == "answer"
 
 
-async def test_changes_are_told_once_with_what_they_cost(service: Service) -> None:
+async def test_each_change_of_state_is_emitted_once_with_its_count(service: Service) -> None:
     service.answer.clear()
     service.error = Away()
     with capture_logs() as logs:

@@ -221,7 +221,7 @@ def test_the_older_role_of_a_process_is_understood_and_has_no_effect(tmp_path: P
     assert settings.notes == ("SCHEDULER_NODE has no effect: every node can lead; CRONFLOW_NODE_NAME names a node",)
 
 
-def test_a_wrong_value_under_an_older_name_is_told_under_that_name(tmp_path: Path) -> None:
+def test_a_wrong_value_under_an_older_name_is_reported_under_that_name(tmp_path: Path) -> None:
     assert problems_of(tmp_path, CRON_RETRY_DELAY_MS="soon") == [
         "CRON_RETRY_DELAY_MS: 'soon' is not a duration; write 500ms, 30s, 5m, 2h or 1d"
     ]
@@ -230,7 +230,7 @@ def test_a_wrong_value_under_an_older_name_is_told_under_that_name(tmp_path: Pat
 # ------------------------------------------------------------------------------------------------------------ problems
 
 
-def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "cronflow.toml").write_text("# mine\nslots = 0\nleader_tll = 5\n")
     found = problems_of(
         tmp_path, {"node_name": "A"}, CRONFLOW_RETRY_MAX="many", CRONFLOW_HEARTBEAT="10s", CRONFLOW_SLOT="3"
@@ -271,7 +271,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "redis://:sec/ret@h",
             (
                 "the redis:// address has no host, or one that cannot be read (write it like redis://host:6379/0;"
-                " in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+                " in a password, write / as %2F, ? as %3F, # as %23 and @ as %40)"
             ),
         ),
         (
@@ -279,7 +279,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "redis://one,two",
             (
                 "the redis:// address has no host, or one that cannot be read (write it like redis://host:6379/0;"
-                " in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+                " in a password, write / as %2F, ? as %3F, # as %23 and @ as %40)"
             ),
         ),
         (
@@ -287,7 +287,7 @@ def test_all_problems_of_all_sources_are_told_at_once(tmp_path: Path) -> None:
             "mongodb://host:port",
             (
                 "the mongodb:// address has no host, or one that cannot be read (write it like"
-                " mongodb://host:27017/?replicaSet=rs0; in a password, / is written %2F, ? %3F, # %23 and @ %40)"
+                " mongodb://host:27017/?replicaSet=rs0; in a password, write / as %2F, ? as %3F, # as %23 and @ as %40)"
             ),
         ),
         (
@@ -367,7 +367,7 @@ def test_a_wrong_line_of_the_toml_file_is_refused_with_its_number(tmp_path: Path
     assert problems_of(tmp_path) == [f"cronflow.toml:3: {problem}"]
 
 
-def test_a_line_that_cannot_be_found_again_is_told_by_its_key(tmp_path: Path) -> None:
+def test_a_problem_without_a_known_line_is_reported_by_its_key(tmp_path: Path) -> None:
     (tmp_path / "cronflow.toml").write_text('"slots" = 0\n')
     assert problems_of(tmp_path) == ["cronflow.toml: slots: expected a whole number from 1 to 10000, got the number 0"]
 
@@ -377,7 +377,7 @@ def test_a_toml_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert problems_of(tmp_path) == [f"cronflow.toml: {tmp_path}/cronflow.toml cannot be read: Is a directory"]
 
 
-def test_what_is_no_toml_is_refused(tmp_path: Path) -> None:
+def test_invalid_toml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cronflow.toml").write_text("slots: 5\n")
     [problem] = problems_of(tmp_path)
     assert re.fullmatch(r"cronflow\.toml: not TOML: Expected '=' after a key .* \(at line 1, column 6\)", problem)

@@ -22,7 +22,7 @@ from cronflow.domain.schedule.kinds import Once
 from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, RunQuery
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.waiting import eventually
 
 HERD = 1000
@@ -88,7 +88,7 @@ async def schedule_load(
         CountingRedis(redis_url, namespace) as connection,
     ):
         backends = adapters(connection, database)
-        service = Service(backends, SystemClock())
+        service = UseCases(backends, SystemClock())
         # Due before the node starts, and not called missed: it finds them all due at once, on any machine.
         due = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
         fresh = Misfire(late_after=timedelta(hours=1))
@@ -102,7 +102,7 @@ async def schedule_load(
             )
             for k in range(HERD)
         ]
-        await service.apply(jobs)
+        await service.jobs.apply(jobs)
         node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=HERD)
         counting.clear()
         connection.trips.clear()

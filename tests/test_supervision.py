@@ -70,21 +70,21 @@ def manager(address: str) -> Iterator[Manager]:
 # -------------------------------------------------------------------------------------------------- what is told, when
 
 
-def test_what_a_process_is_called_says_what_it_lacks() -> None:
+def test_the_process_title_shows_what_is_unavailable() -> None:
     assert ProcessStatus(Phase.STARTING).status == "starting"
     assert ProcessStatus(Phase.UP, "leader").status == "leader"
     assert ProcessStatus(Phase.UP, "worker", ("Redis", "MongoDB")).status == "worker, without Redis and MongoDB"
     assert ProcessStatus(Phase.STOPPING, "leader", ("MongoDB",)).status == "stopping, without MongoDB"
 
 
-def test_only_who_takes_part_and_reaches_its_servers_is_ready() -> None:
+def test_only_a_process_that_is_up_and_reaches_its_servers_is_ready() -> None:
     assert UP.ready
     assert not ProcessStatus(Phase.UP, "worker", ("MongoDB",)).ready
     assert not ProcessStatus(Phase.STARTING).ready
     assert not ProcessStatus(Phase.STOPPING, "worker").ready
 
 
-def test_systemd_is_told_what_is_new_and_that_the_process_lives(manager: Manager, address: str) -> None:
+def test_systemd_gets_status_changes_and_watchdog_pings(manager: Manager, address: str) -> None:
     told = Systemd(address, 30.0)
     assert told.every_s == 10
     for status in (
@@ -128,7 +128,7 @@ def test_the_files_say_alive_and_ready_apart(tmp_path: Path) -> None:
     assert not list(folder.iterdir())
 
 
-def test_the_environment_says_who_is_there_and_is_cleared_of_it(address: str, tmp_path: Path) -> None:
+def test_the_environment_names_the_supervisor_and_is_cleared(address: str, tmp_path: Path) -> None:
     def found(**environ: str) -> list[Supervisor]:
         return supervisors(None, environ)
 
@@ -158,7 +158,7 @@ async def test_a_supervisor_that_is_gone_is_no_reason_to_stop(address: str, tmp_
     assert [line["by"] for line in logged] == ["Systemd", "PulseFiles"]
 
 
-async def test_an_error_of_who_looks_ends_the_process(manager: Manager, address: str) -> None:
+async def test_an_error_in_the_supervision_loop_ends_the_process(manager: Manager, address: str) -> None:
     def broken() -> ProcessStatus:
         raise RuntimeError("no standing")
 
@@ -196,7 +196,7 @@ async def cluster(
 
 
 @pytest.mark.chaos
-async def test_a_node_says_when_it_takes_part_leads_and_stops(
+async def test_a_node_reports_when_it_is_up_leads_and_stops(
     cluster: Processes, manager: Manager, tmp_path: Path
 ) -> None:
     await cluster.up("a")
@@ -217,13 +217,13 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
 ) -> None:
     await cluster.up("a")
     target = PythonTarget("tests.processes.handlers:block", {"sink": str(cluster.sink), "seconds": 4.0})
-    await cluster.service.apply([replace(cluster.job("hang", every=None), target=target)])
-    await cluster.service.trigger("hang")
+    await cluster.service.jobs.apply([replace(cluster.job("hang", every=None), target=target)])
+    await cluster.service.jobs.trigger("hang")
     await eventually(lambda: cluster.noted("start"), what="the handler blocks the loop")
     before = manager.said("WATCHDOG=1")
 
     async def stalled() -> bool:
-        return any(member.report.lag_s >= 2 for member in await cluster.service.members())
+        return any(member.report.lag_s >= 2 for member in await cluster.service.cluster.members())
 
     await eventually(stalled, what="its heartbeat says that the loop does not turn")
     # Asked before the end of the handler is looked for: what comes after it does not count.
@@ -233,7 +233,7 @@ async def test_a_loop_that_hangs_gives_no_sign_of_life_though_the_heartbeat_goes
 
 
 @pytest.mark.chaos
-async def test_an_api_says_when_it_serves_and_stops(
+async def test_an_api_reports_when_it_serves_and_stops(
     redis_url: str, mongo_url: str, namespace: str, tmp_path: Path, manager: Manager, address: str
 ) -> None:
     environment = cluster_environment(redis_url, mongo_url, namespace, **ADMIN, **WATCHED, NOTIFY_SOCKET=address)

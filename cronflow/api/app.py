@@ -17,12 +17,12 @@ from cronflow.api.openapi import describe
 from cronflow.api.routes import alerts, chaos, cluster, events, jobs, logins, logs, management, nodes, runs, schedules
 from cronflow.api.stream import Stream, add_stream
 from cronflow.ports import Exposition
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins
-from cronflow.usecases.service import Service
 
 
 def create_api(
-    service: Service,
+    service: UseCases,
     gate: Gate,
     deployment: Deployment | None = None,
     sessions: Logins | None = None,
@@ -79,7 +79,7 @@ def _add_probes(api: FastAPI) -> None:
     @api.get("/readyz", tags=["probes"], responses={503: {"description": "One of them is unreachable."}})
     async def readyz(service: Uses, response: Response) -> dict[str, object]:
         """Redis and MongoDB answer."""
-        found = await service.health()
+        found = await service.cluster.health()
         ready = all(isinstance(seconds, float) for seconds in found.values())
         response.status_code = 200 if ready else 503
         return {

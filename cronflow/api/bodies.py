@@ -22,7 +22,7 @@ from cronflow.api.problems import Unreadable, problems_of
 from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos
@@ -43,8 +43,8 @@ class Deployment:
     chaos: Chaos | None = None
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
+def _service(request: Request) -> UseCases:
+    service: UseCases = request.app.state.service
     return service
 
 
@@ -76,7 +76,7 @@ def reads(reader: Reader, described: Any) -> Any:
 JobName = Annotated[str, Path(description="The job.")]
 NodeName = Annotated[str, Path(description="The node.")]
 RunId = Annotated[str, Path(description="The run.")]
-Uses = Annotated[Service, Depends(_service)]
+Uses = Annotated[UseCases, Depends(_service)]
 Deployed = Annotated[Deployment, Depends(_deployment)]
 _INSTANT = BeforeValidator(_validator(lambda value: None if value is None else instant(value)))
 Since = Annotated[

@@ -9,8 +9,7 @@ from __future__ import annotations
 from fastapi import Request
 
 from cronflow.api.access import NotAuthenticated
-from cronflow.auth.texts import KEY_PREFIX
-from cronflow.domain.access import Principal
+from cronflow.domain.access import KEY_PREFIX, Principal
 from cronflow.domain.errors import BackendUnavailable, TooSoon
 from cronflow.ports import RateLimiter
 from cronflow.usecases.accounts import ApiKeys

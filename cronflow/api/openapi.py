@@ -21,7 +21,7 @@ from cronflow.api.field_docs import describe_fields
 from cronflow.api.problems import MEDIA_TYPE, ProblemSchema, title
 from cronflow.api.responses import PREFIX
 from cronflow.documents import alerts, jobs
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 
 Document = dict[str, Any]
 

@@ -17,7 +17,7 @@ from fastapi import Query
 
 from cronflow.documents.values import instant, text, whole
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.schemas.base import iso
+from cronflow.schemas import iso
 
 MOST = 500
 

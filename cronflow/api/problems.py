@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from cronflow.api.access import NotAllowed, NotAuthenticated
 from cronflow.documents.values import got, joined, under
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem, TooSoon
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 
 MEDIA_TYPE = "application/problem+json"
 ASK_AGAIN_S = 5

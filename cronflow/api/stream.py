@@ -21,7 +21,7 @@ from cronflow.domain.access import Principal
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, Problem
 from cronflow.live.hub import Hub
 from cronflow.live.session import StreamSession
-from cronflow.live.topics import Topic, topic_of
+from cronflow.live.subscriptions import Topic, topic_of
 from cronflow.schemas.stream import StreamErrorSchema
 
 PATH = "/api/v1/stream"
@@ -172,9 +172,9 @@ class Stream:
             try:
                 await self._obey(message, session, login)
             except (InvalidInput, Conflict) as error:
-                session.say(_refused(message, str(error), again=False))
+                session.send(_refused(message, str(error), again=False))
             except BackendUnavailable as error:
-                session.say(_refused(message, f"{error.service} is unreachable", again=True))
+                session.send(_refused(message, f"{error.service} is unreachable", again=True))
 
     async def _obey(self, message: dict[str, Any], session: StreamSession, login: StreamLogin) -> None:
         topic, tail = message.get("topic"), message.get("tail", 0)

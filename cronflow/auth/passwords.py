@@ -1,7 +1,7 @@
-"""Hashing passwords with argon2id: off the event loop, a few at a time, and for unknown users too.
+"""Hashes passwords with argon2id, off the event loop and a few at a time.
 
-The rule it protects: a login costs one hash whoever asks, so that its time does not tell which users exist; and many
-logins at once can neither stop the event loop nor fill the memory (each hash takes 64 MiB).
+A login for an unknown user costs one hash too, so response times do not reveal which users exist. Many concurrent
+logins can neither block the event loop nor exhaust the memory (each hash takes 64 MiB).
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ MOST_WAITING = 32
 
 
 class Passwords:
-    """Hashes and compares passwords. At most `at_once` do so at a time, and MOST_WAITING wait."""
+    """Runs at most `at_once` hashes concurrently and queues at most MOST_WAITING more."""
 
     def __init__(self, hasher: PasswordHasher | None = None, *, at_once: int = AT_ONCE) -> None:
         self._hasher = hasher or PasswordHasher()
-        # Its threads begin with the first hash, and the process ends without waiting for more than one.
+        # Threads start with the first hash, and the process exits without waiting for more than one.
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="cronflow-argon2")
         self._most = at_once + MOST_WAITING
         self._pending = 0
 
     async def hashed(self, password: str) -> str:
-        """The hash to keep. Raises TooSoon when too many wait."""
+        """Raises TooSoon if too many hashes are queued."""
         return await self._in_thread(password, None)
 
     async def matches(self, password: str, password_hash: str | None) -> bool:
-        """Whether the hash is of the password; for None, after the same work, False. Raises TooSoon when too many
-        wait.
+        """Whether the hash belongs to the password. None costs the same work and returns False. Raises TooSoon if too
+        many hashes are queued.
         """
         return bool(await self._in_thread(password, password_hash or "")) and password_hash is not None
 
@@ -52,15 +52,15 @@ class Passwords:
     def _work(self, password: str, password_hash: str | None) -> str:
         if password_hash is None:
             return self._hasher.hash(password)
-        # Always asked for, so that the first login of all costs one hash more and not the first unknown user's.
-        nobodys = self._nobodys
+        # Read for every user; otherwise the first unknown user would take one hash longer.
+        unmatched = self._unmatched_hash
         try:
-            self._hasher.verify(password_hash or nobodys, password)
+            self._hasher.verify(password_hash or unmatched, password)
         except (VerificationError, InvalidHashError):
             return ""
         return password_hash
 
     @cached_property
-    def _nobodys(self) -> str:
-        """A hash that no password has, made with the same parameters."""
+    def _unmatched_hash(self) -> str:
+        """A hash with the same parameters that no password matches."""
         return self._hasher.hash(b"\xff nobody")

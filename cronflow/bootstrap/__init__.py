@@ -1,5 +1,4 @@
-"""The composition root: which adapter stands behind which port, and in which order things are opened and closed.
+"""The composition root: it chooses the adapter for each port, and opens and closes connections in order.
 
-The only package that knows all the others; a module for each kind of process. Settings become plain values here;
-nothing below reads them.
+Only this package imports all the others. It has a module per kind of process, and turns settings into plain values.
 """

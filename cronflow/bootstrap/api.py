@@ -1,4 +1,4 @@
-"""The API as a process: the routes and the page behind their guards."""
+"""The API process: routes and dashboard behind the middleware, and the live stream."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from cronflow.auth.tokens import AccessTokens
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
 from cronflow.bootstrap.backends import open_backends
-from cronflow.bootstrap.commands import service_on, told
-from cronflow.bootstrap.parts import VERSION, about, meter_of, metrics_served, urls
+from cronflow.bootstrap.parts import VERSION, cluster_config, meter_of, metrics_served, urls, use_cases, writing_events
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import breaker_figures
 from cronflow.config import Settings, credentials
 from cronflow.domain import metrics
 from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub
-from cronflow.live.live_metrics import register_node_metrics
+from cronflow.live.live_metrics import register_cluster_metrics
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
 from cronflow.node.role_loop import Outages, repeat
 from cronflow.ports import Backends, Clock
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
-from cronflow.usecases.service import Service
 
 if TYPE_CHECKING:
     import uvicorn
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = None) -> None:
-    """Serve the API until SIGTERM or SIGINT; `chaos` is what of a development cluster may be broken.
+    """Serve the API until SIGTERM or SIGINT. `chaos` enables the chaos routes of a development cluster.
 
-    Raises InvalidInput without an admin or a JWT_SECRET, or when METRICS_PORT is taken; BackendUnavailable when a
-    server is away at start.
+    Raises InvalidInput without an admin or a JWT_SECRET, or if METRICS_PORT is taken. Raises BackendUnavailable if a
+    server is unavailable at startup.
     """
 
     server: uvicorn.Server | None = None
@@ -51,7 +50,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
 
     async def serve() -> None:
         nonlocal server
-        ending = ShutdownSignals()
+        shutdown = ShutdownSignals()
         credentials(settings)
         redis_url, mongo_url = urls(settings)
         clock, circuit = SystemClock(), mongo_circuit()
@@ -61,34 +60,34 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             await stack.enter_async_context(supervised(supervisors(settings.pulse_dir), status))
             await stack.enter_async_context(metrics_served(settings, meter))
             opening = open_backends(redis_url, mongo_url, settings.namespace, circuit=circuit, meter=meter)
-            backends = await ending.before(stack.enter_async_context(opening))
+            backends = await shutdown.before(stack.enter_async_context(opening))
             if backends is None:
                 return
             event_log = EventLog(backends.events, backends.feed, clock, "api", meter=meter)
-            emit = await stack.enter_async_context(told(event_log, clock))
-            hub = Hub(backends, clock, about(settings), meter)
-            service = service_on(settings, backends, clock, emit)
+            emit = await stack.enter_async_context(writing_events(event_log, clock))
+            hub = Hub(backends, clock, cluster_config(settings), meter)
+            service = use_cases(settings, backends, clock, emit)
             server = await api_server(settings, service, backends, clock, hub, host, port, meter, chaos)
-            # uvicorn would raise the signal again at its end, before the connections are closed.
+            # uvicorn would raise the signal again on exit, before the connections are closed.
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             serving = server
-            if ending.stops(lambda number: serving.handle_exit(number, None)):
-                await serve_beside(server, hub)
+            if shutdown.stops(lambda number: serving.handle_exit(number, None)):
+                await serve_with_stream(server, hub)
 
     asyncio.run(serve())
 
 
 async def api_application(
     settings: Settings,
-    service: Service,
+    service: UseCases,
     backends: Backends,
     clock: Clock,
     hub: Hub,
     meter: PrometheusMeter,
     chaos: Chaos | None = None,
 ) -> ASGIApp:
-    """The API and the page behind their guards, measured. Raises InvalidInput without an admin or a JWT_SECRET."""
-    # Imported here, because most commands need no web framework and would wait for it.
+    """The API and the dashboard behind the middleware. Raises InvalidInput without an admin or a JWT_SECRET."""
+    # Imported here because most commands do not need a web framework, and importing it is slow.
     from cronflow.api.app import create_api
     from cronflow.api.bodies import Deployment
     from cronflow.api.gate import TokenGate
@@ -113,7 +112,7 @@ async def api_application(
     )
     stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
     meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)
-    register_node_metrics(meter, hub)
+    register_cluster_metrics(meter, hub)
     exposition = meter if settings.metrics_port is None else None
     api = create_api(service, gate, deployment, logins, stream, exposition)
     app = guarded(WithPage(api, Page()), origins=settings.allow_origins, proxies=settings.trusted_proxies)
@@ -122,7 +121,7 @@ async def api_application(
 
 async def api_server(
     settings: Settings,
-    service: Service,
+    service: UseCases,
     backends: Backends,
     clock: Clock,
     hub: Hub,
@@ -131,12 +130,12 @@ async def api_server(
     meter: PrometheusMeter,
     chaos: Chaos | None = None,
 ) -> uvicorn.Server:
-    """A server that has not begun to serve. Raises InvalidInput without an admin or a JWT_SECRET."""
+    """Build the server without starting it. Raises InvalidInput without an admin or a JWT_SECRET."""
     import uvicorn
 
     from cronflow.api.stream import LARGEST_MESSAGE
 
-    # Without a limit a client that stays connected would keep the process from ending.
+    # Without a limit a client that stays connected would keep the process from shutdown.
     config = uvicorn.Config(
         await api_application(settings, service, backends, clock, hub, meter, chaos),
         host=host,
@@ -145,26 +144,26 @@ async def api_server(
         access_log=False,
         timeout_graceful_shutdown=5,
         lifespan="off",
-        # Its own default believes every proxy on this machine; the guards believe TRUSTED_PROXIES.
+        # By default uvicorn trusts every proxy on this machine; the middleware trusts TRUSTED_PROXIES.
         proxy_headers=False,
         server_header=False,
-        # It would cost each socket memory and time for messages that are small.
+        # Compression would cost memory and CPU per socket, and the messages are small.
         ws_per_message_deflate=False,
         ws_max_size=LARGEST_MESSAGE,
     )
     return uvicorn.Server(config)
 
 
-async def serve_beside(server: uvicorn.Server, hub: Hub) -> None:
-    """Serve until the server stops, with the live stream beside it."""
+async def serve_with_stream(server: uvicorn.Server, hub: Hub) -> None:
+    """Serve, and run the live stream, until the server stops."""
     loop_monitor = LoopMonitor(SystemClock(), hub.meter)
     async with asyncio.TaskGroup() as group:
-        beside = [
+        tasks = [
             group.create_task(hub.run(), name="live stream"),
-            group.create_task(repeat(loop_monitor.role, SystemClock(), Outages()), name="pulse"),
+            group.create_task(repeat(loop_monitor.role, SystemClock(), Outages()), name="loop monitor"),
         ]
         try:
             await server.serve()
         finally:
-            for task in beside:
+            for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""Every port on Redis and MongoDB, and in which order the connections are opened and closed."""
+"""Connects every port to Redis and MongoDB."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from cronflow.ports import UNMETERED, Backends, Meter
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Ports on connections of their own, and the context manager that opens and closes them."""
+    """Ports on their own connections, and the context manager that opens and closes these."""
 
     backends: Backends
     lifetime: AbstractAsyncContextManager[object]
@@ -49,9 +49,9 @@ def connect(
     circuit: Circuit | None = None,
     meter: Meter = UNMETERED,
 ) -> Connected:
-    """All ports on connections of their own; whoever enters the lifetime opens them, in his own event loop.
+    """All ports on new connections, which open in the event loop that enters `lifetime`.
 
-    `circuit` is MongoDB's where one process connects more than once.
+    Pass `circuit` to share MongoDB's circuit breaker if a process connects more than once.
     """
     redis = RedisConnection(redis_url, namespace, meter=meter)
     mongo = MongoDatabase(mongo_url, namespace, circuit=circuit, meter=meter)
@@ -59,7 +59,7 @@ def connect(
 
 
 def adapters(redis: RedisConnection, mongo: MongoDatabase, *, lock_s: float = 35.0) -> Backends:
-    """All ports on these connections, which are the caller's to open."""
+    """All ports on these connections, which the caller opens."""
     return Backends(
         jobs=MongoJobStore(mongo),
         plans=MongoPlanStore(mongo),
@@ -112,10 +112,7 @@ async def open_backends(
     circuit: Circuit | None = None,
     meter: Meter = UNMETERED,
 ) -> AsyncIterator[Backends]:
-    """Connect to both servers and check that they serve.
-
-    Raises BackendUnavailable within ten seconds when one does not.
-    """
+    """Connect to both servers. Raises BackendUnavailable within ten seconds if one does not respond."""
     connected = connect(redis_url, mongo_url, namespace, lock_s=lock_s, circuit=circuit, meter=meter)
     async with connected.lifetime:
         yield connected.backends

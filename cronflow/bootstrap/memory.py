@@ -8,34 +8,42 @@ from contextlib import asynccontextmanager, nullcontext
 
 from cronflow.app import App
 from cronflow.backends.clock import SystemClock
-from cronflow.bootstrap.api import api_server, serve_beside
-from cronflow.bootstrap.commands import service_on, told
+from cronflow.bootstrap.api import api_server, serve_with_stream
 from cronflow.bootstrap.node import executors
-from cronflow.bootstrap.parts import VERSION, about, meter_of, metrics_served, timings, webhook_sender
+from cronflow.bootstrap.parts import (
+    VERSION,
+    cluster_config,
+    meter_of,
+    metrics_served,
+    timings,
+    use_cases,
+    webhook_sender,
+    writing_events,
+)
 from cronflow.bootstrap.roles import build_node
 from cronflow.config import Settings
 from cronflow.domain.job import system_jobs
 from cronflow.domain.metrics import MetricSource
-from cronflow.executors.breakers import Breakers
+from cronflow.executors.http import Breakers
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 
 @asynccontextmanager
 async def memory_cluster(
     settings: Settings, *, nodes: int, apps: Sequence[App], host: str = "127.0.0.1", port: int
-) -> AsyncIterator[Service]:
-    """Nodes and the API in this one process, on the memory backend."""
+) -> AsyncIterator[UseCases]:
+    """Run nodes and the API in this process, on the memory backend."""
     limits, clock = timings(settings), SystemClock()
     backends = memory_backends(clock, lock_s=limits.job_lock)
     meter = meter_of(settings, (MetricSource.API,), "api")
     event_log = EventLog(backends.events, backends.feed, clock, "api", meter=meter)
-    service = service_on(settings, backends, clock, event_log.emit)
-    hub = Hub(backends, clock, about(settings), meter)
+    service = use_cases(settings, backends, clock, event_log.emit)
+    hub = Hub(backends, clock, cluster_config(settings), meter)
     server = await api_server(settings, service, backends, clock, hub, host, port, meter)
-    # The signals are the caller's; uvicorn would take them.
+    # The caller handles signals; uvicorn would install its own handlers.
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     breakers = Breakers(emit=event_log.emit)
     by_target = executors(
@@ -50,7 +58,7 @@ async def memory_cluster(
     async with (
         metrics_served(settings, meter),
         by_target as executor,
-        told(event_log, clock),
+        writing_events(event_log, clock),
         asyncio.TaskGroup() as group,
     ):
         members = [
@@ -73,7 +81,7 @@ async def memory_cluster(
         ]
         for member in members:
             group.create_task(member.run(), name=member.id)
-        group.create_task(serve_beside(server, hub), name="api")
+        group.create_task(serve_with_stream(server, hub), name="api")
         try:
             yield service
         finally:

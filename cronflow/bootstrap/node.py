@@ -1,4 +1,4 @@
-"""A node as a process."""
+"""The node process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
 from cronflow.domain.metrics import MetricSource
-from cronflow.executors import Executors
-from cronflow.executors.breakers import Breakers
+from cronflow.executors import Executors, SystemExecutor
 from cronflow.executors.command import CommandExecutor
-from cronflow.executors.http import HttpExecutor
+from cronflow.executors.http import Breakers, HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
-from cronflow.executors.system import SystemExecutor
 from cronflow.leader.cleanup import Cleanup
 from cronflow.leader.sweep import Sweep
 from cronflow.node.event_log import EventLog
@@ -44,7 +42,7 @@ def executors(
     breakers: Breakers,
     emit: EventSink = discard_event,
 ) -> WithSecrets:
-    """An executor for every kind of target, allowed what the settings allow. `async with` it."""
+    """An executor for every kind of target, restricted by the settings. Use it as an async context manager."""
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     by_target = Executors(
         {
@@ -65,39 +63,39 @@ async def run_node(
     slots: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Be a node until SIGTERM or SIGINT; the second signal stops what runs at once.
+    """Run a node until SIGTERM or SIGINT; a second signal stops running jobs at once.
 
-    Waits START_WAIT for servers that are not up yet; then raises BackendUnavailable. Raises InvalidInput when
-    METRICS_PORT is taken.
+    Waits up to START_WAIT for the servers, then raises BackendUnavailable. Raises InvalidInput if METRICS_PORT is
+    taken.
     """
     redis_url, mongo_url = urls(settings)
     limits = timings(settings)
     clock: Clock = SystemClock()
     name = name or settings.node_name
     node: Node | None = None
-    ending = ShutdownSignals()
+    shutdown = ShutdownSignals()
     async with AsyncExitStack() as stack:
-        looked = supervised(
+        watchdog = supervised(
             supervisors(settings.pulse_dir), lambda: ProcessStatus(Phase.STARTING) if node is None else node.status
         )
-        await stack.enter_async_context(looked)
+        await stack.enter_async_context(watchdog)
         meter: Meter = UNMETERED
         if settings.metrics_port is not None:
             meter = found = meter_of(settings, (MetricSource.NODE, MetricSource.LEADER), name)
             await stack.enter_async_context(metrics_served(settings, found))
 
-        async def arrive() -> tuple[Backends, Circuit]:
-            # Each time a new one: an open circuit would only say that MongoDB was away a moment ago.
+        async def open_servers() -> tuple[Backends, Circuit]:
+            # Every attempt needs a new circuit; an open one would fail without asking MongoDB again.
             circuit = mongo_circuit()
             opening = open_backends(
                 redis_url, mongo_url, settings.namespace, lock_s=limits.job_lock, circuit=circuit, meter=meter
             )
             return await stack.enter_async_context(opening), circuit
 
-        arrived = await ending.before(wait_for_servers(arrive, clock, settings.start_wait.total_seconds()))
-        if arrived is None:
+        opened = await shutdown.before(wait_for_servers(open_servers, clock, settings.start_wait.total_seconds()))
+        if opened is None:
             return
-        backends, circuit = arrived
+        backends, circuit = opened
         event_log = EventLog(backends.events, backends.feed, clock, name, meter=meter)
         circuit.emit = event_log.emit
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
@@ -135,5 +133,5 @@ async def run_node(
             webhook_sender=webhook_sender(settings, backends, clock),
             meter=meter,
         )
-        if ending.stops(lambda _number: node.stop()):
+        if shutdown.stops(lambda _number: node.stop()):
             await node.run()

@@ -1,4 +1,4 @@
-"""What of a process follows from its settings alone: time limits, addresses, secrets, what it tells."""
+"""Parts that every process builds from its settings: time limits, addresses, metrics, events and use cases."""
 
 from __future__ import annotations
 
@@ -20,12 +20,21 @@ from cronflow.ports import Backends, Clock, Exposition
 
 if TYPE_CHECKING:
     from cronflow.monitoring.prometheus import PrometheusMeter
+import asyncio
+
+from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.backends import open_backends
+from cronflow.live.hub import Hub
+from cronflow.node.event_log import EventLog
+from cronflow.node.role_loop import Outages, repeat
+from cronflow.ports import EventSink
+from cronflow.usecases.all import UseCases
 
 VERSION = metadata.version("cronflow")
 
 
 def timings(settings: Settings) -> Timings:
-    """The time limits of a node, from the settings. Raises InvalidInput when they do not fit together."""
+    """The time limits of a node. Raises InvalidInput if they contradict each other."""
     return Timings(
         leader_ttl=settings.leader_ttl.total_seconds(),
         leader_renew=settings.leader_renew.total_seconds(),
@@ -39,8 +48,8 @@ def timings(settings: Settings) -> Timings:
 
 
 def urls(settings: Settings) -> tuple[str, str]:
-    """Of Redis and MongoDB. Raises InvalidInput when one is not set."""
-    remedy = "set it; for commands `cronflow login URL` will do, and `cronflow dev` starts a local cluster"
+    """The addresses of Redis and MongoDB. Raises InvalidInput if one is not set."""
+    remedy = "set it; for commands, `cronflow login URL` is enough; `cronflow dev` starts a local cluster"
     missing = [
         Problem(f"CRONFLOW_{name}", "is not set", remedy)
         for name, value in (("REDIS_URL", settings.redis_url), ("MONGO_URL", settings.mongo_url))
@@ -52,35 +61,34 @@ def urls(settings: Settings) -> tuple[str, str]:
 
 
 def vault(settings: Settings) -> Vault | None:
-    """What seals secrets; None without a SECRETS_KEY."""
+    """The vault that seals secrets; None without SECRETS_KEY."""
     return None if settings.secrets_key is None else Vault(settings.secrets_key)
 
 
 def webhook_sender(settings: Settings, backends: Backends, clock: Clock) -> HttpWebhookSender:
-    """Who delivers notices, to the hosts that the settings allow."""
+    """Sends notifications, to the hosts that the settings allow."""
     return HttpWebhookSender(backends.secrets, vault(settings), clock, allowed_hosts=settings.allow_http_hosts)
 
 
-def about(settings: Settings) -> ClusterConfig:
-    """What the live stream says of the cluster's settings."""
+def cluster_config(settings: Settings) -> ClusterConfig:
     return ClusterConfig(namespace=settings.namespace, heartbeat=settings.heartbeat, lease=settings.leader_ttl)
 
 
-def meter_of(settings: Settings, tellers: Sequence[MetricSource], name: str) -> PrometheusMeter:
-    """What this process tells, beginning with what it is."""
-    # Imported here: commands have no use for it, and would wait for it.
+def meter_of(settings: Settings, sources: Sequence[MetricSource], name: str) -> PrometheusMeter:
+    """The meter of a process, with its build info."""
+    # Imported here because commands do not need it, and importing it is slow.
     from cronflow.monitoring.prometheus import PrometheusMeter
 
-    meter = PrometheusMeter(tellers)
-    role = "api" if MetricSource.API in tellers else "node"
-    about: tuple[str, ...] = (VERSION, platform.python_version(), settings.namespace, role, name)
-    meter.read(metrics.BUILD_INFO, lambda: {about: 1})
+    meter = PrometheusMeter(sources)
+    role = "api" if MetricSource.API in sources else "node"
+    labels: tuple[str, ...] = (VERSION, platform.python_version(), settings.namespace, role, name)
+    meter.read(metrics.BUILD_INFO, lambda: {labels: 1})
     return meter
 
 
 @asynccontextmanager
 async def metrics_served(settings: Settings, exposition: Exposition) -> AsyncIterator[None]:
-    """On a port of their own, if they have one. Raises InvalidInput when it is taken."""
+    """Serve metrics on METRICS_PORT, if it is set. Raises InvalidInput if the port is taken."""
     if settings.metrics_port is None:
         yield
         return
@@ -88,3 +96,58 @@ async def metrics_served(settings: Settings, exposition: Exposition) -> AsyncIte
 
     with MetricsServer(settings.metrics_host, settings.metrics_port, exposition):
         yield
+
+
+@asynccontextmanager
+async def open_service(settings: Settings) -> AsyncIterator[UseCases]:
+    redis_url, mongo_url = urls(settings)
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        writing_events(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
+    ):
+        yield use_cases(settings, backends, clock, emit)
+
+
+@asynccontextmanager
+async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
+    """The use cases with a live stream in this process, as in an API replica."""
+    redis_url, mongo_url = urls(settings)
+    clock = SystemClock()
+    async with (
+        open_backends(redis_url, mongo_url, settings.namespace) as backends,
+        writing_events(EventLog(backends.events, backends.feed, clock, "api"), clock) as emit,
+        asyncio.TaskGroup() as group,
+    ):
+        hub = Hub(backends, clock, cluster_config(settings))
+        streaming = group.create_task(hub.run(), name="live stream")
+        try:
+            yield use_cases(settings, backends, clock, emit), hub
+        finally:
+            streaming.cancel()
+
+
+@asynccontextmanager
+async def writing_events(event_log: EventLog, clock: Clock) -> AsyncIterator[EventSink]:
+    """Write events in the background, and flush the rest at the end."""
+    writer = asyncio.create_task(repeat(event_log.role, clock, Outages()), name="events")
+    try:
+        yield event_log.emit
+    finally:
+        writer.cancel()
+        await asyncio.wait({writer})
+        if not writer.cancelled():
+            writer.result()
+        await event_log.flush()
+
+
+def use_cases(settings: Settings, backends: Backends, clock: Clock, emit: EventSink) -> UseCases:
+    return UseCases(
+        backends,
+        clock,
+        emit,
+        vault=vault(settings),
+        admin=settings.admin_user,
+        webhook_sender=webhook_sender(settings, backends, clock),
+        namespace=settings.namespace,
+    )

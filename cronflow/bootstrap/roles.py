@@ -29,8 +29,8 @@ from cronflow.node.role_loop import NodeRole, Outages
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
-from cronflow.usecases.cancel import Canceller
 from cronflow.usecases.edit import Editor
+from cronflow.usecases.runs import Canceller
 from cronflow.worker.leases import Leases
 from cronflow.worker.log_writer import LogWriter
 from cronflow.worker.recorder import Recorder
@@ -63,10 +63,10 @@ def build_node(
     webhook_sender: WebhookSender | None = None,
     meter: Meter = UNMETERED,
 ) -> Node:
-    """One incarnation of a node. Without `keep_alive` everything runs in one loop; without a `webhook_sender` the node
-    takes no part in alerts.
+    """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
+    `webhook_sender` the node does not send alerts.
     """
-    # What must not wait for the main loop uses connections of its own.
+    # Roles that must not wait for the main loop use their own connections.
     vital = keep_alive.backends if keep_alive is not None else backends
     event_log = event_log or EventLog(backends.events, backends.feed, clock, name, meter=meter)
     emit = event_log.emit

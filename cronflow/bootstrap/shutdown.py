@@ -1,7 +1,7 @@
-"""SIGTERM and SIGINT, from the first moment of a process to its last.
+"""Handles SIGTERM and SIGINT from the start of a process to its end.
 
-The rule: no signal is lost. asyncio turns a SIGINT into a cancellation, which drivers may take for themselves while
-they connect; then a process that was told to end would go on. So the signals are taken here before anything is opened.
+No signal is lost. asyncio turns SIGINT into a cancellation, which drivers may swallow while they connect, and the
+process would continue. Therefore these handlers are installed before anything is opened.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Opened = TypeVar("Opened")
 
 
 class ShutdownSignals:
-    """The end that somebody may ask this process for. To be made in its event loop, before all else."""
+    """Create it in the event loop of the process, before anything else."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
-        self._stop: Callable[[int], object] = lambda _number: self._asked.set()
+        self._requested = asyncio.Event()
+        self._stop: Callable[[int], object] = lambda _number: self._requested.set()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._signal, number)
 
@@ -27,23 +27,23 @@ class ShutdownSignals:
         self._stop(number)
 
     async def before(self, opening: Coroutine[object, object, Opened]) -> Opened | None:
-        """What it opens, or None when the end was asked for meanwhile; its errors are the caller's."""
-        asked = asyncio.create_task(self._asked.wait())
+        """The result of `opening`, or None if shutdown is requested first. Raises what `opening` raises."""
+        requested = asyncio.create_task(self._requested.wait())
         opened = asyncio.create_task(opening)
         try:
-            await asyncio.wait({opened, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({opened, requested}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
-        if self._asked.is_set():
+            requested.cancel()
+        if self._requested.is_set():
             opened.cancel()
             await asyncio.wait({opened})
             if not opened.cancelled():
-                # It was too late to stop it, or it failed: neither matters any more.
+                # It completed or failed anyway; retrieve the exception so that asyncio does not report it.
                 opened.exception()
             return None
         return opened.result()
 
     def stops(self, stop: Callable[[int], object]) -> bool:
-        """From now on a signal calls this, with its number. False when the end was asked for already."""
+        """Make signals call `stop` with their number. Returns False if shutdown was already requested."""
         self._stop = stop
-        return not self._asked.is_set()
+        return not self._requested.is_set()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cronflow.config import Settings
     from cronflow.live.hub import Hub
     from cronflow.schemas.runs import RunSchema
-    from cronflow.usecases.service import Service
+    from cronflow.usecases.all import UseCases
 
     Cluster = AsyncClient | LocalClient
 
@@ -63,22 +63,22 @@ def client() -> AsyncClient | None:
 
 
 @asynccontextmanager
-async def open_service(settings: Settings) -> AsyncIterator[Service]:
+async def open_service(settings: Settings) -> AsyncIterator[UseCases]:
     """The use-cases on the servers of the settings. Raises BackendUnavailable when one does not answer."""
-    from cronflow.bootstrap import commands
+    from cronflow.bootstrap import parts
 
     _log_to_stderr(settings)
-    async with commands.open_service(settings) as service:
+    async with parts.open_service(settings) as service:
         yield service
 
 
 @asynccontextmanager
-async def open_live(settings: Settings) -> AsyncIterator[tuple[Service, Hub]]:
+async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
     """`open_service` with the live stream, as in an API replica."""
-    from cronflow.bootstrap import commands
+    from cronflow.bootstrap import parts
 
     _log_to_stderr(settings)
-    async with commands.open_live(settings) as both:
+    async with parts.open_live(settings) as both:
         yield both
 
 
@@ -111,7 +111,7 @@ async def open_client(*, live: bool = False) -> AsyncIterator[Cluster]:
         yield one
 
 
-def _local(read: Settings, service: Service, hub: Hub | None = None) -> LocalClient:
+def _local(read: Settings, service: UseCases, hub: Hub | None = None) -> LocalClient:
     from cronflow.client.local import LocalClient
 
     return LocalClient(

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 
-from cronflow.auth.texts import KEY_PREFIX
 from cronflow.cli.terminal.formatting import clean
 from cronflow.config.values import masked_within
+from cronflow.domain.access import KEY_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.config import Settings
@@ -56,7 +56,7 @@ class LogFormat(StrEnum):
 
 def log_of(settings: Settings, *, otherwise: LogFormat | None = None, level: str | None = None, **about: str) -> None:
     """Configure the log. `otherwise` is the default of LOG_FORMAT; JSON lines include `about`."""
-    from cronflow.config.credentials import secrets_of
+    from cronflow.config.settings import secrets_of
 
     form = LogFormat(settings.log_format) if settings.log_format is not None else otherwise
     if form is None:

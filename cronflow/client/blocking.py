@@ -41,11 +41,10 @@ if TYPE_CHECKING:
         StepdownSchema,
         UndrainSchema,
     )
-    from cronflow.schemas.events import EventSchema
     from cronflow.schemas.jobs import AppliedSchema, DeletedSchema, FiresSchema, JobSchema, VersionSchema
-    from cronflow.schemas.preview import PreviewSchema
     from cronflow.schemas.runs import AskedSchema, LogSchema, ReplaySchema, ReportSchema, RunDetailSchema, RunSchema
-    from cronflow.schemas.stream import LineMessage, RunMessage, StreamMessage
+    from cronflow.schemas.schedules import PreviewSchema
+    from cronflow.schemas.stream import EventSchema, LineMessage, RunMessage, StreamMessage
     from cronflow.schemas.why import WhySchema
 
 POLL_S = 1.0

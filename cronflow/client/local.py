@@ -20,7 +20,7 @@ from cronflow.domain.job import Job, Retry
 from cronflow.domain.log_levels import at_least
 from cronflow.domain.run import RunState
 from cronflow.ports import LineQuery, RunQuery
-from cronflow.schemas.base import milliseconds
+from cronflow.schemas import milliseconds
 from cronflow.schemas.cluster import (
     ClusterSchema,
     DrainSchema,
@@ -35,7 +35,6 @@ from cronflow.schemas.cluster import (
     node_schema,
     undrain_schema,
 )
-from cronflow.schemas.events import EventSchema, event_schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -61,9 +60,10 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
+from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.search import JobFilter
-from cronflow.usecases.service import Service
 
 if TYPE_CHECKING:
     from cronflow.live.hub import Hub
@@ -77,7 +77,7 @@ class LocalClient:
 
     def __init__(
         self,
-        service: Service,
+        service: UseCases,
         *,
         by: str = "",
         namespace: str = "default",
@@ -135,42 +135,42 @@ class Jobs(Resource):
         wanted = JobFilter(text=q, labels=labels, enabled=enabled)
         after: str | None = ""
         while after is not None:
-            found, after = await self._service.search(wanted, after=after, limit=page_size(None))
+            found, after = await self._service.search.jobs(wanted, after=after, limit=page_size(None))
             for record in found:
                 yield job_schema(record)
 
     async def get(self, name: str) -> JobSchema:
-        return job_schema(await self._service.job(name))
+        return job_schema(await self._service.jobs.get(name))
 
     async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        return [comparison_schema(one) for one in await self._service.compare(self._parsed(jobs))]
+        return [comparison_schema(one) for one in await self._service.jobs.compare(self._parsed(jobs))]
 
     async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        return [comparison_schema(one) for one in await self._service.applied(self._parsed(jobs), by=self._by)]
+        return [comparison_schema(one) for one in await self._service.jobs.applied(self._parsed(jobs), by=self._by)]
 
     def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:
         return [parse_job(document, f"jobs[{n}]", retry=self._client.retry) for n, document in enumerate(jobs)]
 
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
-        return deleted_schema(await self._service.delete(name, by=self._by, expected=version))
+        return deleted_schema(await self._service.jobs.delete(name, by=self._by, expected=version))
 
     async def run(self, name: str, args: Mapping[str, object] | None = None, *, key: str | None = None) -> AskedSchema:
-        return asked_schema((await self._service.request(name, args, key, by=self._by))[0])
+        return asked_schema((await self._service.jobs.request(name, args, key, by=self._by))[0])
 
     async def pause(self, name: str) -> JobSchema:
-        return job_schema(await self._service.pause(name, by=self._by))
+        return job_schema(await self._service.jobs.pause(name, by=self._by))
 
     async def resume(self, name: str) -> JobSchema:
-        return job_schema(await self._service.resume(name, by=self._by))
+        return job_schema(await self._service.jobs.resume(name, by=self._by))
 
     async def next(self, name: str, n: int = 10) -> FiresSchema:
-        return fires_schema(await self._service.job(name), await self._service.next_fires(name, n))
+        return fires_schema(await self._service.jobs.get(name), await self._service.jobs.next_fires(name, n))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
-        return why_schema(await self._service.why(name, at, exact=exact))
+        return why_schema(await self._service.explain.why(name, at, exact=exact))
 
     async def history(self, name: str) -> AsyncIterator[VersionSchema]:
-        for version in await self._service.versions(name):
+        for version in await self._service.explain.versions(name):
             yield version_schema(version)
 
     async def runs(self, name: str, *, limit: int | None = None) -> AsyncIterator[RunSchema]:
@@ -179,7 +179,7 @@ class Jobs(Resource):
             empty = False
             yield run
         if empty:
-            await self._service.versions(name)
+            await self._service.explain.versions(name)
 
 
 class Runs(Resource):
@@ -201,17 +201,19 @@ class Runs(Resource):
             query = RunQuery(
                 job=job, states=states, node=node, since=since, until=until, dead=dead, before=before, limit=size
             )
-            return self._service.runs(query)
+            return self._service.backends.runs.find(query)
 
         return paged(page, None, lambda run: (run.fire_at, run.id), run_schema, limit)
 
     async def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
-        run = await self._service.run(id)
-        return run_detail_schema(await self._service.whole(run) if whole else run, await self._service.late(id))
+        run = await self._service.runs.get(id)
+        return run_detail_schema(
+            await self._service.runs.whole(run) if whole else run, await self._service.runs.late(id)
+        )
 
     async def logs(self, id: str) -> AsyncIterator[LogSchema]:  # noqa: A002
         async for line in paged(
-            lambda after, size: self._service.logs(id, after=after, limit=size),
+            lambda after, size: self._service.runs.logs(id, after=after, limit=size),
             (0, -1),
             lambda line: (line.fence, line.n),
             log_schema,
@@ -222,7 +224,7 @@ class Runs(Resource):
     async def follow(self, id: str) -> AsyncGenerator[RunMessage, None]:  # noqa: A002
         from cronflow.client.following import follow_run, run_topic
 
-        await self._service.run(id)
+        await self._service.runs.get(id)
         async with (
             aclosing(self._client.follow(run_topic(id), tail=1)) as messages,
             aclosing(follow_run(run_topic(id), messages, _RunReader(self._client, id))) as found,
@@ -231,7 +233,7 @@ class Runs(Resource):
                 yield message
 
     async def cancel(self, id: str, reason: str = "") -> RunSchema:  # noqa: A002
-        return run_schema(await self._service.cancel(id, reason, by=self._by))
+        return run_schema(await self._service.runs.cancel(id, reason, by=self._by))
 
     async def retry(
         self,
@@ -241,19 +243,21 @@ class Runs(Resource):
         *,
         only_dead: bool = False,
     ) -> ReplaySchema:
-        replay = await self._service.replay(id, args, by=self._by, note=note, only_dead=only_dead)
+        replay = await self._service.runs.replay(id, args, by=self._by, note=note, only_dead=only_dead)
         return {"id": replay, "replay_of": id}
 
     async def ack(self, id: str, note: str = "") -> RunSchema:  # noqa: A002
-        done = await self._service.acknowledge([id], by=self._by, note=note)
-        run = await self._service.run(id)
+        done = await self._service.runs.acknowledge([id], by=self._by, note=note)
+        run = await self._service.runs.get(id)
         if not done and run.resolution is None:
             raise Conflict(f"run {id} is {run.state.value}: only what failed or was lost can be acknowledged")
         return run_schema(run)
 
     async def report(self, since: datetime, job: str | None = None, *, limit: int = 100) -> ReportSchema:
-        failures, more = await self._service.report(since, job)
-        return report_schema(since, job, await self._service.dead_letters(job), failures, limit, more=more)
+        failures, more = await self._service.runs.report(since, job)
+        return report_schema(
+            since, job, await self._service.backends.dead_letters.count(job), failures, limit, more=more
+        )
 
 
 class _RunReader:
@@ -268,7 +272,7 @@ class _RunReader:
 
     async def lines(self, after: tuple[int, int]) -> tuple[Sequence[LogSchema], bool]:
         size = page_size(None)
-        found = await self._client.service.logs(self._id, after=after, limit=size)
+        found = await self._client.service.runs.logs(self._id, after=after, limit=size)
         return [log_schema(line) for line in found], len(found) == size
 
 
@@ -290,7 +294,7 @@ class Logs(Resource):
         while True:
             size = page_size(left)
             query = LineQuery(text=q, levels=levels, job=job, node=node, since=since, before=before, limit=size)
-            page = await self._service.find_lines(query)
+            page = await self._service.backends.logs.find(query)
             for line in page.lines:
                 yield log_schema(line)
             left = None if left is None else left - len(page.lines)
@@ -319,7 +323,7 @@ class Events(Resource):
         self, *, since: datetime | None = None, kind: Sequence[str] = (), limit: int | None = None
     ) -> AsyncIterator[EventSchema]:
         return paged(
-            lambda before, size: self._service.events(kinds=kind, since=since, before=before, limit=size),
+            lambda before, size: self._service.cluster.events(kinds=kind, since=since, before=before, limit=size),
             "",
             lambda happened: happened.id,
             event_schema,
@@ -331,26 +335,26 @@ class Nodes(Resource):
     """See `aio.Nodes`."""
 
     async def list(self) -> AsyncIterator[NodeSchema]:
-        status = await self._service.status()
+        status = await self._service.cluster.status()
         for member in status.members:
             yield node_schema(member, status.leader, self._client.heartbeat)
 
     async def get(self, name: str) -> NodeDetailSchema:
-        member, runs = await self._service.node(name)
-        return node_detail_schema(member, runs, (await self._service.status()).leader, self._client.heartbeat)
+        member, runs = await self._service.cluster.node(name)
+        return node_detail_schema(member, runs, (await self._service.cluster.status()).leader, self._client.heartbeat)
 
     async def drain(self, name: str) -> DrainSchema:
-        return drain_schema(name, await self._service.drain(name, by=self._by))
+        return drain_schema(name, await self._service.cluster.drain(name, by=self._by))
 
     async def undrain(self, name: str) -> UndrainSchema:
-        return undrain_schema(name, await self._service.undrain(name, by=self._by))
+        return undrain_schema(name, await self._service.cluster.undrain(name, by=self._by))
 
 
 class Cluster(Resource):
     """See `aio.Cluster`."""
 
     async def get(self) -> ClusterSchema:
-        return cluster_schema(self._client.namespace, await self._service.status(), self._client.heartbeat)
+        return cluster_schema(self._client.namespace, await self._service.cluster.status(), self._client.heartbeat)
 
     async def settings(self) -> SettingsSchema:
         from importlib.metadata import version
@@ -367,11 +371,11 @@ class Cluster(Resource):
         }
 
     async def stepdown(self) -> StepdownSchema:
-        term = (await self._service.status()).term
-        return {"asked": await self._service.stepdown(by=self._by), "term": term}
+        term = (await self._service.cluster.status()).term
+        return {"asked": await self._service.cluster.stepdown(by=self._by), "term": term}
 
     async def sweep(self) -> AskedSchema:
         try:
-            return asked_schema(await self._service.run(await self._service.sweep(by=self._by)))
+            return asked_schema(await self._service.runs.get(await self._service.cluster.sweep(by=self._by)))
         except NotFound as error:
             raise NotFound("leader", "that has ever led this cluster") from error

@@ -140,7 +140,7 @@ class Audit(Resource):
         limit: int | None = None,
     ) -> AsyncIterator[AuditSchema]:
         return paged(
-            lambda before, size: self._service.audit(
+            lambda before, size: self._service.backends.audit.find(
                 AuditQuery(by=by, action=action, target=target, before=before, limit=size)
             ),
             None,

@@ -1,13 +1,14 @@
-"""What can be set: every setting of this version with its default and the reader of its values.
+"""Every setting of this version with its default and reader, and the credentials that the API needs.
 
-The rule it protects: a default passes the same reader as a value that somebody wrote. It knows no environment and no
-files, see `sources`.
+Defaults pass the same reader as written values. `sources` reads the environment and files. There is no default password
+and no default secret: an API without them reports both at once, before it contacts a server.
 """
 
 # ruff: noqa: RUF009  fields are declared with `_setting`, which is `dataclasses.field` and no default value
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import secrets
@@ -17,9 +18,11 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import time, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from cronflow.config import values
 from cronflow.domain.durations import format_duration
+from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
 
 
@@ -28,7 +31,7 @@ def _setting(default: object, read: values.Reader, *, shown: bool = True) -> Any
 
 
 def _hidden(read: values.Reader) -> Any:
-    """A setting without a default whose value nobody is shown, and nobody is told in an error."""
+    """A setting without a default whose value is never shown, not even in errors."""
     return field(default=None, metadata={"read": read, "hidden": True}, repr=False)
 
 
@@ -38,22 +41,22 @@ def _default_node_name() -> str:
 
 
 def _default_spool_dir() -> Path:
-    """The place of the XDG base directories for what a program keeps between its starts."""
+    """The XDG state directory of CronFlow."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if Path(state).is_absolute():
         return Path(state) / "cronflow" / "spool"
     try:
         return Path.home() / ".local" / "state" / "cronflow" / "spool"
     except RuntimeError:
-        return Path("/var/lib/cronflow/spool")  # A user that the system does not know has no home.
+        return Path("/var/lib/cronflow/spool")  # A user without a passwd entry has no home directory.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Every setting of this version, in the interface's order; `load_settings` reads them. The texts below them are
-    what `docs/reference/settings.md` says of them.
+    """Every setting of this version, read by `load_settings`. The text below a setting is its description in
+    `docs/reference/settings.md`.
 
-    `sources` says per name where the value came from, `notes` what was found and has no effect.
+    `sources` has the source of each value by name; `notes` lists settings that were found but have no effect.
     """
 
     redis_url: str | None = _setting(
@@ -61,108 +64,105 @@ class Settings:
         values.url("redis", "rediss", "unix", "redis+sentinel", "redis+cluster", example="redis://host:6379/0"),
         shown=False,
     )
-    """Where Redis is; also Sentinel, `redis+sentinel://host:26379,host:26379/master-name`, and a cluster,
+    """Redis URL. For Sentinel: `redis+sentinel://host:26379,host:26379/master-name`; for a cluster:
     `redis+cluster://host:6379,host:6379`.
     """
     mongo_url: str | None = _setting(
         None, values.url("mongodb", "mongodb+srv", example="mongodb://host:27017/?replicaSet=rs0"), shown=False
     )
-    """Where MongoDB is, a replica set."""
+    """MongoDB URL of a replica set."""
     api_url: str | None = _setting(None, values.url("http", "https", example="https://cron.example.com"))
-    """The API that commands go through, with `API_KEY`; without it, and without a login, they ask the servers."""
+    """API that commands use, with `API_KEY`. Without it and without a login, they use Redis and MongoDB directly."""
     api_key: str | None = _hidden(values.key)
-    """The API key that commands log in with."""
+    """API key that commands use."""
     api_key_file: Path | None = _setting(None, values.folder)
-    """A file that has the API key."""
+    """File with the API key."""
     api_insecure: bool = _setting(False, values.flag)
-    """Whether commands may use plain http to another machine."""
+    """Allow commands to use plain http to another machine."""
     namespace: str = _setting("default", values.name("namespace"))
-    """The cluster's name: clusters with different ones share Redis and MongoDB and do not see each other."""
+    """Name of the cluster. Clusters with different namespaces can share Redis and MongoDB."""
     node_name: str = field(default_factory=_default_node_name, metadata={"read": values.name("node")})
-    """What this node is called; a second node of that name is refused while the first one lives."""
+    """Name of this node. A second node with the same name is refused while the first one is up."""
     leader_ttl: timedelta = _setting("30s", values.duration("1s"))
-    """How long the lead lasts when it is not renewed: the longest time without a leader follows from it."""
+    """Duration of the leader's lease if it is not renewed; it bounds the time without a leader."""
     leader_renew: timedelta = _setting("15s", values.duration("10ms"))
-    """How often the leader renews it; at most half of `LEADER_TTL`."""
+    """Interval at which the leader renews its lease; at most half of `LEADER_TTL`."""
     failover_check: timedelta = _setting("45s", values.duration("10ms"))
-    """At the latest after this time a follower looks whether somebody leads; it looks earlier when the lead is due to
-    end.
-    """
+    """Longest interval at which a follower checks for a leader; it checks earlier when the lease is about to expire."""
     heartbeat: timedelta = _setting("5s", values.duration("10ms"))
-    """How often a node says that it lives, and how loaded it is; less than half of `NODE_TTL`."""
+    """Interval between two heartbeats of a node; less than half of `NODE_TTL`."""
     node_ttl: timedelta = _setting("15s", values.duration("1s"))
-    """How long after its last heartbeat a node is taken for dead."""
+    """Time after the last heartbeat until a node counts as dead."""
     run_lease: timedelta = _setting("45s", values.duration("1s"))
-    """How long a run stays with its worker when it is not renewed; after it the run goes to another node, or is lost.
-    """
+    """Duration of a worker's lease on a run. If it expires, the run moves to another node or is lost."""
     lock_buffer: timedelta = _setting("5s", values.duration("0s"))
-    """How much longer than `LEADER_TTL` the lock of a job lasts when it is not renewed."""
+    """How much longer than `LEADER_TTL` a job lock lasts if it is not renewed."""
     slots: int = _setting(16, values.number(int, 1, 10_000))
-    """How many runs a node has at the same time."""
+    """How many runs a node executes concurrently."""
     sweep_at: time = _setting("00:00", values.time_of_day)
-    """When the daily sweep checks all records, in UTC."""
+    """Time of the daily sweep, which checks all records, in UTC."""
     cleanup_at: time = _setting("03:00", values.time_of_day)
-    """When the daily clean-up deletes what is old, in UTC."""
+    """Time of the daily clean-up, which deletes old records, in UTC."""
     run_retention: timedelta = _setting("30d", values.duration("24h"))
-    """How long runs, and entries of the audit log, are kept after their end; each job keeps its last run."""
+    """How long finished runs and audit entries are kept; the last run of each job is always kept."""
     log_retention: timedelta = _setting("7d", values.duration("1h"))
     """How long log lines and events are kept."""
     log_lines_per_run: int = _setting("10000", values.number(int, 1, 1_000_000))
-    """How many log lines of an attempt are kept."""
+    """How many log lines are kept per attempt."""
     retry_max: int = _setting(3, values.number(int, 0, 100))
-    """How often a failed run is tried again, where its job does not say."""
+    """Default number of retries of a failed run."""
     retry_initial: timedelta = _setting("30s", values.duration("0s"))
-    """The delay before the first of these retries."""
+    """Default delay before the first retry."""
     retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))
-    """Each further delay is that many times the one before."""
+    """Default factor by which each further delay grows."""
     allow_shell: bool = _setting(False, values.flag)
-    """Whether this node runs `shell` and `argv`."""
+    """Allow this node to run `shell` and `argv` jobs."""
     allow_python: tuple[str, ...] = _setting((), values.modules)
-    """Modules whose functions this node may call, beside those of its `--app`."""
+    """Modules whose functions this node may call, in addition to those of its `--app`."""
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)
-    """The hosts that jobs and alerts may call: names with `*`, addresses, networks. Unset: all but link-local and
-    metadata addresses, which are never called.
+    """Hosts that jobs and alerts may call: names with `*`, addresses, networks. Unset: all. Link-local and metadata
+    addresses are never called.
     """
     admin_user: str = _setting("admin", values.name("user"))
-    """The name of the first admin."""
+    """User name of the first admin."""
     admin_password: str | None = _hidden(values.password)
-    """The admin's password, at least 8 characters. The API does not start without one of these three."""
+    """Password of the admin, at least 8 characters. The API requires exactly one of the three password settings."""
     admin_password_file: Path | None = _setting(None, values.folder)
-    """A file that has the password."""
+    """File with the password."""
     admin_password_hash: str | None = _hidden(values.password_hash)
-    """Its argon2id hash."""
+    """Argon2id hash of the password."""
     jwt_secret: str | None = _hidden(values.signing_secret)
-    """What the API signs access tokens with, at least 32 bytes; the same for every API. It does not start without."""
+    """Secret that signs access tokens, at least 32 bytes, the same for every API. The API requires it."""
     secrets_key: tuple[bytes, ...] | None = _hidden(values.sealing_keys)
-    """What seals secrets: 32 bytes in base64, the same for the API and all nodes; several with commas, the first one
-    seals.
+    """Key that seals secrets: 32 bytes in base64, the same for the API and all nodes. With several keys, separated by
+    commas, the first one seals.
     """
     trusted_proxies: tuple[str, ...] = _setting((), values.networks)
-    """Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` the API believes."""
+    """Addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` the API trusts."""
     allow_origins: tuple[str, ...] = _setting((), values.origins)
-    """Other origins whose pages may use the API, such as `https://ops.example.com`."""
+    """Other origins that may use the API from a browser, such as `https://ops.example.com`."""
     spool_dir: Path = field(default_factory=_default_spool_dir, metadata={"read": values.folder})
-    """Where a node keeps outcomes that MongoDB did not take; it must outlive the process."""
+    """Directory for results that could not be written to MongoDB; it must survive restarts."""
     pulse_dir: Path | None = _setting(None, values.folder)
-    """A folder in which this process says that it is alive and ready, for a container's engine; of its own alone."""
+    """Directory for liveness and readiness files, for container health checks; one per process."""
     start_wait: timedelta = _setting("60s", values.duration("0s"))
-    """How long a node waits at its start for Redis and MongoDB."""
+    """How long a starting node waits for Redis and MongoDB."""
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
-    """How long what runs may take to end when a node is stopped."""
+    """How long running jobs may take to finish when a node stops."""
     log_level: str = _setting("info", values.level)
-    """What a process says on its log: `debug`, `info`, `warn` or `error`."""
+    """Log level: `debug`, `info`, `warn` or `error`."""
     log_format: str | None = _setting(None, values.log_format)
-    """`text` for people or `json`; unset: text on a terminal, JSON elsewhere."""
+    """Log format: `text` or `json`. Unset: text on a terminal, JSON elsewhere."""
     metrics_port: int | None = _setting(None, values.number(int, 0, 65_535))
-    """Where nodes serve `/metrics` for Prometheus, and the API in place of its own port; 0 takes a free one."""
+    """Port on which nodes serve `/metrics` for Prometheus, and the API instead of its own port; 0 picks a free port."""
     metrics_host: str = _setting("127.0.0.1", values.address)
-    """The address that `METRICS_PORT` listens on."""
+    """Address that `METRICS_PORT` listens on."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def retry(self) -> Retry:
-        """What stands in for a `retry`, or for parts of it, that a person's job leaves out."""
+        """Defaults for the retry fields that a job leaves out."""
         return Retry(max=self.retry_max, initial=self.retry_initial, multiplier=self.retry_multiplier)
 
 
@@ -180,7 +180,7 @@ def _value(settings: Settings, name: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as people read it."""
+    """The display text of a value."""
     match value:
         case None:
             return "unset"
@@ -195,3 +195,71 @@ def shown(value: object) -> str:
         case str() if "://" in value:
             return values.masked(value)
     return str(value)
+
+
+_WAYS = ("admin_password", "admin_password_file", "admin_password_hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The admin's name and either the password or its hash, and the secret of the access tokens."""
+
+    admin: str
+    password: str | None = field(repr=False)
+    password_hash: str | None = field(repr=False)
+    jwt_secret: str = field(repr=False)
+
+
+def credentials(settings: Settings) -> Credentials:
+    """Raises InvalidInput with everything that is missing or set twice."""
+    problems: list[Problem] = []
+    ways = [name for name in _WAYS if getattr(settings, name) is not None]
+    password = settings.admin_password
+    if not ways:
+        what = "is not set, and there is no default password"
+        remedy = "set it, or CRONFLOW_ADMIN_PASSWORD_FILE, or CRONFLOW_ADMIN_PASSWORD_HASH"
+        problems.append(Problem("CRONFLOW_ADMIN_PASSWORD", what, remedy))
+    elif len(ways) > 1:
+        named = " and ".join(name.upper() for name in ways)
+        problems.append(Problem(f"CRONFLOW_{ways[1].upper()}", f"{named} are both set", "remove one of the two"))
+    elif settings.admin_password_file is not None:
+        try:
+            password = _password_in(settings.admin_password_file)
+        except InvalidInput as error:
+            problems += (Problem("CRONFLOW_ADMIN_PASSWORD_FILE", one.what, one.remedy) for one in error.problems)
+    if settings.jwt_secret is None:
+        remedy = "make one with `openssl rand -base64 48`; every API needs the same one"
+        problems.append(Problem("CRONFLOW_JWT_SECRET", "is not set", remedy))
+    if problems or settings.jwt_secret is None:
+        raise InvalidInput(problems)
+    return Credentials(settings.admin_user, password, settings.admin_password_hash, settings.jwt_secret)
+
+
+def secrets_of(settings: Settings) -> frozenset[str]:
+    """Values that must never be shown: hidden settings, contents of secret files, and passwords in URLs."""
+    found: set[str] = set()
+    for name, field_ in FIELDS.items():
+        value = getattr(settings, name)
+        if value is not None and "hidden" in field_.metadata:
+            found |= {value} if isinstance(value, str) else {base64.b64encode(key).decode() for key in value}
+    for file in (settings.admin_password_file, settings.api_key_file):
+        try:
+            found.add("" if file is None else file.read_text("utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            # An unreadable file cannot leak, and its user reports the problem.
+            continue
+    for url in filter(None, (settings.redis_url, settings.mongo_url)):
+        user = url.partition("://")[2].rpartition("@")[0]
+        password = user.partition(":")[2]
+        found |= {password, unquote(password)}
+    return frozenset(found - {""})
+
+
+def _password_in(file: Path) -> str:
+    try:
+        text = file.read_text("utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{file} is not UTF-8") from None
+    return values.password(text)

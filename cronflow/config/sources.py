@@ -1,8 +1,7 @@
-"""Where settings come from: flags, the environment, a folder of secrets, a TOML file, and which of them counts.
+"""Reads settings from flags, the environment, a secrets folder and a TOML file, and decides which value wins.
 
-The rule it protects: nothing that was written for CronFlow is passed over in silence. A name that is not known is a
-problem with the nearest known one; what is known and has no effect is noted. All problems are told at once, each at
-the place where the value was written.
+No CronFlow setting is ignored silently. An unknown name is a problem that suggests the nearest known name; a known name
+without effect becomes a note. All problems are reported at once, each with the place of the value.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ OLDER = {
     "DB_URL": "mongo_url",
 }
 _FLAGS = {"node_name": "--name"}
-"""Flags that are not called as their setting is."""
+"""Flags whose name differs from the setting."""
 _NO_SETTINGS = frozenset(
     {
         "ATTEMPT",
@@ -48,23 +47,23 @@ _NO_SETTINGS = frozenset(
         "TEST_REDIS_URL",
     }
 )
-"""Names behind the prefix that say where to look, what the tests run on, and what a job finds in its environment."""
+"""Prefixed names that are not settings: where to look, test options, and variables that jobs receive."""
 _LATER = frozenset(
     {
         "LOOK_AHEAD",
         "MIN_NODES",
     }
 )
-"""Named in the interface and not built: noted, because the nodes of a cluster share an environment across versions."""
+"""Reserved names without effect; noted, because nodes of different versions share an environment."""
 
 
 def load_settings(
     overrides: Mapping[str, object], *, environ: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> Settings:
-    """The settings of this process. `overrides` are the flags by setting name in lower case; None is a flag not given.
+    """Load the settings of this process. `overrides` are flags by lower-case setting name; None means not given.
 
-    `environ` and `folder` are the process's environment and working directory, unless given. Empty variables count as
-    unset. Raises InvalidInput with every problem of every place, TypeError for a flag that is no setting.
+    `environ` and `folder` default to the process's environment and working directory. Empty variables count as unset.
+    Raises InvalidInput with all problems, and TypeError for a flag that is not a setting.
     """
     loading = _Loading(os.environ if environ is None else environ, Path.cwd() if folder is None else folder)
     return loading.load(overrides)
@@ -72,7 +71,7 @@ def load_settings(
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value as it was written, the name of its source, and its place for problems."""
+    """A raw value, the name of its source, and its place for error messages."""
 
     raw: object
     source: str
@@ -83,7 +82,7 @@ _Layer = dict[str, _Value]
 
 
 class _Loading:
-    """One reading of the settings, which collects what it finds wrong."""
+    """One load of the settings, which collects all problems."""
 
     def __init__(self, environ: Mapping[str, str], folder: Path) -> None:
         self._environ, self._folder = environ, folder
@@ -122,7 +121,7 @@ class _Loading:
         *,
         strict: bool,
     ) -> None:
-        """What must happen twice within a time must fit into it twice."""
+        """Check intervals that must fit twice into another one."""
         unread = chosen.keys() - read.keys()
         if unread & {step, ttl}:
             return
@@ -204,7 +203,7 @@ class _Loading:
         return layer
 
     def _text(self, path: Path, place: str) -> str:
-        """The text of a file; a problem and nothing when it cannot be read."""
+        """The text of a file; None, and a problem, if it cannot be read."""
         try:
             with path.open("rb") as file:
                 content = file.read(LARGEST + 1)

@@ -1,8 +1,7 @@
-"""The kinds of values that settings have: one reader each.
+"""Readers for the values of settings, one per kind.
 
-A reader takes text, as the environment and secrets have it, or the types of TOML and Python, and returns the value or
-raises InvalidInput without a place. The rule it protects: no error and no listing shows a password. Whether settings
-agree with each other is not its business.
+A reader takes text (environment, secrets) or a TOML or Python value, and returns the value or raises InvalidInput
+without a place. No error and no listing shows a password. Readers do not compare settings with each other.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _SECRET_OPTION = re.compile(
 
 
 def duration(least: str) -> Reader:
-    """A duration; text that is a number is seconds, as everywhere."""
+    """A duration; plain numbers are seconds."""
 
     def read(value: object) -> timedelta:
         if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
@@ -76,7 +75,7 @@ def number(kind: type[int] | type[float], low: int, high: int) -> Reader:
 
 
 def flag(value: object) -> bool:
-    """True or false; of text also yes, no, on, off, 1 and 0."""
+    """A boolean; text may be true, false, yes, no, on, off, 1 or 0."""
     if isinstance(value, bool):
         return value
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -89,7 +88,7 @@ _FLAGS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0":
 
 
 def words(value: object) -> tuple[str, ...]:
-    """A list, or words with commas between them."""
+    """A list, or comma-separated words."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list | tuple) or not all(isinstance(word, str) for word in found):
         raise InvalidInput(f"expected words with commas between them, got {got(value)}")
@@ -106,7 +105,7 @@ def modules(value: object) -> tuple[str, ...]:
 
 
 def hosts(value: object) -> tuple[str, ...]:
-    """Names in which `*` stands for anything, addresses and networks."""
+    """Names with `*` wildcards, addresses and networks."""
     found = words(value)
     for host in found:
         if not re.fullmatch(r"[\w.:*?\[\]-]+(/[0-9]{1,3})?", host):
@@ -127,7 +126,7 @@ def networks(value: object) -> tuple[str, ...]:
 
 
 def origins(value: object) -> tuple[str, ...]:
-    """Origins as browsers write them. None stands for all: each one that may use the API is named."""
+    """Origins as browsers send them. There is no wildcard; every allowed origin is listed."""
     found = words(value)
     for origin in found:
         if not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
@@ -136,12 +135,12 @@ def origins(value: object) -> tuple[str, ...]:
 
 
 def password(value: object) -> str:
-    """A password. The errors of this reader and the next ones never show the value."""
+    """A password. Errors of this reader and of the following ones never show the value."""
     return check_password(_unshown(value))
 
 
 def password_hash(value: object) -> str:
-    """A hash of a password, in the form that argon2id has."""
+    """An argon2id password hash."""
     text = _unshown(value)
     if not re.fullmatch(r"\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]+\$[\w+/]+", text):
         remedy = "it begins with $argon2id$; a shell or a compose file may have eaten the $"
@@ -158,7 +157,7 @@ def key(value: object) -> str:
 
 
 def signing_secret(value: object) -> str:
-    """What access tokens are signed with."""
+    """The secret that signs access tokens."""
     text = _unshown(value)
     if len(text.encode()) < SHORTEST_SIGNING_SECRET:
         what = f"has {len(text.encode())} bytes; it must have at least {SHORTEST_SIGNING_SECRET}"
@@ -167,7 +166,7 @@ def signing_secret(value: object) -> str:
 
 
 def sealing_keys(value: object) -> tuple[bytes, ...]:
-    """Keys of 32 bytes in base64, with commas between them; the first seals, all open."""
+    """Comma-separated keys of 32 bytes in base64; the first seals, all open."""
     texts = words(_unshown(value) if isinstance(value, str) else value)
     try:
         found = tuple(base64.b64decode(text, validate=True) for text in texts)
@@ -186,7 +185,7 @@ def _unshown(value: object) -> str:
 
 
 def folder(value: object) -> Path:
-    """A place on this machine, absolute or below the home directory."""
+    """A path on this machine, absolute or below the home directory."""
     text = str(value).strip() if isinstance(value, str | Path) else ""
     if not text or "\0" in text:
         raise InvalidInput(f"expected a path, got {got(value)}")
@@ -196,13 +195,13 @@ def folder(value: object) -> Path:
     except RuntimeError:
         raise InvalidInput(Problem("", f"{text} has no home directory here", "write an absolute path")) from None
     if not path.is_absolute():
-        # Relative to what? A node that is started from somewhere else would not find what it left.
+        # A relative path would change with the working directory, and the node would not find its files.
         raise InvalidInput(Problem("", f"{text} is not an absolute path", "write one that begins with / or ~"))
     return path
 
 
 def name(kind: str) -> Reader:
-    """A name of CronFlow's alphabet; `kind` is what it names."""
+    """A valid CronFlow name; `kind` appears in errors."""
 
     def read(value: object) -> str:
         if not isinstance(value, str):
@@ -213,7 +212,7 @@ def name(kind: str) -> Reader:
 
 
 def level(value: object) -> str:
-    """A level of the log."""
+    """A log level."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if word not in ("debug", "info", "warn", "error"):
         raise InvalidInput(f"expected debug, info, warn or error, got {got(value)}")
@@ -221,7 +220,7 @@ def level(value: object) -> str:
 
 
 def log_format(value: object) -> str:
-    """For whom the log is."""
+    """A log format."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if word not in ("text", "json"):
         raise InvalidInput(f"expected text or json, got {got(value)}")
@@ -243,7 +242,7 @@ _OF_SEVERAL_HOSTS = {"mongodb", "redis+sentinel", "redis+cluster"}
 
 
 def url(*schemes: str, example: str) -> Reader:
-    """An address. Its errors never show the value, which may hold a password."""
+    """A URL. Errors never show the value, which may contain a password."""
     *most, last = (f"{scheme}://" for scheme in schemes)
     expected = f"expected an address that begins with {', '.join(most)} or {last}"
 
@@ -262,7 +261,7 @@ def url(*schemes: str, example: str) -> Reader:
             sound = all(_HOST.fullmatch(one) for one in several)
         if not sound:
             what = f"the {scheme}:// address has no host, or one that cannot be read"
-            remedy = f"write it like {example}; in a password, / is written %2F, ? %3F, # %23 and @ %40"
+            remedy = f"write it like {example}; in a password, write / as %2F, ? as %3F, # as %23 and @ as %40"
             raise InvalidInput(Problem("", what, remedy))
         return text
 
@@ -273,12 +272,12 @@ _PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"']*):[^\s/\"']+@", re.IGN
 
 
 def masked_within(text: str) -> str:
-    """A text without the passwords of the URLs that it contains."""
+    """The text with the passwords of its URLs masked."""
     return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text)) if "://" in text else text
 
 
 def masked(url: str) -> str:
-    """A URL without its passwords: `redis://user:***@host`."""
+    """The URL with its password masked: `redis://user:***@host`."""
     scheme, mark, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     name, colon, _ = user.partition(":")

@@ -15,6 +15,8 @@ from fnmatch import fnmatchcase
 
 from cronflow.domain.errors import InvalidInput, Problem
 
+KEY_PREFIX = "cfk."
+"""The text of every API key begins with this."""
 SHORTEST_PASSWORD = 8
 LONGEST_PASSWORD = 1024
 

@@ -1,9 +1,8 @@
-"""The child process of a Python job with `process: true`: runs one attempt and says how it ended.
+"""The child process of a Python job with `process: true`: runs one attempt and reports the result.
 
-It reads one request from its standard input and writes messages, an object a line, to the pipe that its argument
-names: the lines of the run's log, and at the end the Ending. What the function prints goes to the standard output and
-error, which the node reads too. SIGTERM is the wish to stop: `ctx.cancelled` becomes true and a coroutine function is
-cancelled; who does not stop is killed by the node.
+It reads one request from standard input. It writes one JSON object per line to the pipe named by its argument: log
+lines, and finally the AttemptResult. The node also reads what the function prints to standard output and error. On
+SIGTERM, `ctx.cancelled` becomes true and a coroutine function is cancelled; if it does not stop, the node kills it.
 """
 
 from __future__ import annotations
@@ -28,18 +27,17 @@ from cronflow.executors.handlers import failed, finished
 
 
 class Messages:
-    """Writes to the node, from whatever thread."""
+    """Sends messages to the node, from any thread."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
         self._one_at_a_time = threading.Lock()
 
     def line(self, level: str, text: str) -> None:
-        """A line of the run's log."""
         self._write({"level": level, "text": text})
 
     def end(self, attempt_result: AttemptResult) -> None:
-        """How it ended; the last message."""
+        """Send the result, the last message."""
         delay = None if attempt_result.delay is None else attempt_result.delay.total_seconds()
         self._write(
             {
@@ -58,7 +56,7 @@ class Messages:
 
 
 def find(ref: str) -> Callable[..., object]:
-    """The function `module:qualname`. Raises PermanentError, and whatever importing the module raises."""
+    """Import the function `module:qualname`. Raises PermanentError, and whatever the import raises."""
     name, _, qualname = ref.partition(":")
     found: Any = importlib.import_module(name)
     for part in qualname.split("."):
@@ -69,7 +67,6 @@ def find(ref: str) -> Callable[..., object]:
 
 
 def attempt(request: dict[str, Any], messages: Messages) -> AttemptResult:
-    """Run it to its end."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     context = Context(
@@ -107,7 +104,7 @@ async def _in_loop(function: Callable[..., object], bound: inspect.BoundArgument
 
 
 def main() -> None:
-    """Read the request, run it, tell the ending."""
+    """Read the request, run it and send the result."""
     with os.fdopen(int(sys.argv[1]), "wb", buffering=0) as pipe:
         messages = Messages(pipe)
         request = orjson.loads(sys.stdin.buffer.read())
@@ -115,7 +112,7 @@ def main() -> None:
         messages.end(attempt(request, messages))
         sys.stdout.flush()
         sys.stderr.flush()
-    # Threads that the function left behind must not hold the process up.
+    # Exit even if the function left threads behind.
     os._exit(0)
 
 

@@ -1,11 +1,10 @@
-"""Runs programs: a line for /bin/sh, or an argument vector that no shell sees.
+"""Runs programs: a command line for /bin/sh, or an argument vector without a shell.
 
-It protects three rules. What an attempt started ends with it: a command is a process group of its own, and the group
-is killed when the command ends, outlives its timeout or is cancelled, or when its node is gone (see `watcher`). A
-command can neither block on its output nor flood the log: the output is read to its end and kept up to a limit. And a
-command sees no secret of the node: it inherits a handful of variables and no more.
+A command is its own process group. The group is killed when the command ends, times out or is cancelled, and when its
+node dies (see `watcher`). A command can neither block on its output nor flood the log: all output is read and stored up
+to a limit. A command sees no secrets of the node, because it inherits only a few variables.
 
-A process that leaves the group (setsid, a daemon) is beyond reach. Commands are off unless the node allows them.
+A process that leaves the group (setsid, a daemon) cannot be stopped. Commands are disabled unless the node allows them.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from typing import Self
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors.group import Output, attend, facts, outlived, signal_name
+from cronflow.executors.group import Output, attend, facts, signal_name, timed_out
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
 INHERITED = frozenset(
     {"HOME", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "TZDIR", "USER"}
 )
-"""What a command gets of the node's environment."""
+"""Variables that a command inherits from the node."""
 
 _HOPELESS = frozenset({errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.ELOOP})
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 
 
 class CommandExecutor:
-    """Runs CommandTargets. `async with` it.
+    """Runs CommandTargets, as an async context manager.
 
-    `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a command left behind may go on after it;
-    `environ` is what it inherits from, the process's own by default.
+    `grace_s` is the time between SIGTERM and SIGKILL; `drain_s` is how long processes left behind by a command may
+    continue; `environ` replaces the environment to inherit from.
     """
 
     def __init__(
@@ -60,13 +59,13 @@ class CommandExecutor:
             await asyncio.to_thread(self._watcher.close)
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
-        """See Choosy: commands are off on this node."""
+        """See SelectiveExecutor: commands are disabled on this node."""
         if self._allowed:
             return None
         return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. Exit code 0 is OK; a program that does not exist or may not be executed fails for good."""
+        """See Executor. Exit code 0 is OK. A program that does not exist or is not executable fails permanently."""
         target = assignment.job.target
         assert isinstance(target, CommandTarget)
         if (refused := await self.declines(assignment, node)) is not None:
@@ -88,11 +87,11 @@ class CommandExecutor:
             return _not_started(error)
         finally:
             output.end()
-        return outlived(assignment.job.timeout) if code is None else _ended(target, code, output.last_error)
+        return timed_out(assignment.job.timeout) if code is None else _ended(target, code, output.last_error)
 
 
 def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command's process sees: the inherited variables, then the target's own, then the facts of the run."""
+    """The environment of a command: inherited variables, then those of the target, then the facts of the run."""
     inherited = {name: value for name, value in environ.items() if name in INHERITED}
     inherited.setdefault("PATH", os.defpath)
     return {
@@ -104,7 +103,7 @@ def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[
 
 def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int) -> subprocess.Popen[bytes]:
     words = ["/bin/sh", "-c", target.command] if isinstance(target.command, str) else list(target.command)
-    # The shell is the job's owner's wish, and ALLOW_SHELL the node's consent.
+    # The owner of the job asks for a shell, and the node permits it with ALLOW_SHELL.
     return subprocess.Popen(  # noqa: S603
         words,
         stdin=subprocess.DEVNULL,
@@ -118,7 +117,7 @@ def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int
 
 def _not_started(error: OSError | ValueError) -> AttemptResult:
     hopeless = isinstance(error, ValueError) or error.errno in _HOPELESS
-    return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=f"it could not be started: {error}")
+    return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=f"could not start it: {error}")
 
 
 def _ended(target: CommandTarget, code: int, last_error: str) -> AttemptResult:
@@ -130,7 +129,7 @@ def _ended(target: CommandTarget, code: int, last_error: str) -> AttemptResult:
         what = f"exit code {code} (128 + {signal_name(code - 128)})"
     else:
         what = f"exit code {code}"
-    # What the shell says when there is no such program, or none that it may execute.
+    # Exit codes of the shell for a program that is missing or not executable.
     hopeless = isinstance(target.command, str) and code in (_NOT_EXECUTABLE, _NOT_FOUND)
     error = f"{what}: {last_error}" if last_error else what
     return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=error)

@@ -1,9 +1,8 @@
-"""A process group that an attempt started: its output as lines, its end, and how to stop all of it.
+"""A process group started by an attempt: its output as lines, its exit, and how to stop all of it.
 
-It protects two rules. What an attempt started ends with it: the group gets SIGTERM and, after a grace, SIGKILL; the
-watcher does it when the node has gone. And
-nobody can block on its output or flood the log: it is read to its end and kept up to a limit. A process that leaves
-the group (setsid, a daemon) is beyond reach.
+The group ends with its attempt: it gets SIGTERM and, after a grace time, SIGKILL. If the node dies, the watcher does
+this. No process can block on its output or flood the log: all output is read and stored up to a limit. A process that
+leaves the group (setsid, a daemon) cannot be stopped.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _KILL_S = 1.0
 
 
 Start = Callable[[int, int], subprocess.Popen[bytes]]
-"""Starts a process group with these as its standard output and error."""
+"""Starts a process group with these file descriptors as standard output and error."""
 
 
 def facts(assignment: Assignment) -> dict[str, str]:
-    """The facts of the run, as a process sees them in its environment."""
+    """Environment variables that describe the run."""
     return {
         "CRONFLOW_RUN_ID": assignment.run,
         "CRONFLOW_JOB": assignment.job.name,
@@ -51,12 +50,12 @@ def facts(assignment: Assignment) -> dict[str, str]:
 async def attend(
     start: Start, output: Output, watcher: Watcher, timeout: timedelta, grace_s: float, drain_s: float
 ) -> int | None:
-    """Start a process group and stay with it to its end. Returns the exit code of the process, negative for a signal;
-    None when it outlived the timeout and was stopped.
+    """Start a process group and wait for it. Returns the exit code of the process, negative for a signal, or None if
+    it timed out and was stopped.
 
-    `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what the process left behind may go on after it.
-    Cancelling stops the group first; the code of a process that had ended by then is returned instead. Raises what
-    `start` raises.
+    `grace_s` is the time between SIGTERM and SIGKILL; `drain_s` is how long processes left behind may continue.
+    Cancelling stops the group first; if the process has ended by then, its exit code is returned. Raises what `start`
+    raises.
     """
     readers: list[Reader] = []
     ends: list[int] = []
@@ -65,7 +64,7 @@ async def attend(
             pipe, end = os.pipe()
             ends.append(end)
             readers.append(await output.read(os.fdopen(pipe, "rb", buffering=0), level))
-        # From here to the next `try` nothing is awaited, so no cancellation can come between.
+        # No await until the next `try`, so no cancellation can come in between.
         group = Group(start(ends[0], ends[1]), readers)
     except BaseException:
         await let_go(readers)
@@ -76,7 +75,7 @@ async def attend(
     try:
         watcher.add(group.number)
     except OSError as error:
-        output.say("warn", f"it would go on if this node were killed: {error}")
+        output.say("warn", f"the command will continue if this node is killed: {error}")
     try:
         async with asyncio.timeout(timeout.total_seconds()):
             code = await group.exited()
@@ -85,7 +84,7 @@ async def attend(
         return None
     except asyncio.CancelledError:
         if (ended := group.code()) is not None:
-            # It had ended before it could learn of that.
+            # The process ended before it was signalled.
             return ended
         await group.stop(grace_s)
         raise
@@ -100,13 +99,12 @@ async def attend(
         await let_go(readers)
 
 
-def outlived(timeout: timedelta) -> AttemptResult:
-    """The ending of what `attend` stopped at its timeout."""
-    return AttemptResult(Outcome.TIMEOUT, error=f"it did not end within {format_duration(timeout)} and was stopped")
+def timed_out(timeout: timedelta) -> AttemptResult:
+    return AttemptResult(Outcome.TIMEOUT, error=f"timed out after {format_duration(timeout)}")
 
 
 class Output:
-    """The lines of a command, as far as they fit into the limits. Beyond them bytes are counted and dropped."""
+    """The output lines of a command. Bytes beyond the limits are counted and dropped."""
 
     def __init__(self, log: LineSink) -> None:
         self.last_error = ""
@@ -116,7 +114,7 @@ class Output:
         self._kept = self._lines = 0
 
     async def read(self, pipe: FileIO, level: str) -> Reader:
-        """Read the pipe to its end, in the background."""
+        """Read the pipe to its end in the background."""
         _, reader = await asyncio.get_running_loop().connect_read_pipe(lambda: Reader(self, level), pipe)
         return reader
 
@@ -134,18 +132,18 @@ class Output:
         self._log(level, text)
 
     def say(self, level: str, text: str) -> None:
-        """A line of the executor's own."""
+        """Write a line of the executor itself."""
         self._log(level, text)
 
     def end(self) -> None:
-        """Say how much is missing."""
+        """Log how much was dropped."""
         if self.cut:
             limits = f"{MAX_OUTPUT_BYTES >> 20} MiB and {MAX_LINES:,} lines, {MAX_LINE_BYTES >> 10} KiB a line"
             self._log("warn", f"… {self.cut:,} bytes of output were cut (kept are {limits})")
 
 
 class Reader(asyncio.Protocol):
-    """One stream of a command, cut into lines as it comes; of a line without an end no more is kept than may be."""
+    """Splits one output stream into lines; an overlong line is cut at the limit."""
 
     def __init__(self, output: Output, level: str) -> None:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -188,7 +186,7 @@ class Reader(asyncio.Protocol):
 
 
 class Group:
-    """A running command and all that it started in its process group."""
+    """A running command and its process group."""
 
     def __init__(self, process: subprocess.Popen[bytes], readers: Sequence[Reader]) -> None:
         self.number = process.pid
@@ -196,11 +194,11 @@ class Group:
         self._readers = readers
 
     async def exited(self) -> int:
-        """The exit code of the command itself, negative for a signal."""
+        """Wait for the exit code of the command itself, negative for a signal."""
         try:
             fd = os.pidfd_open(self._process.pid)
         except OSError:
-            # An old kernel, or a sandbox that does not know the call.
+            # Old kernels and some sandboxes do not support pidfd_open.
             while (code := self._process.poll()) is None:
                 await asyncio.sleep(_POLL_S)
             return code
@@ -215,11 +213,11 @@ class Group:
         return self._process.wait()
 
     def code(self) -> int | None:
-        """The exit code of the command if it has ended."""
+        """The exit code, or None while the command is running."""
         return self._process.poll()
 
     async def quiet(self, seconds: float) -> bool:
-        """Whether, within so many seconds, the group has ended and nobody holds the pipes."""
+        """Whether the group ends and all pipes close within `seconds`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         closed = [reader.closed for reader in self._readers]
@@ -233,12 +231,12 @@ class Group:
         return all(future.done() for future in closed)
 
     async def stop(self, grace_s: float) -> None:
-        """SIGTERM, and the grace to end; whoever does not, has to be killed."""
+        """Send SIGTERM and wait for the grace time, then kill the rest."""
         self._signal(signal.SIGTERM)
         await self.quiet(grace_s)
 
     async def kill(self) -> None:
-        """SIGKILL to whoever is left, and time for the kernel to do it."""
+        """Send SIGKILL to the rest, and give the kernel time."""
         if not self._gone():
             self._signal(signal.SIGKILL)
             await self.quiet(_KILL_S)
@@ -252,13 +250,13 @@ class Group:
             pass  # It ended just now, or what is left runs as another user.
 
     def _ended(self) -> bool:
-        """Whether nobody in the group runs. Orphans may wait for a lazy init to notice their end, so if the group has
-        members still, their states decide.
+        """Whether no process of the group is running. Dead orphans may wait for init to reap them, so check the process
+        states if the group is not empty.
         """
         return self._gone() or (self._process.returncode is not None and not _has_running(self._process.pid))
 
     def _gone(self) -> bool:
-        """Whether the group is empty. Until it is, the kernel gives its number to nobody else."""
+        """Whether the group is empty. Until then the kernel does not reuse its id."""
         if self._process.poll() is None:
             return False
         try:
@@ -272,10 +270,10 @@ class Group:
 
 def _has_running(group: int) -> bool:
     if not (processes := list(Path("/proc").glob("[0-9]*/stat"))):
-        return True  # Not a Linux: who knows.
+        return True  # Not Linux: the states are unknown.
     for process in processes:
         try:
-            # After the name, which is in parentheses and may hold anything: state, parent, group.
+            # The fields after the process name in parentheses are state, parent and group.
             state, _, of = process.read_text(errors="replace").rpartition(")")[2].split()[:3]
         except OSError:
             continue
@@ -285,7 +283,7 @@ def _has_running(group: int) -> bool:
 
 
 async def let_go(readers: Sequence[Reader]) -> None:
-    """Let go of the pipes, even if somebody outside the group still holds them."""
+    """Close the pipes, even if a process outside the group still has them open."""
     for reader in readers:
         reader.close()
     if readers:

@@ -1,10 +1,13 @@
-"""Sends one HTTP request.
+"""Sends one HTTP request, with a circuit breaker for each host.
 
-It protects the network that a node stands in: link-local addresses, where clouds keep their credentials, are never
-talked to. Every name is resolved here, every address that it has is checked, and the connection goes to a checked
-address, on each hop of a redirect too; so neither a redirect nor a name whose address changes gets around it. Requests
-carry the run's id and its fence, so that the receiver can drop what comes twice or too late. Nothing is kept between
-requests, no cookie and no connection. The node's proxy variables are not used: a proxy would resolve the names itself.
+It protects the node's network: link-local addresses, where clouds serve credentials, are never contacted. Every name is
+resolved here, all its addresses are checked, and the connection goes to a checked address, on every redirect too. So
+neither a redirect nor changing DNS can bypass the check. Requests carry the run id and fence, so receivers can drop
+duplicates and late requests. No cookies or connections are kept. Proxy variables are ignored, because a proxy would
+resolve names itself.
+
+A host that is down is not contacted by every due run; attempts are deferred without being used up. Connection errors,
+timeouts, and unexpected statuses of 500 and above count as failures; any other response shows that the host is up.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ import fnmatch
 import logging
 import re
 import socket
-from collections.abc import Iterable, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -25,15 +30,14 @@ from typing import Self
 
 import httpx2
 
-from cronflow.circuit_breaker import CircuitOpen
+from cronflow.circuit_breaker import Circuit, CircuitOpen
 from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import HttpTarget
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors.breakers import Breakers, HostFailed
-from cronflow.ports import Assignment, LineSink
+from cronflow.ports import Assignment, EventSink, LineSink, discard_event
 
-# The client logs a line for each request; the run's own log says what came of it.
+# The client logs every request; the log of the run has the result already.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 MAX_BODY_BYTES = 64 * 1024
@@ -49,7 +53,7 @@ REFUSED: tuple[IPv4Network | IPv6Network, ...] = tuple(
         "169.254.0.0/16",
         "::/128",
         "fe80::/10",
-        # The metadata services of clouds that are at other addresses than 169.254.169.254, or at these too.
+        # Cloud metadata services at addresses other than 169.254.169.254.
         "fd00:ec2::254/128",
         "fd20:ce::254/128",
         "fd00:42::42/128",
@@ -58,7 +62,7 @@ REFUSED: tuple[IPv4Network | IPv6Network, ...] = tuple(
         "168.63.129.16/32",
     )
 )
-"""Addresses that are never talked to, whatever is allowed."""
+"""Addresses that are never contacted, whatever is allowed."""
 
 _NAT64 = ip_network("64:ff9b::/96")
 _TRY_AGAIN = frozenset({408, 425, 429})
@@ -66,10 +70,10 @@ _KEPT_ACROSS_ORIGINS = frozenset({"accept", "content-length", "content-type", "h
 
 
 class HttpExecutor:
-    """Runs HttpTargets. `async with` it.
+    """Runs HttpTargets, as an async context manager.
 
-    `allowed_hosts` None allows every public and private address. Otherwise a host must match one of its entries: a
-    name in which `*` stands for anything, an address, or a network such as 10.0.0.0/8.
+    Without `allowed_hosts`, all public and private addresses are allowed. Otherwise a host must match an entry: a name
+    with `*` wildcards, an address, or a network such as 10.0.0.0/8.
     """
 
     def __init__(self, *, allowed_hosts: Sequence[str] | None = None, breakers: Breakers | None = None) -> None:
@@ -80,10 +84,10 @@ class HttpExecutor:
     async def __aenter__(self) -> Self:
         self._client = await httpx2.AsyncClient(
             transport=CheckedTransport(self._allowed_hosts),
-            # Reads are bounded by the job's timeout alone.
+            # Only the job's timeout limits reads.
             timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_S),
             headers={"User-Agent": "cronflow", "Accept-Encoding": "identity"},
-            # One job's cookies are not another's.
+            # Jobs must not share cookies.
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             trust_env=False,
         ).__aenter__()
@@ -96,10 +100,9 @@ class HttpExecutor:
             await self._client.__aexit__(kind, error, trace)
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. 408, 425, 429, 5xx and everything that happens to a connection may be tried again, after
-        Retry-After if the answer has one (at most an hour); any other 4xx, and a redirect that leads nowhere, not.
-        Up to five redirects are followed unless their status is expected. A host that failed too often is not asked:
-        the attempt is deferred.
+        """See Executor. Connection errors, 408, 425, 429 and 5xx are retried, after the delay of Retry-After (at most
+        an hour) if the response has it. Other 4xx and broken redirects fail permanently. Up to five redirects are
+        followed unless their status is expected. While a host's breaker is open, attempts are deferred.
         """
         target = assignment.job.target
         assert isinstance(target, HttpTarget)
@@ -124,7 +127,7 @@ class HttpExecutor:
     async def _attempt(
         self, target: HttpTarget, request: httpx2.Request, timeout: timedelta, what: str, log: LineSink
     ) -> AttemptResult:
-        """Send it. Raises HostFailed with the ending where that speaks against the host."""
+        """Raises HostFailed with the result if the failure counts against the host."""
         try:
             async with asyncio.timeout(timeout.total_seconds()):
                 return await self._exchange(target, request, what, log)
@@ -157,11 +160,11 @@ class HttpExecutor:
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Resolves and checks the host of each request and connects to the address that was checked.
+    """Resolves and checks the host of each request, and connects to a checked address.
 
-    The request that goes out has the address in its URL and the name in its Host header and in TLS, which also
-    verifies the certificate for the name. Connections are not kept: a pool that knows addresses only would hand a
-    connection that was verified for one name to another.
+    The outgoing request has the address in its URL and the name in its Host header and in TLS, which verifies the
+    certificate for the name. Connections are not reused: a pool keyed by address could reuse a connection that was
+    verified for another name.
     """
 
     def __init__(self, allowed_hosts: Sequence[str] | None) -> None:
@@ -271,12 +274,12 @@ def _ended(
 
 
 def _retry_after(headers: httpx2.Headers) -> timedelta | None:
-    """What the answer asks for, at most an hour. A date is compared with the answer's own, so that no clock of ours
-    takes part; without one it is ignored.
+    """The delay of Retry-After, at most an hour. A date is compared with the Date header of the response, so the local
+    clock does not matter; without that header it is ignored.
     """
     wish = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]+", wish):
-        # More digits than an hour of seconds has need not be read.
+        # Numbers with more digits are longer than an hour anyway.
         return min(timedelta(seconds=int(wish[:9])), MAX_RETRY_AFTER) if len(wish) <= 9 else MAX_RETRY_AFTER
     try:
         asked = parsedate_to_datetime(wish) - parsedate_to_datetime(headers.get("Date", ""))
@@ -286,5 +289,66 @@ def _retry_after(headers: httpx2.Headers) -> timedelta | None:
 
 
 def shown_url(url: httpx2.URL) -> str:
-    """Without the user, the query and the fragment, which may hold a password or a token."""
+    """The URL without user, query and fragment, which may contain a password or token."""
     return str(url.copy_with(username="", password="", query=None, fragment=None))
+
+
+FAILURES_TO_OPEN = 5
+RESET_S = 30.0
+MOST_HOSTS = 1000
+
+
+class HostFailed(Exception):
+    """The host did not respond, or responded that it cannot serve. `attempt_result` is the result of the attempt."""
+
+    def __init__(self, attempt_result: AttemptResult) -> None:
+        self.attempt_result = attempt_result
+        super().__init__(attempt_result.error)
+
+
+class Breakers:
+    """Circuit breakers by host, created on first use. Beyond `most_hosts`, drops the least recently used closed one."""
+
+    def __init__(
+        self,
+        *,
+        failures: int = FAILURES_TO_OPEN,
+        reset_s: float = RESET_S,
+        monotonic: Callable[[], float] = time.monotonic,
+        most_hosts: int = MOST_HOSTS,
+        emit: EventSink = discard_event,
+    ) -> None:
+        self._failures = failures
+        self._reset_s = reset_s
+        self._monotonic = monotonic
+        self._most_hosts = most_hosts
+        self._emit = emit
+        self.circuits: OrderedDict[str, Circuit] = OrderedDict()
+
+    def of(self, host: str) -> Circuit:
+        """The breaker of `host` or `host:port`."""
+        circuit = self.circuits.get(host)
+        if circuit is None:
+            circuit = self.circuits[host] = Circuit(
+                host,
+                failures=self._failures,
+                reset_s=self._reset_s,
+                counts=(HostFailed,),
+                monotonic=self._monotonic,
+                emit=self._emit,
+            )
+            if len(self.circuits) > self._most_hosts:
+                self._forget_one()
+        self.circuits.move_to_end(host)
+        return circuit
+
+    def states(self) -> dict[str, str]:
+        """The states of breakers that are not closed, by host. Safe to call from any thread."""
+        found = {circuit.service: circuit.state for circuit in list(self.circuits.values())}
+        return {host: state for host, state in found.items() if state != "closed"}
+
+    def _forget_one(self) -> None:
+        for host, circuit in self.circuits.items():
+            if circuit.state == "closed":
+                del self.circuits[host]
+                return

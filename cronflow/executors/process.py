@@ -1,8 +1,8 @@
 """Runs a Python function in a child process: the node's side of `executors.child`.
 
-For functions that must be stoppable (a thread cannot be killed), that hold the interpreter, or that may bring a process
-down. The child is a process group of its own with the node's environment, but for its settings, and its import path; it
-ends with the attempt.
+Use it for functions that must be stoppable (a thread cannot be killed), that hold the GIL, or that may crash. The child
+is its own process group and inherits the node's import path and environment, except CRONFLOW_* settings. It ends with
+the attempt.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import orjson
 
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors.group import Output, attend, facts, outlived, signal_name
+from cronflow.executors.group import Output, attend, facts, signal_name, timed_out
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
 
 class ChildProcesses:
-    """Runs PythonTargets with `process`. `grace_s` lies between SIGTERM and SIGKILL; `drain_s` is how long what a child
-    left behind may go on after it.
+    """Runs PythonTargets with `process`. `grace_s` is the time between SIGTERM and SIGKILL; `drain_s` is how long
+    processes left behind by the child may continue.
     """
 
     def __init__(self, *, grace_s: float = 10.0, drain_s: float = 1.0) -> None:
@@ -36,13 +36,10 @@ class ChildProcesses:
         self._watcher = Watcher()
 
     async def close(self) -> None:
-        """End what still runs."""
         await asyncio.to_thread(self._watcher.close)
 
     async def run(self, assignment: Assignment, node: str, args: Mapping[str, object], log: LineSink) -> AttemptResult:
-        """Run it to its end; see Executor. What it prints become lines of the log: info, and warn for what goes to the
-        standard error.
-        """
+        """See Executor. Standard output becomes `info` lines of the log, standard error `warn` lines."""
         target = assignment.job.target
         assert isinstance(target, PythonTarget)
         output = Output(log)
@@ -53,7 +50,7 @@ class ChildProcesses:
                 request.seek(0)
 
                 def start(out: int, err: int) -> subprocess.Popen[bytes]:
-                    # The same interpreter, and a module of this package.
+                    # The command is this interpreter with a module of this package.
                     return subprocess.Popen(  # noqa: S603
                         [sys.executable, "-m", "cronflow.executors.child", str(messages.end)],
                         stdin=request,
@@ -66,17 +63,17 @@ class ChildProcesses:
 
                 code = await attend(start, output, self._watcher, assignment.job.timeout, self._grace_s, self._drain_s)
         except OSError as error:
-            return AttemptResult(Outcome.ERROR, error=f"its process could not be started: {error}")
+            return AttemptResult(Outcome.ERROR, error=f"could not start the process: {error}")
         finally:
             await messages.close()
             output.end()
         if code is None:
-            return outlived(assignment.job.timeout)
+            return timed_out(assignment.job.timeout)
         return messages.attempt_result or _vanished(code, output.last_error)
 
 
 def _environment(assignment: Assignment) -> dict[str, str]:
-    """The node's, without its settings: among them are keys and passwords that no job needs."""
+    """The node's environment without its settings, which include keys and passwords."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
     return {**inherited, "PYTHONUNBUFFERED": "1", **facts(assignment)}
 
@@ -105,7 +102,7 @@ def _vanished(code: int, last_error: str) -> AttemptResult:
 
 
 class _Messages(asyncio.Protocol):
-    """What the child writes to its own pipe: lines, and at the end the Ending. `end` is the child's end of it."""
+    """Reads the child's pipe: log lines and finally the AttemptResult. `end` is the child's end of the pipe."""
 
     def __init__(self, log: LineSink) -> None:
         self.attempt_result: AttemptResult | None = None
@@ -117,7 +114,7 @@ class _Messages(asyncio.Protocol):
 
     @classmethod
     async def open(cls, log: LineSink) -> _Messages:
-        """The pipe, with its reader in the loop."""
+        """Open the pipe, with a reader in the event loop."""
         pipe, end = os.pipe()
         _, messages = await asyncio.get_running_loop().connect_read_pipe(
             lambda: cls(log), os.fdopen(pipe, "rb", buffering=0)
@@ -126,7 +123,7 @@ class _Messages(asyncio.Protocol):
         return messages
 
     async def close(self) -> None:
-        """Read what is left; the child has ended, so there is an end to it."""
+        """Read the rest; the child has ended, so the pipe ends too."""
         os.close(self.end)
         if self._transport is not None and self.attempt_result is None:
             await asyncio.wait([self._closed], timeout=1.0)

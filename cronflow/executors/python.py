@@ -1,9 +1,8 @@
-"""Runs Python functions: coroutine functions in the event loop, all others in threads, or each in a child process.
+"""Runs Python functions: coroutine functions in the event loop, plain functions in threads, or each in a child process.
 
-It protects two rules. Only functions that the node was given are ever called: those of its Apps, and those that are
-defined in a module of ALLOW_PYTHON. And a handler that does not stop when its time is over holds up nobody: it is left
-behind with an error in the log, and a thread, which nobody can kill, stays counted until it really ends. What handlers
-print is captured in a child process alone; they have `ctx.log`.
+Only functions that the node allows are called: those of its Apps, and those defined in a module of ALLOW_PYTHON. A
+handler that does not stop at its timeout blocks nothing: it is abandoned with an error in the log. A thread cannot be
+killed, so it occupies its slot until it ends. Output of `print` is captured only in a child process; use `ctx.log`.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ Function = Callable[..., object]
 
 
 class PythonTargets:
-    """Which functions may be called."""
+    """The functions that may be called."""
 
     def __init__(self, apps: Iterable[App] = (), allowed_modules: Iterable[str] = ()) -> None:
-        """`allowed_modules`: names of modules; each allows the functions defined in it and in the modules below it."""
+        """`allowed_modules` allow the functions defined in these modules and in their submodules."""
         self._known = {ref: function for app in apps for ref, function in app.functions.items()}
         self._allowed = tuple(allowed_modules)
 
     def known(self, ref: str) -> Function | None:
-        """The function, if it is a job of an App or has been resolved before."""
+        """The function, if it belongs to an App or was resolved before."""
         return self._known.get(ref)
 
     def resolve(self, ref: str) -> Function:
-        """The function `module:qualname`. It may import the module, so call it outside the event loop.
+        """Import the function `module:qualname`; call this outside the event loop.
 
-        Raises PermanentError when it is not allowed or does not exist, and whatever importing the module raises.
+        Raises PermanentError if it is not allowed or does not exist, and whatever the import raises.
         """
         if (function := self._known.get(ref)) is None:
             function = self._known[ref] = self._import(ref)
@@ -72,7 +71,7 @@ class PythonTargets:
             found = getattr(found, part, None)
         if not inspect.isroutine(found):
             raise PermanentError(f"{ref} does not exist on this node: {name} has no function {qualname}")
-        # An allowed module can reach the whole library through what it imports, os.system for one.
+        # An allowed module exposes everything that it imports, for example os.system.
         origin = getattr(found, "__module__", None) or "an unknown module"
         if not self._allows(origin):
             raise PermanentError(f"{ref} is not allowed on this node: it comes from {origin}, not in ALLOW_PYTHON")
@@ -83,8 +82,8 @@ class PythonTargets:
 
 
 class PythonExecutor:
-    """Runs PythonTargets. `threads` bounds the plain functions that run at once, those left behind included;
-    `grace_s` is how long a handler may go on after it was told to stop.
+    """Runs PythonTargets. `threads` limits the plain functions that run concurrently, including abandoned ones;
+    `grace_s` is how long a handler may continue after it was asked to stop.
     """
 
     def __init__(self, targets: PythonTargets, *, threads: int = 16, grace_s: float = 10.0) -> None:
@@ -96,7 +95,7 @@ class PythonExecutor:
 
     @property
     def busy_threads(self) -> int:
-        """Threads that run a handler now, also those whose attempt is over."""
+        """Threads that run a handler now, including abandoned ones."""
         return self._threads.busy
 
     async def __aenter__(self) -> Self:
@@ -111,7 +110,7 @@ class PythonExecutor:
         await self._processes.close()
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
-        """See Choosy: the function may not be called here, or does not exist here."""
+        """See SelectiveExecutor: the function is not allowed or does not exist on this node."""
         target = assignment.job.target
         assert isinstance(target, PythonTarget)
         if self._targets.known(target.ref) is not None:
@@ -121,13 +120,13 @@ class PythonExecutor:
         except PermanentError as error:
             return str(error)
         except Exception:
-            # Its module is here and broken, which is told by the attempt, with its traceback.
+            # The module exists but is broken; the attempt reports its traceback.
             return None
         return None
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. A function that may not be called, does not exist or does not take the arguments fails for
-        good, and so does a result that is not JSON or too large: trying again would do the work again for nothing.
+        """See Executor. The failure is permanent if the function is not allowed, does not exist or does not accept the
+        arguments, and if the result is too large or not JSON: a retry would repeat the work for nothing.
         """
         target = assignment.job.target
         assert isinstance(target, PythonTarget)
@@ -166,7 +165,7 @@ class PythonExecutor:
         deadline = loop.time() + assignment.job.timeout.total_seconds()
         limit = format_duration(assignment.job.timeout)
         if call.is_async:
-            # Not of a TaskGroup, which would wait for a handler that does not stop; `_settle` owns it.
+            # A TaskGroup would wait for a handler that does not stop, so `_settle` owns this task.
             handler: asyncio.Future[AttemptResult] = loop.create_task(
                 call.in_loop(), name=f"attempt of {assignment.run}"
             )
@@ -176,14 +175,14 @@ class PythonExecutor:
                     handler = await self._threads.start(call.in_thread)
             except TimeoutError:
                 what = f"no thread was free within {limit}: all {self._threads.size} run handlers"
-                return AttemptResult(Outcome.TIMEOUT, error=f"{what}, perhaps some that outlived their timeout")
+                return AttemptResult(Outcome.TIMEOUT, error=f"{what}, possibly by abandoned handlers")
         try:
             await asyncio.wait({handler}, timeout=deadline - loop.time())
         except asyncio.CancelledError:
             if handler.done():
                 return handler.result()
             await self._settle(handler, call, context, log)
-            # A function that never saw `ctx.cancelled` and has returned has done its work.
+            # A function that returned without reading `ctx.cancelled` has completed its work.
             unaware = not call.is_async and not call.stopping.was_seen
             if unaware and handler.done() and handler.result().outcome is Outcome.OK:
                 return handler.result()
@@ -191,12 +190,12 @@ class PythonExecutor:
         if handler.done():
             return handler.result()
         await self._settle(handler, call, context, log)
-        return AttemptResult(Outcome.TIMEOUT, error=f"it did not end within {limit}")
+        return AttemptResult(Outcome.TIMEOUT, error=f"timed out after {limit}")
 
     async def _settle(
         self, handler: asyncio.Future[AttemptResult], call: _Call, context: Context, log: LineSink
     ) -> None:
-        """Tell the handler to stop and give it the grace; then leave it behind, with a line in the log."""
+        """Ask the handler to stop and wait for the grace time; then abandon it with a line in the log."""
         call.stopping.set()
         if call.is_async:
             handler.cancel()
@@ -208,11 +207,11 @@ class PythonExecutor:
                 handler.add_done_callback(self._left_behind.discard)
                 what = "swallows its cancellation" if call.is_async else "does not look at ctx.cancelled"
                 silent = "" if context.silent_s is None else f", its last heartbeat was {context.silent_s:.1f} s ago"
-                log("error", f"the handler still runs: it {what}{silent}; it is left behind")
+                log("error", f"abandoned the handler, which is still running: it {what}{silent}")
 
 
 class _Stop:
-    """The wish that a handler stops, and whether the handler has looked and seen it."""
+    """A request to stop, and whether the handler has seen it."""
 
     def __init__(self) -> None:
         self._wished = threading.Event()
@@ -228,7 +227,7 @@ class _Stop:
 
 
 class _Call:
-    """One call of a handler. Whatever it raises becomes an Ending where it runs."""
+    """One call of a handler. Its exceptions become an AttemptResult in the thread or task that runs it."""
 
     def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: _Stop) -> None:
         self.is_async = inspect.iscoroutinefunction(function)
@@ -246,14 +245,14 @@ class _Call:
         try:
             return finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
         except BaseException as error:
-            # A SystemExit that left the task would end the whole node. A cancellation has done its work here, and one
-            # that nobody asked for is the handler's own failure.
+            # A SystemExit that leaves the task would end the whole node. A cancellation has no further effect here; an
+            # unrequested one is a failure of the handler.
             return failed(error)
 
 
 class _Threads:
-    """At most `size` threads, used again and again. They are daemons: those of concurrent.futures are joined at exit,
-    so one handler that never ends would keep the process.
+    """A pool of at most `size` daemon threads. concurrent.futures joins its threads at exit, so one handler that never
+    ends would keep the process alive.
     """
 
     def __init__(self, size: int) -> None:
@@ -265,7 +264,7 @@ class _Threads:
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def start(self, attempt: Callable[[], AttemptResult]) -> asyncio.Future[AttemptResult]:
-        """Begin the attempt once a thread is free. The future is done when it has ended."""
+        """Run the attempt once a thread is free. The future completes with the attempt."""
         await self._free.acquire()
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[AttemptResult] = loop.create_future()
@@ -285,7 +284,7 @@ class _Threads:
             try:
                 loop.call_soon_threadsafe(end, attempt_result)
             except RuntimeError:
-                pass  # The loop is closed: the process is about to end, and nobody waits for this handler.
+                pass  # The loop is closed: the process is exiting and does not wait for this handler.
 
         if self._idle:
             self._idle -= 1
@@ -301,7 +300,7 @@ class _Threads:
         return ended
 
     def close(self) -> None:
-        """Let the idle threads end now and the busy ones when they are free."""
+        """End idle threads now and busy threads when they become free."""
         self._closed = True
         for _ in range(self._idle):
             self._work.put(None)
@@ -313,7 +312,7 @@ class _Threads:
 
 
 class _Lines:
-    """Carries a handler's lines to the loop, from whatever thread, for as long as the attempt lasts."""
+    """Passes a handler's log lines from any thread to the event loop while the attempt lasts."""
 
     def __init__(self, log: LineSink) -> None:
         self._loop = asyncio.get_running_loop()
@@ -330,7 +329,7 @@ class _Lines:
             pass  # The loop is closed; the attempt is over.
 
     def close(self) -> None:
-        """Drop what a handler that was left behind still says."""
+        """Drop further lines of an abandoned handler."""
         self._log = None
 
     def _write(self, level: str, text: str) -> None:

@@ -1,8 +1,8 @@
-"""Puts secrets into a target just before the attempt, and takes them out of all that comes back.
+"""Inserts secrets into a target just before an attempt, and masks them in everything that comes back.
 
-The rule it protects: a secret is in clear text only in the memory of the node that runs the attempt, from its start to
-its end. Lines, results and errors pass a mask; the assignment, the run and the job keep the reference. Only the job's
-own document is filled, never the arguments that somebody gave to one run.
+A secret is in clear text only in the memory of the node that runs the attempt. Log lines, results and errors are
+masked; the assignment, the run and the job keep the reference. Secrets are inserted only into the job's own document,
+never into the arguments of a run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READ_AGAIN_IN = timedelta(seconds=10)
 
 
 class WithSecrets:
-    """An Executor around the others. `vault` None: the node has no SECRETS_KEY and declines what needs secrets."""
+    """Wraps the other executors. Without a `vault` (no SECRETS_KEY), it declines jobs that need secrets."""
 
     def __init__(self, inner: Executors, secrets: SecretStore, vault: Vault | None) -> None:
         self._inner = inner
@@ -40,14 +40,14 @@ class WithSecrets:
         await self._inner.__aexit__(kind, error, trace)
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
-        """See Choosy: it needs secrets and there is no key, or what the executor says."""
+        """See SelectiveExecutor: the job needs secrets but the node has no key, or the executor declines."""
         if self._vault is None and referenced(assignment.job.target):
-            return f"the job needs secrets and the node {node} has no SECRETS_KEY"
+            return f"the job needs secrets, but node {node} has no SECRETS_KEY"
         return await self._inner.declines(assignment, node)
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-        """See Executor. A secret that does not exist or cannot be opened fails the attempt for good; while they cannot
-        be read it is deferred.
+        """See Executor. A secret that does not exist or cannot be opened fails the attempt permanently. While secrets
+        cannot be read, the attempt is deferred.
         """
         names = referenced(assignment.job.target)
         if not names:
@@ -55,14 +55,14 @@ class WithSecrets:
         try:
             found = {secret.name: secret for secret in await self._secrets.get(names)}
         except BackendUnavailable as error:
-            return AttemptResult(Outcome.DEFERRED, error=f"its secrets cannot be read: {error}", delay=READ_AGAIN_IN)
+            return AttemptResult(Outcome.DEFERRED, error=f"cannot read the secrets: {error}", delay=READ_AGAIN_IN)
         missing = sorted(names - found.keys())
         if missing:
             return AttemptResult(
-                Outcome.PERMANENT, error=f"there is no secret {missing[0]}; cronflow secrets set makes it"
+                Outcome.PERMANENT, error=f"there is no secret {missing[0]}; create it with `cronflow secrets set`"
             )
         if self._vault is None:
-            return AttemptResult(Outcome.PERMANENT, error=f"the node {node} has no SECRETS_KEY")
+            return AttemptResult(Outcome.PERMANENT, error=f"node {node} has no SECRETS_KEY")
         try:
             values = {name: self._vault.open(secret) for name, secret in found.items()}
         except CannotOpen as error:

@@ -1,15 +1,14 @@
-"""Ends the commands of a node that is gone, also of one that was killed with SIGKILL and could end nothing itself.
+"""Ends the commands of a node that has died, even if the node was killed with SIGKILL.
 
     python -I -S watcher.py <pid of the node>
 
-The rule: a command's process group does not outlive its node by more than a few seconds, so that its next attempt on
-another node does not run beside it. One process for each node, started with its first command, reads from a pipe which
-groups there are; once the pipe or the node has ended, it ends those that are left, SIGTERM first. It is told of a group
-just after the command began: a node that dies within that moment leaves the command behind.
+A command's process group outlives its node by a few seconds at most, so its next attempt on another node does not run
+in parallel. Each node starts one watcher process with its first command and reports its process groups through a pipe.
+When the pipe closes or the node dies, the watcher ends the remaining groups, SIGTERM first. A group is reported just
+after the command starts: if the node dies within that moment, the command keeps running.
 
-A signal at the parent's death (PR_SET_PDEATHSIG, as `embedded` uses it) would reach the command alone and not what it
-started, comes when the *thread* ends that began it, and costs an interpreter for each command. This file imports
-nothing of CronFlow, because it is also the program that watches.
+PR_SET_PDEATHSIG would reach only the command and not its children, fires when the starting *thread* ends, and costs an
+interpreter per command. This file imports nothing from CronFlow because it is also the program that watches.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _NOT_HEEDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 class Watcher:
-    """The node's end of the pipe; the process begins with the first group."""
+    """The node's end of the pipe. The watcher process starts with the first group."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -38,25 +37,25 @@ class Watcher:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that watches, once there is one."""
+        """The pid of the watcher process, once it runs."""
         return None if self._process is None else self._process.pid
 
     def add(self, group: int) -> None:
-        """A command has begun. Raises OSError when nobody watches it, because no process can be started."""
+        """Report that a command has started. Raises OSError if no watcher can be started."""
         self._groups.add(group)
         self._emit(b"+%d\n" % group)
 
     def remove(self, group: int) -> None:
-        """It has ended, and nobody of its group is left."""
+        """Report that a group is empty."""
         self._groups.discard(group)
         if self._process is not None:
             try:
                 self._emit(b"-%d\n" % group)
             except OSError:
-                return  # The next `add` tries to start one again, and tells if it cannot.
+                return  # The next `add` tries to start one again and raises if it cannot.
 
     def close(self) -> None:
-        """Let it end. What still runs is ended too. May block for some seconds."""
+        """Stop the watcher, which ends the remaining groups. May block for some seconds."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -76,7 +75,7 @@ class Watcher:
         try:
             os.write(self._process.stdin.fileno(), line)
         except OSError:
-            # Somebody killed or stopped it. Another one is told everything; this one must not act on what it knew.
+            # The watcher was killed or stopped, so its list is outdated. Start another one with the full list.
             lost, self._process = self._process, None
             lost.kill()
             lost.wait()
@@ -86,8 +85,8 @@ class Watcher:
 
 
 def _start(groups: set[int]) -> subprocess.Popen[bytes]:
-    # What ends the node by its terminal or its service must not end the watcher: it has a session of its own, and
-    # signals that are blocked here stay so in it from its first instruction on.
+    # Signals that end the node through its terminal or service must not end the watcher. It has its own session and
+    # inherits the blocked signals from its first instruction on.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _NOT_HEEDED)
     try:
         process = subprocess.Popen(  # noqa: S603 - this very file
@@ -107,21 +106,21 @@ def _start(groups: set[int]) -> subprocess.Popen[bytes]:
     return process
 
 
-# -------------------------------------------------------------------------------------------- the process that watches
+# -------------------------------------------------------------------------------------------- the watcher process
 
 
 def main(node: int) -> None:
-    """Read until the pipe or the node has ended, then end the groups that are left."""
+    """Wait until the pipe or the node ends, then end the remaining groups."""
     end(watch(node))
 
 
 def watch(node: int) -> set[int]:
-    """The groups that are left once the node has ended."""
+    """Wait for the node to end, and return the remaining groups."""
     groups: set[int] = set()
     rest = b""
     while True:
-        # Asked before the pipe, so that what a node wrote before its end is read. A child that it forked may hold the
-        # pipe open beyond that.
+        # Check the node before the pipe, so that everything it wrote is read. A forked child may keep the pipe open
+        # after the node ends.
         gone = os.getppid() != node
         ready, _, _ = select.select([0], [], [], 0 if gone else LOOK_S)
         block = os.read(0, 65536) if ready else b""
@@ -133,23 +132,23 @@ def watch(node: int) -> set[int]:
 
 
 def end(groups: set[int]) -> None:
-    """SIGTERM, and some time to end; then SIGKILL."""
-    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_S)):
+    """Send SIGTERM, wait, then send SIGKILL."""
+    for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_S)):
         groups = {group for group in groups if _signalled(group, number)}
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + wait_s
         while groups and time.monotonic() < deadline:
             time.sleep(POLL_S)
             groups = {group for group in groups if _signalled(group, 0)}
 
 
 def _signalled(group: int, number: int) -> bool:
-    """Whether anybody of the group is left to get it."""
+    """Whether the group still has a process that can receive the signal."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # What is left runs as another user.
+        pass  # The remaining processes run as another user.
     return True
 
 

@@ -1,8 +1,8 @@
-"""Sends notices, signed as Standard Webhooks has it.
+"""Sends notifications, signed as Standard Webhooks specifies.
 
-The rules it protects: notices go where HTTP jobs may go and nowhere else, each address checked; a redirect is an
-answer that is no success; the secret that signs is in clear text only here, for as long as it signs. What a receiver
-cannot tell apart from somebody else's request is not sent: a webhook whose secret is missing gets nothing.
+Notifications may go where HTTP jobs may go, and every address is checked. A redirect counts as a failure. The signing
+secret is in clear text only here, while it signs. A webhook whose secret is missing gets nothing, because its receiver
+could not verify the request.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ HOW_TO_MAKE = 'echo "whsec_$(openssl rand -base64 32)" | cronflow secrets set'
 
 
 class Unsigned(Exception):
-    """There is nothing to sign with; the message says why."""
+    """The signing secret is unavailable; the message gives the reason."""
 
 
 class HttpWebhookSender:
-    """The Postman port. `vault` None: there is no SECRETS_KEY here. `allowed_hosts` as HttpExecutor has it."""
+    """A WebhookSender. `vault` is None without SECRETS_KEY. For `allowed_hosts` see HttpExecutor."""
 
     def __init__(
         self, secrets: SecretStore, vault: Vault | None, clock: Clock, *, allowed_hosts: Sequence[str] | None = None
@@ -49,7 +49,7 @@ class HttpWebhookSender:
         self._transport: CheckedTransport | None = None
 
     async def post(self, webhook: Webhook, notification: str, body: str, at: datetime) -> Answer:
-        """One POST, on a connection of its own; at most ten seconds, and what it says is read to 500 characters."""
+        """Send one POST on a new connection within ten seconds; at most 500 characters of the response are read."""
         began = self._clock.monotonic()
         try:
             status, error = await self._exchange(webhook, notification, body, str(int(at.timestamp())))
@@ -70,7 +70,7 @@ class HttpWebhookSender:
         if webhook.secret is not None:
             headers["webhook-signature"] = signature(await self._key(webhook.secret), notification, stamp, body)
         if self._transport is None:
-            # Here, because most processes send none, and reading the certificates of the machine takes a while.
+            # Created here because most processes send no webhooks, and loading certificates is slow.
             self._transport = CheckedTransport(self._allowed_hosts)
         try:
             request = httpx2.Request("POST", webhook.url, headers=headers, content=body.encode())
@@ -96,7 +96,7 @@ class HttpWebhookSender:
         if not found:
             raise Unsigned(f"there is no secret {name}; {HOW_TO_MAKE} {name}")
         if self._vault is None:
-            raise Unsigned("there is no SECRETS_KEY here, so the notice cannot be signed")
+            raise Unsigned("this process has no SECRETS_KEY, so the notification cannot be signed")
         try:
             return key_of(self._vault.open(found[0]))
         except CannotOpen as error:
@@ -109,7 +109,7 @@ class HttpWebhookSender:
 
 
 def key_of(secret: str) -> bytes:
-    """The key of a secret as Standard Webhooks writes it: `whsec_` and base64. Raises ValueError."""
+    """Decode a Standard Webhooks secret: `whsec_` and base64. Raises ValueError."""
     text = secret.strip()
     if not text.startswith(PREFIX):
         raise ValueError
@@ -123,7 +123,6 @@ def key_of(secret: str) -> bytes:
 
 
 def signature(key: bytes, notification: str, stamp: str, body: str) -> str:
-    """The value of `webhook-signature`."""
     signed = hmac.new(key, f"{notification}.{stamp}.{body}".encode(), hashlib.sha256).digest()
     return f"v1,{base64.b64encode(signed).decode()}"
 

@@ -1,6 +1,4 @@
-"""Alert files for the command line: YAML or JSON files become alerts, or one list of everything that is wrong in them,
-each with its file, line and place.
-"""
+"""Reads alert files, YAML or JSON, into alerts, or reports all their problems with file, line and path."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ _OF_AN_ALERT = {"name", "on", "webhook"}
 
 
 def read_alert_files(paths: Sequence[Path]) -> list[Alert]:
-    """The alerts of all files, in order. A file has a list under `alerts`, or is itself one alert. Raises InvalidInput
-    with every problem of every file.
+    """The alerts of all files, in order. A file has a list under `alerts`, or is a single alert. Raises InvalidInput
+    with the problems of all files.
     """
     alerts: list[Alert] = []
     problems: list[Problem] = []

@@ -1,8 +1,7 @@
-"""Job files for the command line: YAML or JSON files become jobs, or one list of everything that is wrong in them.
+"""Reads job files, YAML or JSON, into jobs, or reports all their problems.
 
-The rule it protects: an error says where it is, `jobs.yaml:12: jobs[0].schedule.cron: …`, and all are told. What a job
-may contain is the business of `documents`, how a file is read that of `yamlfiles`; this knows names that occur twice,
-and whether a Python target can be imported.
+Every problem has a place, such as `jobs.yaml:12: jobs[0].schedule.cron: …`. `documents` defines what a job may contain
+and `yaml_source` reads files; this module finds duplicate names and checks that Python targets can be imported.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ _KEYS_OF_A_JOB = {"name", "schedule", "run"}
 def read_job_files(paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY) -> list[Job]:
     """The jobs of all files, in order.
 
-    A file has a list under `jobs`, or is itself one job; several YAML documents in a file are allowed. `retry` stands
-    in for what a job leaves out (see `parse_job`). With `check_python` the module of each Python target is imported,
-    with the working directory and the folder of the file on the path. Raises InvalidInput with every problem of every
-    file.
+    A file has a list under `jobs`, or is a single job; it may have several YAML documents. `retry` fills in what a job
+    leaves out (see `parse_job`). With `check_python` the module of each Python target is imported, with the working
+    directory and the folder of the file on the path. Raises InvalidInput with the problems of all files.
     """
     jobs: list[Job] = []
     problems: list[Problem] = []
@@ -60,7 +58,7 @@ def read_job_files(paths: Sequence[Path | str], *, check_python: bool = True, re
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One job of a document, as it was written."""
+    """A raw job of a document."""
 
     document: YamlDocument
     place: str
@@ -99,7 +97,7 @@ def _name_problems(entry: _Entry, seen: dict[str, _Entry]) -> Iterator[Problem]:
     if not isinstance(name, str):
         return
     if name.startswith(SYSTEM_PREFIX):
-        yield Problem(place, f"names that begin with {SYSTEM_PREFIX} are the system's own", "choose another name")
+        yield Problem(place, f"names that begin with {SYSTEM_PREFIX} are reserved", "choose another name")
     first = seen.setdefault(name, entry)
     if first is not entry:
         there = first.document.located(Problem(joined(first.place, "name"), "")).place
@@ -107,7 +105,7 @@ def _name_problems(entry: _Entry, seen: dict[str, _Entry]) -> Iterator[Problem]:
 
 
 class _Targets:
-    """Imports Python targets, each once, and says what is wrong with them."""
+    """Imports each Python target once and reports its problems."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Path, str], tuple[str, str] | None] = {}
@@ -117,7 +115,7 @@ class _Targets:
         try:
             PythonTarget(ref if isinstance(ref, str) else "")
         except InvalidInput:
-            return  # reading the job tells it
+            return  # parse_job reports it
         assert isinstance(ref, str)
         folder = entry.document.path.resolve().parent
         if (folder, ref) not in self._known:
@@ -130,7 +128,7 @@ class _Targets:
 
 @contextmanager
 def _importing_from(*folders: Path) -> Iterator[None]:
-    """The folders in front of the path; what a module prints while it is imported is no output of the command."""
+    """Put the folders first on the import path, and discard what modules print during import."""
     added = [str(folder) for folder in folders]
     sys.path[:0] = added
     importlib.invalidate_caches()
@@ -144,14 +142,14 @@ def _importing_from(*folders: Path) -> Iterator[None]:
 
 
 def _why_not_callable(ref: str, folder: Path) -> tuple[str, str] | None:
-    """What is wrong with a Python target and what to do about it, or None. It runs the code of the module."""
+    """The problem with a Python target and its remedy, or None. Runs the code of the module."""
     name, _, path = ref.partition(":")
     try:
         found: object = importlib.import_module(name)
     except ModuleNotFoundError as error:
         what = f"{name} does not import: ModuleNotFoundError: {error}"
         return what, f"looked in {Path.cwd()}, {folder} and the installed packages"
-    except (Exception, SystemExit) as error:  # whatever the user's module does at import
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
         return f"{name} does not import: {type(error).__name__}: {error}", f'try python -c "import {name}"'
     for part in path.split("."):
         if not hasattr(found, part):

@@ -1,11 +1,9 @@
-"""YAML and JSON files as plain values that know their lines.
+"""Reads YAML and JSON files into plain values with their line numbers.
 
-The rule it protects: no file can harm its reader (size, nesting, aliases and tags are limited before anything is made
-of the text), and whatever is wrong has a file, a line and a path: `jobs.yaml:12: jobs[0].schedule.cron`. What the
-values mean is the business of those who ask.
+No file can harm the reader: size, nesting, aliases and tags are limited before values are built. Every problem has a
+file, a line and a path, such as `jobs.yaml:12: jobs[0].schedule.cron`. The caller interprets the values.
 
-YAML is read without the surprises of its version 1.1: 12:30, 2026-01-01 and the key `on` stay text, 1e3 is a number as
-in JSON.
+The surprises of YAML 1.1 are removed: 12:30, 2026-01-01 and the key `on` stay text, and 1e3 is a number, as in JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 
 try:
     from yaml import CSafeLoader as SafeLoader
-except ImportError:  # PyYAML was built without libyaml; ten times slower, and its errors have other words
+except ImportError:  # PyYAML was built without libyaml; ten times slower, with other error texts
     from yaml import SafeLoader  # type: ignore[assignment]
 
 LARGEST = 1024 * 1024
@@ -37,7 +35,7 @@ _SURROGATES = re.compile(r"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F
 
 
 def text_of(path: Path) -> str:
-    """The file's text; it reads no more than the limit."""
+    """The text of the file, up to the size limit."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
@@ -68,7 +66,7 @@ def text_of(path: Path) -> str:
 
 
 class _Loader(SafeLoader):
-    """Resolves plain scalars to null, booleans and numbers, and leaves everything else text."""
+    """Resolves plain scalars to null, booleans and numbers; everything else stays text."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  as PyYAML declares it
         first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] in ("null", "bool", "merge")]
@@ -92,8 +90,7 @@ _Loader.add_implicit_resolver(
 class YamlDocument:
     """A YAML document as plain values, and the line of every path in it.
 
-    `problems` are what is wrong with the YAML itself, beside which its values can still be looked at. Raises
-    InvalidInput when they cannot.
+    `problems` are errors in the YAML that leave the values readable. Raises InvalidInput for all other errors.
     """
 
     def __init__(self, path: Path, loader: _Loader, root: yaml.Node) -> None:
@@ -106,13 +103,13 @@ class YamlDocument:
         self.value = self._made(root, "")
 
     def line(self, place: str) -> int:
-        """The line (from 1) of the longest beginning of a path that the document has."""
+        """The line, from 1, of the longest prefix of the path that exists in the document."""
         while place not in self._lines:
             place = place[: max(place.rfind("."), place.rfind("["), 0)]
         return self._lines[place]
 
     def located(self, problem: Problem) -> Problem:
-        """The problem with the file and the line in front of its path."""
+        """Add file and line to the place of a problem."""
         place = f"{self.path}:{self.line(problem.place)}"
         return Problem(f"{place}: {problem.place}" if problem.place else place, problem.what, problem.remedy)
 
@@ -156,7 +153,7 @@ class YamlDocument:
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _refusal(self.path, key_node, "a key that is not text", "write the key as text")
-            # `on` is a word of YAML 1.1 for true; as a key it is what was written.
+            # YAML 1.1 reads `on` as true; as a key it stays text.
             key = key_node.value if key_node.tag == _BOOL else self._scalar(key_node)
             inner = joined(place, str(key))
             line = self._lines[inner] = _line(key_node)
@@ -175,9 +172,9 @@ class YamlDocument:
 
 
 def yaml_documents(path: Path, text: str, what: str) -> Iterator[YamlDocument]:
-    """The documents of a file of `what`, without empty ones. Raises InvalidInput when it has none, or is not YAML."""
+    """The documents of a file of `what`, except empty ones. Raises InvalidInput if there are none or it is not YAML."""
     if text.lstrip()[:1] in ("{", "["):
-        # JSON writes what lies beyond 16 bits as two escapes; in YAML each alone would be an error.
+        # JSON escapes characters beyond 16 bits as two surrogates, which YAML rejects.
         text = _SURROGATES.sub(_one_character, text)
     empty = True
     try:
@@ -212,7 +209,7 @@ def _one_character(match: re.Match[str]) -> str:
 
 
 def _check_events(path: Path, text: str) -> None:
-    """Refuse deep nesting and tags while the text is still a stream, before anything recursive sees it."""
+    """Refuse deep nesting and tags on the event stream, before any recursive code runs."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -41,7 +41,7 @@ from cronflow.ports import (
     Queue,
     RunStore,
 )
-from cronflow.usecases.cancel import Canceller
+from cronflow.usecases.runs import Canceller
 
 BATCH = 500
 MOST_AT_ONCE = 4 * BATCH

@@ -1,7 +1,7 @@
-"""The live stream, as an API replica serves it: who builds the ticks, who hands them out, and the lines of runs.
+"""The live stream of an API replica: builds ticks, sends them to sockets, and follows the log lines of runs.
 
-One replica at a time builds a tick each second and appends it to a capped stream in Redis; every replica reads that
-stream and hands it to its own sockets. So the id of a tick is the place to go on from, on any replica. A tick holds
-absolute values: one that is passed over costs nothing but smoothness. What is read here is bounded whatever the number
-of jobs and runs: heartbeats, roll-ups, and counts from indexes.
+One replica at a time builds a tick each second and appends it to a capped stream in Redis. Every replica reads that
+stream and forwards it to its own sockets, so a client can continue from a tick id on any replica. A tick holds absolute
+values; skipping one only makes the display less smooth. All reads are bounded regardless of the number of jobs and
+runs: heartbeats, rollups, and counts from indexes.
 """

@@ -1,8 +1,8 @@
-"""The hub: reads the live stream into a ring, and hands it to every socket of this replica.
+"""The hub reads the live stream into a ring buffer and serves every socket of this replica from it.
 
-The rules it protects: each tick is made into text once, however many sockets there are; a socket holds a place in the
-ring and no copy. When the stream has forgotten the place that was read last, because Redis was wiped or this replica
-was away for too long, everybody gets a fresh snapshot: what followed may be missing.
+Each tick is serialized once, however many sockets there are; a socket holds a position in the ring and no copy. If the
+stream no longer has the position read last, because Redis was wiped or this replica was away for too long, every socket
+gets a new snapshot, because events may be missing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import structlog
 from cronflow.domain import metrics
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.live.session import StreamSession
-from cronflow.live.state import ClusterConfig, point_of
+from cronflow.live.state import Builder, ClusterConfig, point_of
 from cronflow.live.subscriptions import Following
-from cronflow.live.tick_builder import Builder
 from cronflow.ports import UNMETERED, Backends, Clock, Entry, Meter
 
 LOOK_EVERY_S = 0.05
 QUIET_S = 0.9
-"""Behind a tick there is nothing to look for so soon: what comes before the next one goes with it."""
+"""After a tick, wait this long: anything that arrives before the next tick is sent with it."""
 AGAIN_S = 1.0
 RING = 900
 SERIES = 600
@@ -39,21 +38,21 @@ log = structlog.get_logger("cronflow.live")
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick: its id in the stream, and its message without the end, where each socket's own part goes."""
+    """A tick: its id in the stream, and its message without the end, to which each socket appends its own part."""
 
     id: str
     text: str
 
 
 class Hub:
-    """The live stream of one API replica. `run` it; `open` a session for each socket, once it is `ready`: it then knows
-    every tick that there is to go on from.
+    """The live stream of one API replica. `run` it, and `open` a session per socket once it is `ready`: then it has
+    read every tick from which a client can continue.
     """
 
-    def __init__(self, backends: Backends, clock: Clock, about: ClusterConfig, meter: Meter = UNMETERED) -> None:
+    def __init__(self, backends: Backends, clock: Clock, config: ClusterConfig, meter: Meter = UNMETERED) -> None:
         self._feed = backends.feed
         self._clock = clock
-        self._builder = Builder(backends, clock, about)
+        self._builder = Builder(backends, clock, config)
         self.following = Following(backends, clock)
         self.sessions: set[StreamSession] = set()
         self.generation = 0
@@ -62,9 +61,9 @@ class Hub:
         self.ready = asyncio.Event()
         self.meter = meter
         self._ticked_at: float | None = None
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._read_to = ""
         self._events: list[str] = []
         self._doc: dict[str, Any] = {}
@@ -76,37 +75,35 @@ class Hub:
     # ----------------------------------------------------------------------------------------------------- sockets
 
     def open(self, since: str | None) -> StreamSession:
-        """A session that goes on behind the tick `since`, or begins with a snapshot."""
+        """Open a session that continues after the tick `since`, or starts with a snapshot."""
         session = StreamSession(self, since)
         self.sessions.add(session)
         return session
 
     def close(self, session: StreamSession) -> None:
-        """It gets nothing more."""
         self.sessions.discard(session)
         self.following.forget(session)
 
     @property
     def oldest(self) -> int:
-        """The place of the oldest tick in the ring."""
+        """Position of the oldest tick in the ring."""
         return self.end - len(self.ticks)
 
     @property
     def doc(self) -> Mapping[str, Any]:
-        """The cluster as the newest tick tells it; empty before the first one."""
+        """The state of the cluster in the newest tick; empty before the first one."""
         return self._doc
 
     @property
     def age_s(self) -> float | None:
-        """How long ago the newest tick was read, in seconds; None before the first one."""
+        """Seconds since the newest tick was read; None before the first one."""
         return None if self._ticked_at is None else self._clock.monotonic() - self._ticked_at
 
     def tick_at(self, place: int) -> Tick:
-        """The tick at a place."""
         return self.ticks[place - self.oldest]
 
     def place_after(self, since: str | None) -> int | None:
-        """The place behind a tick; None when it is not in the ring any more."""
+        """The position after a tick; None if it is no longer in the ring."""
         if since is None:
             return None
         for back, tick in enumerate(reversed(self.ticks)):
@@ -115,7 +112,7 @@ class Hub:
         return None
 
     def snapshot(self) -> dict[str, Any]:
-        """The cluster now, with the series of ten minutes; empty before the first tick."""
+        """The state of the cluster with the series of ten minutes; empty before the first tick."""
         if not self._doc:
             return {}
         columns = {name: [point[name] for point in self._points] for name in self._points[0]}
@@ -131,7 +128,7 @@ class Hub:
         return {**self._doc, "series": {"cluster": columns, "nodes": {"at": at, "by_name": nodes}}}
 
     def snapshot_text(self) -> str:
-        """The snapshot as a message; made once for each tick."""
+        """The snapshot message, serialized once per tick."""
         newest = self.ticks[-1].id
         if self._snapshot[0] != newest:
             text = orjson.dumps({"t": "snap", "seq": newest, "doc": self.snapshot()}).decode()
@@ -141,7 +138,7 @@ class Hub:
     # ---------------------------------------------------------------------------------------------------- the roles
 
     async def run(self) -> None:
-        """Build, read and follow, until it is cancelled."""
+        """Build ticks, read the stream and follow lines until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for name, step in (
@@ -154,7 +151,7 @@ class Hub:
             try:
                 await self._builder.resign()
             except BackendUnavailable:
-                # The right then expires by itself.
+                # The claim expires by itself.
                 pass
 
     async def _repeat(self, step: Callable[[], Awaitable[float]]) -> None:
@@ -165,16 +162,16 @@ class Hub:
                 log.debug("live stream interrupted", reason=str(error))
                 pause = AGAIN_S
             if (task := asyncio.current_task()) is not None and task.cancelling():
-                # A driver may make another error of it.
+                # A driver may have turned the cancellation into another error.
                 raise asyncio.CancelledError
             await self._clock.sleep(pause)
 
     async def step(self) -> float:
-        """Read on. Returns the seconds until the next look."""
+        """Read new entries. Returns the seconds until the next read."""
         entries = await self._feed.read(self._read_to, PAGE)
         if entries is None:
             log.warning("live stream lost its place")
-            self._begin()
+            self._reset()
             self.generation += 1
             return 0.0
         before = self.end

@@ -1,6 +1,6 @@
-"""The gauges of an API: what the newest tick says of the cluster, read when somebody looks.
+"""The gauges of an API process: values of the newest tick, read at each scrape.
 
-The rule it protects: looking costs no server anything; every replica tells what the one that builds ticks has counted.
+A scrape causes no queries: every replica reports what the replica that builds the ticks has counted.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from cronflow.live.hub import Hub
 from cronflow.ports import Meter, Reading
 
 
-def register_node_metrics(meter: Meter, hub: Hub) -> None:
-    """Let them be read."""
+def register_cluster_metrics(meter: Meter, hub: Hub) -> None:
 
     def queue(field: str) -> Reading:
         found: float | None = hub.doc.get("queue", {}).get(field)

@@ -1,8 +1,8 @@
-"""What one socket is to be sent: ticks from the shared ring, and lines of its topics.
+"""The messages for one socket: ticks from the shared ring, and log lines of its topics.
 
-The rules it protects: a slow client costs a bounded amount of memory and nobody else's time. It holds a place in the
-ring, not copies of ticks; when it is too far behind it skips to the newest and is told how many it missed. Lines wait
-up to a limit; beyond it they are dropped, and a gap in their place says how many.
+A slow client costs a bounded amount of memory and delays no other client. It holds a position in the ring, not copies
+of ticks. If it falls too far behind, it skips to the newest tick and learns how many it missed. Lines are buffered up
+to a limit; beyond it they are dropped, and a gap gives their number.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ MOST_LINES = 5000
 
 
 class StreamSession:
-    """One socket. `next` waits for what is to be sent."""
+    """One socket. `next` waits for the next message to send."""
 
     def __init__(self, hub: Hub, since: str | None) -> None:
         self._hub = hub
         self._generation = hub.generation
         self._place = hub.place_after(since)
-        self._behind_is_fine = True
-        self._said: deque[str] = deque()
+        self._catching_up = True
+        self._messages: deque[str] = deque()
         self._chunks: deque[tuple[str, str, int]] = deque()
         self._lines = 0
         self._gaps: dict[str, int | None] = {}
         self._changed = asyncio.Event()
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Check for messages to send."""
         self._changed.set()
 
-    def say(self, message: object) -> None:
-        """Send this beside the ticks."""
-        self._said.append(orjson.dumps(message).decode())
+    def send(self, message: object) -> None:
+        """Send a message between the ticks."""
+        self._messages.append(orjson.dumps(message).decode())
         self.wake()
 
     def lines(self, topic: str, chunk: str, count: int) -> None:
-        """Lines of a topic, to go with the next tick: `chunk` is their JSON."""
-        # What comes behind a gap comes behind it for the client too.
+        """Add lines of a topic to the next tick; `chunk` is their JSON."""
+        # After a gap, drop lines until the gap is sent, to keep them in order.
         if topic in self._gaps or self._lines + count > MOST_LINES:
             missed = self._gaps.get(topic, 0)
             self._gaps[topic] = None if missed is None else missed + count
@@ -56,7 +56,6 @@ class StreamSession:
         self._lines += count
 
     async def next(self) -> str:
-        """The next message."""
         while True:
             found = self._ready()
             if found is not None:
@@ -66,8 +65,8 @@ class StreamSession:
 
     def _ready(self) -> str | None:
         hub = self._hub
-        if self._said:
-            return self._said.popleft()
+        if self._messages:
+            return self._messages.popleft()
         if self._generation != hub.generation or (self._place is not None and self._place < hub.oldest):
             self._generation, self._place = hub.generation, None
         if self._place is None:
@@ -76,11 +75,11 @@ class StreamSession:
             self._place = hub.end
             return hub.snapshot_text()
         if self._place >= hub.end:
-            self._behind_is_fine = False
+            self._catching_up = False
             return None
         dropped = 0
-        # Who has come back catches up with everything that is still there; who merely is slow does not.
-        if not self._behind_is_fine and hub.end - self._place > MOST_BEHIND:
+        # A reconnecting client replays what is still buffered; a slow client skips ahead.
+        if not self._catching_up and hub.end - self._place > MOST_BEHIND:
             dropped = hub.end - self._place - 1
             self._place += dropped
             hub.meter.add(metrics.STREAM_DROPPED, by=dropped)
@@ -98,5 +97,5 @@ class StreamSession:
 
 
 def gap_chunk(topic: str, missed: int | None) -> str:
-    """A place where lines are missing; None: nobody knows how many."""
+    """A gap in the lines of a topic; None: the number is unknown."""
     return orjson.dumps({"topic": topic, "gap": missed, "lines": []}).decode()

@@ -1,23 +1,27 @@
-"""The state of the cluster as a tick tells it: a bounded document of absolute values.
+"""Builds the ticks: once a second, on one API replica at a time, a bounded document of absolute values.
 
-The rule it protects: its cost and its size do not grow with jobs or runs. It reads heartbeats, the leader's key, the
-roll-ups of a few minutes, and every ten seconds some counts from indexes. What MongoDB cannot say while it is away
-stays as it was, and the document says that it is away.
+Its cost and size do not grow with jobs or runs. It reads heartbeats, the leader key, the rollups of a few minutes, and
+every ten seconds some counts from indexes. While MongoDB is unavailable, its values stay as they were, and the document
+reports the outage. Redis refuses ticks of a replica that has lost the claim, for example after it was suspended, so
+there is one tick per second however many replicas there are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import orjson
+
 from cronflow.domain.cluster import Member, node_name
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import Bucket, BucketSize, quantile_ms, summed
 from cronflow.ports import Backends, Clock
-from cronflow.schemas.base import iso, optional_iso
+from cronflow.schemas import iso, optional_iso
 from cronflow.schemas.cluster import capacity_of, node_state
 from cronflow.schemas.stream import (
     JobCountsSchema,
@@ -39,7 +43,7 @@ LATENCY_OVER = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class SlowCounts:
-    """What is counted every ten seconds."""
+    """Values that are counted every ten seconds."""
 
     jobs: JobCountsSchema | None = None
     open: int | None = None
@@ -49,9 +53,7 @@ class SlowCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """What the settings say of the cluster: its name, how often nodes report, and how long a lead lasts unless it is
-    renewed.
-    """
+    """Cluster settings shown in the stream: name, heartbeat interval and duration of the leader's lease."""
 
     namespace: str = "default"
     heartbeat: timedelta = timedelta(seconds=5)
@@ -59,15 +61,15 @@ class ClusterConfig:
 
 
 class State:
-    """What a builder reads each second, and what it remembers from one second to the next."""
+    """Reads the state of the cluster each second, and keeps values that are read less often."""
 
-    def __init__(self, backends: Backends, clock: Clock, about: ClusterConfig) -> None:
+    def __init__(self, backends: Backends, clock: Clock, config: ClusterConfig) -> None:
         self._backends = backends
         self._clock = clock
-        self._about = about
+        self._config = config
         self._seen: dict[datetime, Mapping[str, int]] | None = None
         self._seen_at = 0.0
-        self._run_counter = SlowCounts()
+        self._slow_counts = SlowCounts()
         self._counted_at = -1e9
         self._rated: dict[str, float] = {}
         self._latency: LatencySchema = {}
@@ -75,22 +77,22 @@ class State:
         self._elected_at: str | None = None
 
     async def read(self) -> LiveSchema:
-        """The document. Raises BackendUnavailable when Redis is away: then there is nobody to tell it to either."""
+        """Read the document. Raises BackendUnavailable without Redis; ticks could not be published then either."""
         members, held, redis_s = await asyncio.gather(
             self._backends.membership.members(), self._backends.election.holder(), self._backends.queue.ping()
         )
         mongo: ServerSchema
         try:
-            mongo = {"ms": _ms(await self._history())}
+            mongo = {"ms": _ms(await self._read_mongo())}
         except BackendUnavailable as error:
             mongo = {"error": error.reason}
         leader = None if held is None else node_name(held[0])
         members = sorted(members, key=lambda member: (member.report.name != leader, member.report.name))
         return {
             "at": iso(self._clock.now()),
-            "namespace": self._about.namespace,
+            "namespace": self._config.namespace,
             "leader": leader,
-            "lease_s": self._about.lease.total_seconds(),
+            "lease_s": self._config.lease.total_seconds(),
             "lease_left_s": None if held is None else round(held[1], 1),
             "term": self._term,
             "elected_at": self._elected_at,
@@ -101,13 +103,13 @@ class State:
                 "in_flight": sum(member.report.in_flight for member in members),
                 "slots": sum(member.report.slots for member in members),
                 "capacity": capacity_of(members),
-                "open": self._run_counter.open,
+                "open": self._slow_counts.open,
             },
             "rates": self._rated,
             "latency": self._latency,
-            "jobs": self._run_counter.jobs,
-            "dead_letters": self._run_counter.dead_letters,
-            "next": self._run_counter.next,
+            "jobs": self._slow_counts.jobs,
+            "dead_letters": self._slow_counts.dead_letters,
+            "next": self._slow_counts.next,
             "breakers": _breakers(members),
             "servers": {"redis": {"ms": _ms(redis_s)}, "mongodb": mongo},
         }
@@ -118,7 +120,7 @@ class State:
             "name": report.name,
             "id": report.id,
             "leads": report.name == leader,
-            "state": node_state(member, self._about.heartbeat),
+            "state": node_state(member, self._config.heartbeat),
             "cpu": report.cpu,
             "memory": report.memory,
             "lag_s": report.lag_s,
@@ -129,8 +131,8 @@ class State:
             "age_s": round(member.age.total_seconds(), 1),
         }
 
-    async def _history(self) -> float:
-        """What MongoDB knows. Returns its round trip in seconds."""
+    async def _read_mongo(self) -> float:
+        """Read the values of MongoDB, and return its round trip in seconds."""
         now = self._clock.now()
         since = BucketSize.MINUTE.begin(now - LATENCY_OVER)
         buckets, record, ping = await asyncio.gather(
@@ -142,12 +144,12 @@ class State:
         if record is not None:
             self._term, self._elected_at = record.term, iso(record.elected_at)
         if self._clock.monotonic() - self._counted_at >= COUNTED_EVERY_S:
-            self._run_counter = await self._count(now)
+            self._slow_counts = await self._count(now)
             self._counted_at = self._clock.monotonic()
         return ping
 
     async def _count(self, now: datetime) -> SlowCounts:
-        standing, open_runs, dead, due = await asyncio.gather(
+        counts, open_runs, dead, due = await asyncio.gather(
             self._backends.totals.jobs(),
             self._backends.totals.open_runs(MOST_OPEN),
             self._backends.dead_letters.count(),
@@ -155,10 +157,10 @@ class State:
         )
         return SlowCounts(
             jobs={
-                "total": standing.active + standing.paused + standing.idle,
-                "active": standing.active,
-                "paused": standing.paused,
-                "idle": standing.idle,
+                "total": counts.active + counts.paused + counts.idle,
+                "active": counts.active,
+                "paused": counts.paused,
+                "idle": counts.idle,
             },
             open=open_runs,
             dead_letters=dead,
@@ -166,7 +168,7 @@ class State:
         )
 
     def _rates(self, buckets: list[Bucket]) -> dict[str, float]:
-        """Runs that ended a second, by state, since the last look."""
+        """Runs finished per second since the last read, by state."""
         now = self._clock.monotonic()
         before, passed = self._seen, now - self._seen_at
         self._seen, self._seen_at = {bucket.at: dict(bucket.tally.states) for bucket in buckets}, now
@@ -209,7 +211,7 @@ def _ms(seconds: float) -> float:
 
 
 def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """What the series keep of a tick: of the cluster, and of each node by its name."""
+    """The point that a tick adds to the series: of the cluster, and of each node by name."""
     queue, latency, rates = doc["queue"], doc["latency"], doc["rates"]
     quantiles = {
         f"{name.removesuffix('_ms')}_{word}_ms": latency.get(name, {}).get(word)
@@ -227,3 +229,28 @@ def point_of(doc: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str
     fields = ("cpu", "memory", "lag_s", "in_flight")
     nodes = {node["name"]: {field: node[field] for field in fields} for node in doc["nodes"]}
     return cluster, nodes
+
+
+EVERY_S = 1.0
+CLAIM_S = 3.0
+
+
+class Builder:
+    """Appends ticks to the stream; call `step` repeatedly."""
+
+    def __init__(self, backends: Backends, clock: Clock, config: ClusterConfig) -> None:
+        self._feed = backends.feed
+        self._clock = clock
+        self._state = State(backends, clock, config)
+        self._holder = secrets.token_hex(8)
+
+    async def step(self) -> float:
+        """Append a tick if this replica holds or gets the claim. Returns the seconds until the next one."""
+        began = self._clock.monotonic()
+        if await self._feed.claim(self._holder, CLAIM_S):
+            await self._feed.tick(self._holder, orjson.dumps(await self._state.read()))
+        return max(0.0, EVERY_S - (self._clock.monotonic() - began))
+
+    async def resign(self) -> None:
+        """Release the claim so that another replica can continue at once."""
+        await self._feed.release(self._holder)

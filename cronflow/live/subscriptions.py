@@ -1,22 +1,25 @@
-"""Following lines: history from MongoDB, joined by what nodes publish, without a gap and without a double.
+"""Follows log lines by topic: history from MongoDB, joined without gaps or duplicates by lines that nodes publish.
 
-The rules it protects. What Redis carries is a hint: whatever it loses is read from MongoDB, at the latest five seconds
-later. The lines of a run have numbers: a batch that does not follow on what was sent makes the hub read instead of
-guess. Lines of many runs have no order among them; there each is sent once, by its id. Where lines really are missing,
-a gap says so, with their number if it is known.
+A topic is `run:<id>` or `logs?level=warn&job=x&node=y`. Redis only carries hints: lines that it loses are read from
+MongoDB at most five seconds later. The lines of a run are numbered; if a batch does not continue where the last one
+ended, the hub reads MongoDB. Lines of many runs have no common order, so each is sent once, by its id. Where lines are
+really missing, a gap gives their number if it is known.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import parse_qsl
 
 import orjson
 
-from cronflow.domain.errors import Conflict
+from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.log_levels import at_least
+from cronflow.domain.run import job_of
 from cronflow.live.session import StreamSession
-from cronflow.live.topics import Topic, topic_of
 from cronflow.ports import Backends, Clock, LineQuery, LogLine, LogStore
 from cronflow.schemas.runs import log_schema
 
@@ -37,7 +40,7 @@ Place = tuple[int, int]
 
 
 class Follower:
-    """A session and a topic. While it joins, what comes is kept; afterwards it gets what lies behind its history."""
+    """A session that follows a topic. While it reads its history, new lines are buffered."""
 
     def __init__(self, session: StreamSession) -> None:
         self.session = session
@@ -47,14 +50,14 @@ class Follower:
         self.known: set[tuple[str, int, int]] = set()
 
     def fresh(self, line: LogLine) -> bool:
-        """Whether its history did not have this line."""
+        """Whether the line is not part of its history."""
         if self.after is not None:
             return (line.fence, line.n) > self.after
         return _id(line) not in self.known
 
 
 class Tail:
-    """A topic that somebody of this replica follows."""
+    """A topic that a session of this replica follows."""
 
     def __init__(self, topic: Topic, logs: LogStore, now: datetime, monotonic: float) -> None:
         self.topic = topic
@@ -64,16 +67,16 @@ class Tail:
         self._since = now
         self._sent: OrderedDict[tuple[str, int, int], None] = OrderedDict()
         self.unsettled(monotonic)
-        self._heard_to: Place = (0, -1)
-        self._heard_at = monotonic
+        self._seen_to: Place = (0, -1)
+        self._seen_at = monotonic
 
     def unsettled(self, monotonic: float) -> None:
-        """Nodes notice within a second that somebody looks on; what they write until then is read from MongoDB."""
+        """Nodes start publishing within a second of a request; lines written until then are read from MongoDB."""
         self._settled_at = monotonic + SETTLED_S
         self.recheck_at = monotonic + UNSETTLED_S
 
     async def join(self, session: StreamSession, tail: int) -> None:
-        """Begin with that many of the last lines."""
+        """Add a follower, starting with the last `tail` lines."""
         follower = self.followers[session] = Follower(session)
         topic = self.topic
         if topic.run is not None:
@@ -82,7 +85,7 @@ class Tail:
             if self._place is None:
                 self._place = follower.after
         else:
-            # All that a look back could find again, also when fewer are wanted.
+            # Remember every line that a later read could return again, even if fewer are requested.
             query = LineQuery(levels=topic.levels, job=topic.job, node=topic.node, limit=PAGE)
             lines = list(reversed((await self._logs.find(query)).lines))
             follower.known = {_id(line) for line in lines}
@@ -91,15 +94,15 @@ class Tail:
         self._give(follower, [line for line in follower.waiting if follower.fresh(line)], 0)
         follower.waiting = []
 
-    def heard(self, lines: Sequence[LogLine], monotonic: float) -> bool:
-        """Lines that a node published. False when some are missing before them, and are to be read."""
+    def receive(self, lines: Sequence[LogLine], monotonic: float) -> bool:
+        """Process published lines. Returns False if lines before them are missing and must be read."""
         lines = [line for line in lines if self.topic.covers(line)]
         if self.topic.run is None:
             self._send([line for line in lines if self._is_new(line)], 0)
             return True
         if lines:
-            self._heard_to = max(self._heard_to, (lines[-1].fence, lines[-1].n))
-            self._heard_at = monotonic
+            self._seen_to = max(self._seen_to, (lines[-1].fence, lines[-1].n))
+            self._seen_at = monotonic
         for line in lines:
             if self._place is not None and (line.fence, line.n) <= self._place:
                 continue
@@ -110,7 +113,7 @@ class Tail:
         return True
 
     async def read(self, now: datetime, monotonic: float) -> None:
-        """What MongoDB has and was not sent."""
+        """Send lines that are in MongoDB and were not sent."""
         topic = self.topic
         self.recheck_at = monotonic + (UNSETTLED_S if monotonic < self._settled_at else RECHECK_S)
         if topic.run is not None:
@@ -126,8 +129,8 @@ class Tail:
                     self._send([line], max(0, missed))
             if len(lines) == PAGE:
                 self.recheck_at = monotonic
-            elif self._place is not None and self._place < self._heard_to and monotonic - self._heard_at < GIVE_UP_S:
-                # Published, and on its way to MongoDB.
+            elif self._place is not None and self._place < self._seen_to and monotonic - self._seen_at < GIVE_UP_S:
+                # The line was published and is not in MongoDB yet.
                 self.recheck_at = monotonic + IDLE_S
             return
         query = LineQuery(
@@ -165,7 +168,7 @@ class Tail:
 
 
 class Following:
-    """All topics of this replica. `step` is to be repeated."""
+    """All followed topics of this replica; call `step` repeatedly."""
 
     def __init__(self, backends: Backends, clock: Clock) -> None:
         self._live_tail = backends.live_tail
@@ -176,8 +179,8 @@ class Following:
         self._wanted_until = 0.0
 
     async def subscribe(self, session: StreamSession, text: str, tail: int) -> None:
-        """Follow a topic from its last lines on. Raises InvalidInput for one that there is not; Conflict when the
-        session follows too many.
+        """Follow a topic from its last lines on. Raises InvalidInput for an unknown topic, Conflict if the session
+        follows too many.
         """
         topic = topic_of(text)
         if sum(session in one.followers for one in self._followed.values()) >= MOST_TOPICS:
@@ -195,7 +198,6 @@ class Following:
             raise
 
     def unsubscribe(self, session: StreamSession, text: str) -> None:
-        """Follow it no longer."""
         tail = self._followed.get(text)
         if tail is not None:
             tail.followers.pop(session, None)
@@ -203,12 +205,12 @@ class Following:
                 del self._followed[text]
 
     def forget(self, session: StreamSession) -> None:
-        """The socket has gone."""
+        """Remove all subscriptions of a closed socket."""
         for text in list(self._followed):
             self.unsubscribe(session, text)
 
     async def step(self) -> float:
-        """Read what nodes published, and what MongoDB has where that is due."""
+        """Read published lines, and MongoDB where a recheck is due."""
         if not self._followed:
             self._read_to = None
             return IDLE_S
@@ -216,7 +218,7 @@ class Following:
         if monotonic >= self._wanted_until - WANTED_S / 2:
             await self._want(monotonic)
         if self._read_to is not None:
-            await self._hear(self._read_to, monotonic)
+            await self._read_published(self._read_to, monotonic)
         for tail in list(self._followed.values()):
             if tail.recheck_at <= monotonic:
                 await tail.read(self._clock.now(), monotonic)
@@ -226,7 +228,7 @@ class Following:
         await self._live_tail.add_viewer(WANTED_S)
         self._wanted_until = monotonic + WANTED_S
 
-    async def _hear(self, after: str, monotonic: float) -> None:
+    async def _read_published(self, after: str, monotonic: float) -> None:
         batches = await self._live_tail.read(after)
         if batches is None:
             self._read_to = await self._live_tail.newest()
@@ -235,7 +237,7 @@ class Following:
                 tail.recheck_at = monotonic
                 continue
             for batch in batches:
-                if not tail.heard(batch.lines, monotonic) or batch.omitted:
+                if not tail.receive(batch.lines, monotonic) or batch.omitted:
                     tail.recheck_at = monotonic
         if batches:
             self._read_to = batches[-1].id
@@ -247,3 +249,37 @@ def _id(line: LogLine) -> tuple[str, int, int]:
 
 def _chunk(topic: str, lines: Sequence[LogLine], gap: int | None) -> str:
     return orjson.dumps({"topic": topic, "gap": gap, "lines": [log_schema(line) for line in lines]}).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A parsed topic and its text. `run` is set for the lines of one run, `job` if all lines belong to one job."""
+
+    text: str
+    run: str | None = None
+    levels: Collection[str] = ()
+    job: str | None = None
+    node: str | None = None
+
+    def covers(self, line: LogLine) -> bool:
+        if self.run is not None:
+            return line.run == self.run
+        return (
+            (not self.levels or line.level in self.levels)
+            and (self.job is None or line.job == self.job)
+            and (self.node is None or line.node == self.node)
+        )
+
+
+def topic_of(text: str) -> Topic:
+    """Parse a topic. Raises InvalidInput."""
+    kind, mark, rest = text.partition(":")
+    if kind == "run" and mark and rest:
+        return Topic(text, run=rest, job=job_of(rest))
+    path, _, query = text.partition("?")
+    found = dict(parse_qsl(query))
+    if path != "logs" or found.keys() - {"level", "job", "node"}:
+        what = f"unknown topic {text[:100]!r}"
+        raise InvalidInput(Problem("topic", what, "write run:<id> or logs?level=warn&job=name&node=name"))
+    levels = at_least(found["level"]) if "level" in found else ()
+    return Topic(text, levels=levels, job=found.get("job"), node=found.get("node"))

@@ -1,8 +1,7 @@
-"""The Meter port on the client library of Prometheus, with a registry of its own.
+"""The Meter port on the Prometheus client library, with its own registry.
 
-What is counted and timed is kept in the library's counters and histograms, all of them from the start: a series that
-begins with its first event hides that event from `increase()`. Gauges are asked for at each look. The process's CPU
-time, memory and open files are told beside them, as every exporter does.
+Counters and histograms exist from the start, because a series that begins with its first event hides that event from
+`increase()`. Gauges are read at each scrape. CPU time, memory and open files of the process are exported too.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from cronflow.ports.metrics import Reading
 
 
 class PrometheusMeter(Collector):
-    """Meter and Exposition of a process that is these tellers."""
+    """Meter and Exposition of a process with these metric sources."""
 
-    def __init__(self, tellers: Collection[MetricSource]) -> None:
-        # The time of the first observation beside each counter: half as many series again, which nobody reads.
+    def __init__(self, sources: Collection[MetricSource]) -> None:
+        # `_created` series would add half as many series again, and nobody uses them.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._counters: dict[Metric, Counter] = {}
         self._histograms: dict[Metric, Histogram] = {}
         self._asked: dict[Metric, Callable[[], Reading]] = {}
         for metric in METRICS.values():
-            if any(teller in tellers for teller in metric.tellers):
+            if any(source in sources for source in metric.tellers):
                 self._begin(metric)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -51,29 +50,24 @@ class PrometheusMeter(Collector):
 
     @property
     def media_type(self) -> str:
-        """See Exposition."""
         return CONTENT_TYPE_LATEST
 
     def text(self) -> bytes:
-        """See Exposition."""
         return generate_latest(self._registry)
 
     def add(self, metric: Metric, *labels: str, by: float = 1) -> None:
-        """See Meter."""
         counter = self._counters[metric]
         (counter.labels(*labels) if labels else counter).inc(by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """See Meter."""
         histogram = self._histograms[metric]
         (histogram.labels(*labels) if labels else histogram).observe(value)
 
     def read(self, metric: Metric, ask: Callable[[], Reading]) -> None:
-        """See Meter."""
         self._asked[metric] = ask
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The gauges, now."""
+        """Read the gauges."""
         for metric, ask in list(self._asked.items()):
             family = GaugeMetricFamily(metric.name, metric.help, labels=[label.name for label in metric.labels])
             found = ask()

@@ -1,7 +1,6 @@
-"""`/metrics` on a port of its own, served by a thread: it answers also while the event loop does not turn.
+"""Serves `/metrics` on its own port in a thread, so it responds even while the event loop is blocked.
 
-Whoever reaches the port may read: no login, no secrets in what is told. It answers one path and nothing else, and a
-client that says nothing is dropped.
+Access needs no login, and metrics contain no secrets. It serves one path only, and drops silent clients.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ log = structlog.get_logger("cronflow.monitoring")
 
 
 class MetricsServer:
-    """The server, as a context manager. Port 0 takes a free one. Entering raises InvalidInput when the port is taken
-    or the host is not this machine's.
+    """The server, as a context manager. Port 0 picks a free port. Entering raises InvalidInput if the port is taken or
+    the host is not an address of this machine.
     """
 
     def __init__(self, host: str, port: int, exposition: Exposition) -> None:
@@ -36,7 +35,6 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         assert self._server is not None
         return int(self._server.server_address[1])
 
@@ -45,7 +43,7 @@ class MetricsServer:
             server = _ServerV6 if ":" in self._host else _Server
             self._server = server((self._host, self._port), _handler(self._exposition))
         except OSError as error:
-            what = f"port {self._port} of {self._host} cannot be listened on: {error.strerror or error}"
+            what = f"cannot listen on port {self._port} of {self._host}: {error.strerror or error}"
             remedy = "give each process of a machine its own port, and METRICS_HOST an address of this machine"
             raise InvalidInput(Problem("METRICS_PORT", what, remedy)) from None
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
@@ -65,14 +63,14 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
 
     def server_bind(self) -> None:
-        """Without asking for this machine's name, which may take as long as the name server likes."""
+        """Bind without the host name lookup of HTTPServer, which can block on a slow name server."""
         TCPServer.server_bind(self)
         host, port = self.server_address[:2]
         self.server_name, self.server_port = str(host), int(port)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away, or a figure that could not be read."""
-        log.warning("metrics not told", exc_info=True)
+        """The client disconnected, or a gauge could not be read."""
+        log.warning("metrics request failed", exc_info=True)
 
 
 class _ServerV6(_Server):
@@ -91,7 +89,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = SILENCE_S
 
     def do_GET(self) -> None:
-        """Answer."""
         if self.path.partition("?")[0] != PATH:
             self.send_error(404, explain=f"the metrics are at {PATH}")
             return
@@ -103,8 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def version_string(self) -> str:
-        """Nobody needs to know which Python this is."""
+        """Hide the Python version."""
         return "cronflow"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the name is the library's
-        """A look each few seconds is no news."""
+        """Do not log every scrape."""

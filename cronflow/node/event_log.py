@@ -18,7 +18,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.events import Event, EventsDropped, RecordedEvent, event_id
 from cronflow.node.role_loop import NodeRole, Wake
 from cronflow.ports import UNMETERED, Clock, EventStore, Feed, Meter
-from cronflow.schemas.events import event_schema
+from cronflow.schemas.stream import event_schema
 
 LINGER_S = 0.2
 IDLE_S = 60.0

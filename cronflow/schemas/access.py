@@ -1,55 +1,53 @@
-"""Users, API keys, secrets and audit entries. What logs in, or is secret, has no shape, but for the one time that it is
-given out.
-"""
+"""Users, API keys, secrets and audit entries. Credentials appear only in the one response that hands them out."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, User
-from cronflow.schemas.base import Schema, iso, optional_iso
+from cronflow.schemas import Schema, iso, optional_iso
 
 
 class TokensSchema(Schema):
-    """What a login, or a refresh, gave."""
+    """Tokens of a login or refresh."""
 
     access_token: str
-    """For `Authorization: Bearer …`."""
+    """Send it as `Authorization: Bearer …`."""
     refresh_token: str
-    """For new tokens, once."""
+    """Exchange it once for new tokens."""
     expires_in: int
-    """How long the access token is good for, in seconds."""
+    """Lifetime of the access token in seconds."""
     token_type: Literal["Bearer"]
-    """How it is sent."""
+    """Authentication scheme."""
 
 
 class TicketSchema(Schema):
-    """A ticket for the stream."""
+    """A ticket for opening the live stream."""
 
     ticket: str
-    """For one entrance."""
+    """Valid for one connection."""
     expires_in: float
-    """For how long, in seconds."""
+    """Lifetime in seconds."""
 
 
 class PrincipalSchema(Schema):
-    """Who asks."""
+    """The authenticated user or key."""
 
     name: str
-    """The user, or `key:` and the name of the key: the author of what is changed."""
+    """User name, or `key:` and the name of the key; recorded as the author of changes."""
     role: Role
-    """What may be done."""
+    """Role."""
     jobs: list[str]
-    """Patterns of the names of the jobs that the role is for; empty: everything."""
+    """Name patterns of the jobs to which the role is limited; empty: no limit."""
 
 
 class UserSchema(Schema):
-    """Somebody with a password."""
+    """A user."""
 
     name: str
     """The name."""
     role: Role
-    """What the user may do."""
+    """Role of the user."""
     enabled: bool
     """Whether the user may log in."""
     created_at: str
@@ -57,29 +55,29 @@ class UserSchema(Schema):
 
 
 class KeySchema(Schema):
-    """An API key, without what it logs in with."""
+    """An API key, without its text."""
 
     name: str
     """The name."""
     role: Role
-    """What it may do."""
+    """Role of the key."""
     jobs: list[str]
-    """Patterns of the names of the jobs that it is for; empty: everything."""
+    """Name patterns of the jobs to which the key is limited; empty: no limit."""
     created_at: str
     """When it was created."""
     created_by: str | None
     """Who created it."""
     expires_at: str | None
-    """Until when it is good; null: for ever."""
+    """When it expires; null: never."""
     last_used_at: str | None
-    """When it was last used, exact to some minutes; null: never."""
+    """When it was last used, with a precision of five minutes; null: never."""
 
 
 class NewKeySchema(KeySchema):
-    """An API key as it was made."""
+    """A new API key."""
 
     key: str
-    """What it logs in with. It is shown this once."""
+    """The text of the key. It is shown only once."""
 
 
 class SecretSchema(Schema):
@@ -99,37 +97,36 @@ class SecretSetSchema(Schema):
     name: str
     """The name."""
     new: bool
-    """Whether there was none of this name."""
+    """Whether the secret is new."""
 
 
 class AuditSchema(Schema):
-    """A change that somebody made."""
+    """An entry of the audit log."""
 
     id: str
     """Ids sort by time."""
     at: str
     """When."""
     by: str | None
-    """Who."""
+    """Who did it."""
     action: str
-    """What was done, such as `job.change`."""
+    """Action, such as `job.change`."""
     target: str
-    """To what, such as `job:nightly-report`."""
+    """Target, such as `job:nightly-report`."""
     before: object
-    """What was changed, as it was; null: it did not exist."""
+    """State before the change; null: it did not exist."""
     after: object
-    """What it became; null: it does not exist any more."""
+    """State after the change; null: it no longer exists."""
     address: str | None
-    """From where; null: by the command line."""
+    """Client address; null: changed from the command line."""
 
 
 def principal_schema(principal: Principal) -> PrincipalSchema:
-    """Who asks."""
+    """The authenticated user or key."""
     return {"name": principal.name, "role": principal.role, "jobs": list(principal.jobs)}
 
 
 def user_schema(user: User) -> UserSchema:
-    """A user."""
     return {"name": user.name, "role": user.role, "enabled": user.enabled, "created_at": iso(user.created_at)}
 
 
@@ -147,12 +144,10 @@ def key_schema(key: ApiKey) -> KeySchema:
 
 
 def secret_schema(secret: Secret) -> SecretSchema:
-    """The name of a secret, and who set it."""
     return {"name": secret.name, "updated_at": iso(secret.updated_at), "updated_by": secret.updated_by or None}
 
 
 def audit_schema(entry: AuditEntry) -> AuditSchema:
-    """An entry of the audit log."""
     return {
         "id": entry.id,
         "at": iso(entry.at),

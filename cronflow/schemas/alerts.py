@@ -1,65 +1,65 @@
-"""Alerts, their notices, and what receivers say."""
+"""Alerts, their notifications, and responses of receivers."""
 
 from __future__ import annotations
 
 from cronflow.documents.alerts import AlertForm, alert_document
 from cronflow.domain.alerts import AlertKind, AlertRecord, Answer, Notification, NotificationState
-from cronflow.schemas.base import Schema, iso, optional_iso
+from cronflow.schemas import Schema, iso, optional_iso
 
 
 class AlertSchema(Schema, AlertForm):
-    """An alert's document with every default, and beside it what the cluster keeps of it."""
+    """An alert's document with all defaults, and its state in the cluster."""
 
     since: str
-    """What happened before is not told."""
+    """Events before this instant are ignored."""
     created_at: str
     """When it was defined."""
     updated_at: str
     """When it was last edited."""
     updated_by: str | None
-    """Who edited it last."""
+    """Who last edited it."""
 
 
 class NotificationSchema(Schema):
-    """What an alert had to tell once."""
+    """A notification of an alert."""
 
     id: str
     """Its `webhook-id`, the same in every attempt."""
     kind: AlertKind
-    """What it tells."""
+    """Kind of alert."""
     subject: str
-    """Of what: the id of a run, or the end of a leader's term."""
+    """The subject: a run id, or the end of a leader's term."""
     job: str | None
-    """The job; null: it is not about one."""
+    """The job; null: not about a job."""
     state: NotificationState
-    """A waiting one is tried again."""
+    """A waiting notification is retried."""
     attempts: int
-    """How often it was sent."""
+    """Number of attempts."""
     status: int | None
-    """The status of the latest answer; null: there was none."""
+    """HTTP status of the latest response; null: no response."""
     error: str | None
-    """Why the latest attempt was no success."""
+    """Why the latest attempt failed."""
     created_at: str
-    """When it was found."""
+    """When the condition was detected."""
     tried_at: str | None
-    """When it was last tried."""
+    """When it was last sent."""
     ended_at: str | None
-    """When it was taken or given up."""
+    """When it was delivered or given up."""
 
 
 class AnswerSchema(Schema):
-    """What a receiver said to a notice."""
+    """Response of a receiver to a notification."""
 
     id: str
-    """The notice's `webhook-id`."""
+    """`webhook-id` of the notification."""
     taken: bool
-    """Whether it answered with a 2xx."""
+    """Whether the response was 2xx."""
     status: int | None
-    """The status; null: it was not reached."""
+    """HTTP status; null: not reached."""
     error: str | None
-    """Why it was not reached, or what it said."""
+    """Why it was not reached, or the text of the response."""
     ms: int
-    """How long it took, in milliseconds."""
+    """Duration in milliseconds."""
 
 
 def alert_schema(record: AlertRecord) -> AlertSchema:
@@ -74,7 +74,6 @@ def alert_schema(record: AlertRecord) -> AlertSchema:
 
 
 def notification_schema(notification: Notification) -> NotificationSchema:
-    """A notice."""
     return {
         "id": notification.id,
         "kind": notification.kind,
@@ -91,5 +90,4 @@ def notification_schema(notification: Notification) -> NotificationSchema:
 
 
 def answer_schema(notification: str, answer: Answer) -> AnswerSchema:
-    """What a receiver said."""
     return {"id": notification, "taken": answer.taken, "status": answer.status, "error": answer.error, "ms": answer.ms}

@@ -1,27 +1,29 @@
-"""The nodes, the cluster and its sweep."""
+"""Nodes, the cluster, its sweep, and statistics over time for charts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from cronflow.domain.cluster import ClusterStatus, Member
+from cronflow.domain.rollup import Span, Tally, quantile_ms
+from cronflow.domain.run import RunState
 from cronflow.domain.sweep import Flaw, SweepReport
-from cronflow.schemas.base import Schema, iso, optional_iso
+from cronflow.schemas import Schema, iso, optional_iso
 
 NodeState = Literal["up", "draining", "stale"]
 
 
 class SpoolSchema(Schema):
-    """What waits on a disk for MongoDB."""
+    """Results that wait on a node's disk because MongoDB was unavailable."""
 
     outcomes: int
-    """How many outcomes."""
+    """Number of results."""
     bytes: int
-    """How large they are."""
+    """Their size in bytes."""
     since: str | None
-    """Since when there have been any."""
+    """When the oldest one was written."""
 
 
 class NodeSchema(Schema):
@@ -32,155 +34,155 @@ class NodeSchema(Schema):
     id: str
     """`<name>#<incarnation>`."""
     roles: list[Literal["leader", "worker"]]
-    """What it does."""
+    """Its roles."""
     state: NodeState
-    """`draining`: it gets no more work; `stale`: two heartbeats are missing."""
+    """`draining`: accepts no new runs; `stale`: missed two heartbeats."""
     cpu: float
-    """The part of its CPUs that is in use."""
+    """CPU use, from 0 to 1."""
     memory: float
-    """The part of its memory that is in use."""
+    """Memory use, from 0 to 1."""
     slots: int
-    """How many runs it takes at the same time."""
+    """How many runs it can execute concurrently."""
     in_flight: int
-    """How many it runs."""
+    """Runs that it is executing."""
     queued: int
-    """How many wait in its list."""
+    """Runs waiting in its queue."""
     held: int
-    """How many it has taken and not ended."""
+    """Runs that it has claimed and not finished."""
     rate: float
-    """How many it ends in a second."""
+    """Runs finished per second."""
     heartbeat_age_s: float
-    """How old its last report is."""
+    """Seconds since its last heartbeat."""
     labels: dict[str, str]
-    """What jobs may require."""
+    """Labels that jobs can require."""
     version: str
-    """Of CronFlow."""
+    """Its CronFlow version."""
     host: str
-    """The machine."""
+    """Host name of its machine."""
     pid: int
-    """The process."""
+    """Process id."""
     started_at: str | None
-    """When it was started."""
+    """When its process started."""
     breakers: dict[str, str]
-    """The states of its circuits by service: MongoDB's, and those of hosts that are not closed."""
+    """State of its circuit breakers by service: MongoDB, and every host whose breaker is not closed."""
     spool: SpoolSchema
-    """Outcomes that wait on its disk for MongoDB."""
+    """Results that wait on its disk for MongoDB."""
     zones: str
-    """The version of its time zone data."""
+    """Version of its time zone data."""
     drained: bool
-    """Whether it knows that it is to be drained, and has nothing left."""
+    """Whether it is draining and has no runs left."""
 
 
 class NodeDetailSchema(NodeSchema):
-    """A node, and what it runs."""
+    """A node with the runs that it has claimed."""
 
     runs: list[str]
-    """What it holds."""
+    """Ids of the runs that it has claimed."""
 
 
 class DrainSchema(Schema):
-    """A node that is to take no more work."""
+    """A node that is draining."""
 
     name: str
     """The node."""
     draining: Literal[True]
-    """So it is."""
+    """Always true."""
     drained: bool
-    """Whether it has nothing left."""
+    """Whether it has no runs left."""
 
 
 class UndrainSchema(Schema):
-    """A node that takes work again."""
+    """A node that accepts runs again."""
 
     name: str
     """The node."""
     draining: Literal[False]
-    """So it is."""
+    """Always false."""
     up: bool
-    """Whether such a node is up now."""
+    """Whether a node with this name is up."""
 
 
 class QueueSchema(Schema):
-    """The nodes' lists together."""
+    """The queues of all nodes, added up."""
 
     queued: int
-    """Runs that wait in them."""
+    """Runs waiting in the queues."""
     in_flight: int
-    """Runs that are running."""
+    """Runs being executed."""
     slots: int
-    """How many can run at the same time."""
+    """How many runs the cluster can execute concurrently."""
     capacity: int
-    """How many more could be given out now."""
+    """How many more runs could be dispatched now."""
 
 
 class FindingSchema(Schema):
-    """Something that must not be."""
+    """An inconsistency found by a sweep."""
 
     kind: Flaw
-    """What kind of flaw."""
+    """The kind of inconsistency."""
     where: str
-    """The record."""
+    """The inconsistent record."""
     what: str
-    """What is wrong with it."""
+    """What is wrong."""
     repaired: bool
-    """Whether the sweep has put it right."""
+    """Whether the sweep repaired it."""
 
 
 class SweepSchema(Schema):
-    """What a sweep looked at and found."""
+    """The report of a sweep."""
 
     at: str
     """When."""
     run: str
-    """Its run."""
+    """The run of the sweep."""
     took_ms: int
-    """For how long."""
+    """How long it took, in milliseconds."""
     checked: dict[str, int]
-    """How many records of each kind."""
+    """Records checked, by kind."""
     found: int
-    """All findings."""
+    """Number of findings."""
     findings: list[FindingSchema]
-    """The first hundred of them."""
+    """The first hundred findings."""
 
 
 class ClusterSchema(Schema):
-    """The cluster at a glance."""
+    """An overview of the cluster."""
 
     namespace: str
     """Its name."""
     term: int
-    """The number of the tenure; without a leader the last one."""
+    """The leader's term; without a leader, the last term."""
     leader: str | None
-    """The node that leads."""
+    """The leader; null if the cluster has none."""
     lease_left_s: float | None
-    """How long its lead still lasts unless it renews it."""
+    """Seconds until the leader's lease expires unless it is renewed."""
     elected_at: str | None
-    """Since when it leads."""
+    """When the leader was elected."""
     nodes: list[NodeSchema]
     """The nodes that are up, by name."""
     queue: QueueSchema
-    """Their lists together."""
+    """The queues of all nodes, added up."""
     sweep: SweepSchema | None
     """The last sweep."""
 
 
 class SettingsSchema(Schema):
-    """What of the settings of the cluster its clients go by."""
+    """Cluster settings that clients need."""
 
     namespace: str
-    """The name of the cluster."""
+    """Name of the cluster."""
     heartbeat_ms: int
-    """How often a node reports."""
+    """Interval between two heartbeats, in milliseconds."""
     retry_max: int
-    """How often what fails is tried again, where a job does not say."""
+    """Default number of retries."""
     retry_initial_ms: int
-    """How long after the first failure, where a job does not say."""
+    """Default delay before the first retry, in milliseconds."""
     retry_multiplier: float
-    """How much longer after each other one, where a job does not say."""
+    """Default factor by which each further delay grows."""
     version: str
-    """Of the API."""
+    """CronFlow version of the API."""
     chaos: bool
-    """Whether an admin may break parts of it on purpose, which `cronflow dev` alone offers."""
+    """Whether the chaos routes are available; only `cronflow dev` has them."""
 
 
 class StepdownSchema(Schema):
@@ -193,14 +195,14 @@ class StepdownSchema(Schema):
 
 
 def node_state(member: Member, heartbeat: timedelta) -> NodeState:
-    """up, draining, or stale: two heartbeats are missing, so it gets no work."""
+    """up, draining, or stale (missed two heartbeats, so it gets no runs)."""
     if member.draining:
         return "draining"
     return "stale" if member.age > 2 * heartbeat else "up"
 
 
 def nodes_by_state(members: Iterable[Member], heartbeat: timedelta) -> dict[str, int]:
-    """How many are in each state, those that nobody is in too."""
+    """Number of nodes per state, including states without nodes."""
     counts = dict.fromkeys(get_args(NodeState), 0)
     for member in members:
         counts[node_state(member, heartbeat)] += 1
@@ -242,22 +244,20 @@ def node_schema(member: Member, leader: str | None, heartbeat: timedelta) -> Nod
 def node_detail_schema(
     member: Member, runs: Collection[str], leader: str | None, heartbeat: timedelta
 ) -> NodeDetailSchema:
-    """A node, and what it runs."""
     return {**node_schema(member, leader, heartbeat), "runs": sorted(runs)}
 
 
 def drain_schema(name: str, member: Member | None) -> DrainSchema:
-    """A node that is to take no more work; one that is gone has nothing left either."""
+    """A node that is gone counts as drained."""
     return {"name": name, "draining": True, "drained": member is None or member.drained}
 
 
 def undrain_schema(name: str, member: Member | None) -> UndrainSchema:
-    """A node that takes work again."""
+    """A node that accepts runs again."""
     return {"name": name, "draining": False, "up": member is not None}
 
 
 def cluster_schema(namespace: str, status: ClusterStatus, heartbeat: timedelta) -> ClusterSchema:
-    """The cluster. Without a leader `leader` and `lease_left_s` are null and `term` is the last one."""
     return {
         "namespace": namespace,
         "term": status.term,
@@ -271,7 +271,6 @@ def cluster_schema(namespace: str, status: ClusterStatus, heartbeat: timedelta) 
 
 
 def sweep_schema(report: SweepReport) -> SweepSchema:
-    """A sweep. `found` counts all findings, of which `findings` has the first hundred."""
     return {
         "at": iso(report.at),
         "run": report.run,
@@ -286,7 +285,6 @@ def sweep_schema(report: SweepReport) -> SweepSchema:
 
 
 def queue_schema(status: ClusterStatus) -> QueueSchema:
-    """The nodes' lists together: `queued` wait in them, `capacity` is how many more runs could be given out now."""
     members = status.members
     return {
         "queued": sum(member.queued for member in members),
@@ -297,7 +295,64 @@ def queue_schema(status: ClusterStatus) -> QueueSchema:
 
 
 def capacity_of(members: Iterable[Member]) -> int:
-    """How many more runs could be given out now. A node that ends many a second is given more than it has slots; who
-    reads `capacity` beside `slots` is told no more than those.
+    """How many more runs could be dispatched now. A fast node is given more runs than it has slots; the result is
+    capped at the slots.
     """
     return sum(min(max(member.capacity, 0), member.report.slots) for member in members)
+
+
+class QuantilesSchema(Schema):
+    """Percentiles in milliseconds, one value per point; null where nothing was measured."""
+
+    p50: list[float | None]
+    """Median."""
+    p95: list[float | None]
+    """95th percentile."""
+    p99: list[float | None]
+    """99th percentile."""
+
+
+class SeriesSchema(Schema):
+    """Finished runs over a span of time, as columns of equal length, oldest first."""
+
+    span: Span
+    """Length of the span."""
+    step_s: int
+    """Seconds that a point covers."""
+    at: list[str]
+    """Start of each point; the last point is still growing."""
+    ended: list[int]
+    """Runs that ended."""
+    succeeded: list[int]
+    """Runs that succeeded."""
+    failed: list[int]
+    """Runs that failed."""
+    lost: list[int]
+    """Runs that were lost."""
+    lateness_ms: QuantilesSchema
+    """Delay between due time and start."""
+    duration_ms: QuantilesSchema
+    """Duration of runs."""
+
+
+def series_schema(span: Span, points: Sequence[tuple[datetime, Tally]]) -> SeriesSchema:
+    tallies = [tally for _, tally in points]
+    return {
+        "span": span,
+        "step_s": int(span.step.total_seconds()),
+        "at": [iso(at) for at, _ in points],
+        "ended": [tally.ended for tally in tallies],
+        "succeeded": [tally.states[RunState.SUCCEEDED] for tally in tallies],
+        "failed": [tally.states[RunState.FAILED] for tally in tallies],
+        "lost": [tally.states[RunState.LOST] for tally in tallies],
+        "lateness_ms": _quantiles([tally.lateness for tally in tallies]),
+        "duration_ms": _quantiles([tally.duration for tally in tallies]),
+    }
+
+
+def _quantiles(counts: Sequence[dict[int, int]]) -> QuantilesSchema:
+    def column(share: float) -> list[float | None]:
+        found = [quantile_ms(one, share) for one in counts]
+        return [None if value is None else round(value, 1) for value in found]
+
+    return {"p50": column(0.5), "p95": column(0.95), "p99": column(0.99)}

@@ -1,4 +1,4 @@
-"""A job, its versions, and what a change would make of it."""
+"""Jobs, their versions, and predicted changes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from cronflow.documents import JobForm, job_document
 from cronflow.domain.job import JobRecord, PendingRun
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version
-from cronflow.schemas.base import Schema, iso, optional_iso
-from cronflow.schemas.preview import schedule_words
+from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
-from cronflow.usecases.compare import Comparison
+from cronflow.schemas.schedules import schedule_words
 from cronflow.usecases.edit import Result
+from cronflow.usecases.jobs import Comparison
 
 JobState = Literal["active", "paused", "disabled", "done", "by_hand"]
 
 
 class PendingRunSchema(Schema):
-    """The run that the last move of the schedule made."""
+    """The run that the planner created last."""
 
     fire: str
     """The instant."""
     state: RunState
-    """How it began."""
+    """Its first state."""
     node: str | None
-    """The node that it was given to."""
+    """The node that it was dispatched to."""
     fence: int
     """Its fencing token."""
     reason: str | None
@@ -35,99 +35,99 @@ class PendingRunSchema(Schema):
     covers: CoversSchema | None
     """The missed instants that it stands for."""
     at: str
-    """When it was decided."""
+    """When the planner decided."""
 
 
 class JobSchema(Schema, JobForm):
-    """A job's document with every default, and beside it what the cluster keeps of it."""
+    """A job's document with all defaults, and its state in the cluster."""
 
     state: JobState
-    """`done`: it will not fire again; `by_hand`: it has no schedule."""
+    """`done`: will not fire again; `by_hand`: has no schedule."""
     words: str | None
-    """Its schedule in words, without the zone; null: it has none."""
+    """The schedule in words, without the time zone; null: no schedule."""
     paused: bool
-    """Whether somebody has paused it."""
+    """Whether it is paused."""
     next_fire: str | None
-    """The next instant at which it falls due."""
+    """When it is due next."""
     due_at: str | None
-    """When the planner looks at it again."""
+    """When the planner looks at it next."""
     pending_run: PendingRunSchema | None
-    """The run that the last move of the schedule made."""
+    """The run that the planner created last."""
     version: int
-    """Counts the edits; it is the ETag."""
+    """Number of edits; used as the ETag."""
     revision: int
-    """Counts all writes."""
+    """Number of writes."""
     term: int
-    """The term of the leader that wrote it last."""
+    """Term of the leader that wrote it last."""
     created_at: str
     """When it was defined."""
     updated_at: str
-    """When it was edited last."""
+    """When it was last edited."""
 
 
 class VersionSchema(Schema):
-    """A job as it was from an instant on."""
+    """A version of a job."""
 
     version: int
     """Its number."""
     at: str
-    """When it began."""
+    """When it took effect."""
     by: str | None
-    """Who made it."""
+    """Who made the change."""
     state: Literal["active", "paused", "disabled", "deleted"]
-    """Whether fires were planned under it."""
+    """Whether fires were planned under this version."""
     since: str | None
-    """The first instant that may fall due under it."""
+    """The first instant that can be due under this version."""
     job: JobForm
     """The document."""
 
 
 class DifferenceSchema(Schema):
-    """A part of the document that differs."""
+    """A changed field of a job."""
 
     field: str
-    """Its path, as `schedule.cron`."""
+    """Path of the field, such as `schedule.cron`."""
     before: object
-    """Its value now; null: it has none."""
+    """Current value; null: not set."""
     after: object
-    """Its value then; null: it has none."""
+    """New value; null: not set."""
 
 
 class AppliedSchema(Schema):
-    """What became, or would become, of a job."""
+    """The result of a change, or of a planned change."""
 
     name: str
     """The job."""
     result: Result
-    """What was, or would be, done."""
+    """What was or would be done."""
     state: JobState
-    """As it then is."""
+    """State after the change."""
     next_fire: str | None
-    """The next instant at which it then falls due."""
+    """When it is due next after the change."""
     changes: NotRequired[list[DifferenceSchema]]
-    """What differs; there for a job that would be changed."""
+    """Changed fields; only in a plan, for a job that would change."""
 
 
 class RecentSchema(Schema):
-    """How a job does."""
+    """A job with its latest runs."""
 
     job: str
     """The job."""
     state: JobState
-    """As it is."""
+    """Its current state."""
     next_fire: str | None
-    """The next instant at which it falls due."""
+    """When it is due next."""
     runs: list[MarkSchema]
-    """Its last runs, those that fell due last first."""
+    """Its latest runs, newest first."""
 
 
 class FiresSchema(Schema):
-    """The next instants of a job."""
+    """The next fires of a job."""
 
     job: str
     """The job."""
     state: JobState
-    """None of them will run while it is paused or disabled."""
+    """State of the job; a paused or disabled job does not fire."""
     fires: list[str]
     """The instants."""
 
@@ -142,7 +142,6 @@ class DeletedSchema(Schema):
 
 
 def job_state(record: JobRecord) -> JobState:
-    """active, paused, disabled, done (it will not fire again) or by_hand."""
     if not record.job.enabled:
         return "disabled"
     if record.paused:
@@ -183,7 +182,6 @@ def _pending_run(pending_run: PendingRun) -> PendingRunSchema:
 
 
 def version_schema(version: Version) -> VersionSchema:
-    """A version, for scripts."""
     return {
         "version": version.ver,
         "at": iso(version.at),
@@ -195,20 +193,19 @@ def version_schema(version: Version) -> VersionSchema:
 
 
 def comparison_schema(comparison: Comparison) -> AppliedSchema:
-    """What became, or would become, of a job."""
-    shape: AppliedSchema = {
+    schema: AppliedSchema = {
         "name": comparison.record.name,
         "result": comparison.result,
         "state": job_state(comparison.record),
         "next_fire": optional_iso(comparison.record.next_fire),
     }
     if comparison.differences:
-        shape["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in comparison.differences]
-    return shape
+        schema["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in comparison.differences]
+    return schema
 
 
 def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
-    """How a job does."""
+    """A job with its latest runs."""
     return {
         "job": record.name,
         "state": job_state(record),
@@ -218,10 +215,8 @@ def recent_schema(record: JobRecord, runs: Sequence[Run]) -> RecentSchema:
 
 
 def fires_schema(record: JobRecord, fires: Sequence[datetime]) -> FiresSchema:
-    """The next instants of a job."""
     return {"job": record.name, "state": job_state(record), "fires": [iso(fire) for fire in fires]}
 
 
 def deleted_schema(record: JobRecord) -> DeletedSchema:
-    """A job that was deleted."""
     return {"name": record.name, "deleted_at": optional_iso(record.deleted_at)}

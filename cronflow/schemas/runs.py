@@ -1,4 +1,4 @@
-"""A run, its attempts and its lines; failures by reason."""
+"""Runs, their attempts and log lines, and failures by reason."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from cronflow.domain.failures import Failure
 from cronflow.domain.placement import Placement
 from cronflow.domain.run import Attempt, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.ports import LateResult, LogLine
-from cronflow.schemas.base import Schema, iso, optional_iso, optional_milliseconds
+from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
 
 
 class AttemptSchema(Schema):
-    """A try of a run that has ended."""
+    """A finished attempt of a run."""
 
     n: int
-    """From 1."""
+    """Number of the attempt, starting at 1."""
     fence: int
     """Its fencing token."""
     node: str
     """The node, as `<name>#<incarnation>`."""
     started_at: str | None
-    """When it started; null: it did not."""
+    """When it started; null: it never started."""
     ended_at: str
     """When it ended."""
     duration_ms: int | None
-    """From its start to its end."""
+    """Duration in milliseconds."""
     outcome: Outcome
     """How it ended."""
     error: str | None
-    """What it said."""
+    """The error."""
 
 
 class CoversSchema(Schema):
@@ -42,11 +42,11 @@ class CoversSchema(Schema):
     last: str
     """The last of them."""
     count: int | None
-    """How many; null: more than were worth counting."""
+    """Number of instants; null: too many to count."""
 
 
 class StandingSchema(Schema):
-    """A node that was not chosen: its rank, or the reason why it could not be."""
+    """A node that was not chosen, with its rank or the reason why it could not be chosen."""
 
     node: str
     """The node."""
@@ -57,7 +57,7 @@ class StandingSchema(Schema):
 
 
 class PlacementSchema(Schema):
-    """Why this node."""
+    """Why the run was placed on this node."""
 
     node: str
     """The node that was chosen."""
@@ -66,123 +66,123 @@ class PlacementSchema(Schema):
     others: list[StandingSchema]
     """Some of the other nodes."""
     more: int
-    """How many nodes more there were."""
+    """Number of further nodes."""
 
 
 class ResolutionSchema(Schema):
-    """What somebody did with a run that had ended."""
+    """How a dead letter was settled."""
 
     how: Settled
     """Acknowledged or replayed."""
     at: str
     """When."""
     by: str | None
-    """Who."""
+    """Who did it."""
     note: str | None
-    """What he wrote."""
+    """The note."""
     run: str | None
-    """The newest replay."""
+    """The latest replay."""
 
 
 class RunSchema(Schema):
     """A run: one fire of a job."""
 
     id: str
-    """`<job>@<instant>`, and the like for runs on request and replays."""
+    """`<job>@<instant>`; manual runs and replays have similar ids."""
     job: str
     """Its job."""
     fire_at: str
-    """The instant at which it fell due."""
+    """When it was due."""
     kind: Kind
-    """Where it came from."""
+    """What created it."""
     state: RunState
-    """dispatched, running and retrying are open; the others have ended."""
+    """`dispatched`, `running` and `retrying` are open; all others are final."""
     attempt: int
-    """The number of its present or last attempt; 0: none yet."""
+    """Number of the current or last attempt; 0: none yet."""
     max_attempts: int
-    """How many it may have."""
+    """Maximum number of attempts."""
     fence: int
-    """The fencing token of its last dispatch."""
+    """Fencing token of the last dispatch."""
     term: int
-    """The term of the leader that dispatched it."""
+    """Term of the leader that dispatched it."""
     node: str | None
     """The node, as `<name>#<incarnation>`."""
     created_at: str
     """When it was recorded."""
     dispatched_at: str | None
-    """When it was last given to a node."""
+    """When it was last dispatched to a node."""
     started_at: str | None
-    """When its present or last attempt started."""
+    """When the current or last attempt started."""
     ended_at: str | None
     """When it ended."""
     check_at: str | None
-    """While it is open: when somebody looks at it again."""
+    """For an open run, when the leader checks it next."""
     lateness_ms: int | None
-    """From the instant it was due, or from its request if it was run by hand, to the start of its first attempt."""
+    """From its due time, or from the request of a manual run, to the start of the first attempt."""
     duration_ms: int | None
-    """Of its last attempt, once it has ended."""
+    """Duration of the last attempt, once it has ended."""
     outcome: Outcome | None
-    """How its last attempt ended."""
+    """How the last attempt ended."""
     reason: str | None
     """Why it was skipped or cancelled."""
     cancel_requested: bool
-    """Whether somebody asked to cancel it."""
+    """Whether cancellation was requested."""
     cancel_reason: str | None
-    """Why."""
+    """Reason for the cancellation."""
     cancel_by: str | None
-    """Who."""
+    """Who did it."""
     result: object
-    """What it returned."""
+    """The return value."""
     result_size: int | None
-    """The bytes of its JSON, where it is so large that it is kept apart; else null."""
+    """Size in bytes of a large result, which is stored separately; otherwise null."""
     error: str | None
-    """What its last attempt said."""
+    """Error of the last attempt."""
     args: dict[str, object] | None
-    """Its own arguments, beside the job's."""
+    """Arguments of this run, in addition to the job's."""
     attempts: list[AttemptSchema]
-    """The attempts that have ended, the last 25."""
+    """The last 25 finished attempts."""
     covers: CoversSchema | None
     """The missed instants that it stands for."""
     placement: PlacementSchema | None
-    """Why this node."""
+    """Why the run was placed on this node."""
     blocked_by: str | None
-    """The run that was in its way."""
+    """The run that blocked it."""
     replay_of: str | None
-    """The run that it repeats."""
+    """The run that it replays."""
     dead: bool
-    """Whether it is a dead letter: failed or lost, and nobody has settled it."""
+    """Whether it is a dead letter: failed or lost, and neither replayed nor acknowledged."""
     resolution: ResolutionSchema | None
-    """What somebody did with it."""
+    """How it was settled."""
 
 
 class LateSchema(Schema):
-    """An outcome that came too late and was not accepted."""
+    """A result that arrived too late and was not accepted."""
 
     at: str
-    """When it came."""
+    """When it arrived."""
     node: str
-    """From which node."""
+    """The node that sent it."""
     fence: int
-    """The fencing token that it carried."""
+    """Its fencing token."""
     outcome: Outcome
     """How the attempt ended."""
     result: object
-    """What it returned."""
+    """The return value."""
     result_size: int | None
-    """The bytes of its JSON, where it is so large that it is kept apart; else null."""
+    """Size in bytes of a large result, which is stored separately; otherwise null."""
     error: str | None
-    """What it said."""
+    """The error."""
 
 
 class RunDetailSchema(RunSchema):
-    """A run, and the outcomes that came too late."""
+    """A run with the results that arrived too late."""
 
     late: list[LateSchema]
-    """They were not accepted."""
+    """Results that arrived too late and were not accepted."""
 
 
 class LogSchema(Schema):
-    """A line that a run wrote."""
+    """A log line of a run."""
 
     run: str
     """The run."""
@@ -197,82 +197,82 @@ class LogSchema(Schema):
     at: str
     """When it was written."""
     level: str
-    """debug, info, success, warn, error, progress."""
+    """`debug`, `info`, `success`, `warn`, `error` or `progress`."""
     text: str
     """The line."""
     node: str | None
-    """Where it was written; null in lines of older versions."""
+    """The node that wrote it; null in lines of older versions."""
 
 
 class FailureSchema(Schema):
-    """A reason, and the runs that failed for it."""
+    """A reason for failures, with the runs that failed for it."""
 
     reason: str
-    """The error without what differs from one run to the next."""
+    """The error without its variable parts."""
     count: int
-    """How many failed for it."""
+    """Runs that failed for this reason."""
     open: int
-    """How many of them nobody has settled."""
+    """How many of them are still dead letters."""
     first: str
     """When the first of them ended."""
     last: str
     """When the last of them ended."""
     jobs: dict[str, int]
-    """How many of each job."""
+    """Runs by job."""
     example: str
-    """The newest of the runs."""
+    """Id of the latest run."""
 
 
 class ReportSchema(Schema):
-    """What failed, by reason."""
+    """Failures by reason."""
 
     since: str
-    """Runs that fell due from this instant on were looked at."""
+    """Only runs due since then are included."""
     job: str | None
-    """Of this job alone."""
+    """The job, if the report is limited to one."""
     dead: int
-    """Dead letters that nobody has settled, of all times."""
+    """All current dead letters, regardless of `since`."""
     failures: list[FailureSchema]
     """The most frequent reason first."""
     more: bool
-    """Whether there are more reasons, or more runs than are looked at."""
+    """Whether some reasons or runs are not included."""
 
 
 class ReplaySchema(Schema):
-    """A run that was run again."""
+    """A replay that was started."""
 
     id: str
-    """The replay."""
+    """Id of the replay."""
     replay_of: str
-    """The run that it repeats."""
+    """The run that it replays."""
 
 
 class MarkSchema(Schema):
-    """A run in short."""
+    """A run in brief."""
 
     id: str
     """The run."""
     fire_at: str
-    """The instant at which it fell due."""
+    """When it was due."""
     state: RunState
-    """As it is."""
+    """Its current state."""
     duration_ms: int | None
-    """For how long it ran."""
+    """Duration in milliseconds."""
 
 
 class AskedSchema(Schema):
-    """A run that somebody asked for: what of it never changes."""
+    """A requested run: the fields that never change."""
 
     id: str
     """Its id."""
     job: str
     """Its job."""
     kind: Kind
-    """Where it came from."""
+    """What created it."""
     fire_at: str
-    """When it was asked for."""
+    """When it was requested."""
     args: dict[str, object] | None
-    """Its own arguments, beside the job's."""
+    """Arguments of this run, in addition to the job's."""
 
 
 def run_schema(run: Run) -> RunSchema:
@@ -315,12 +315,11 @@ def run_schema(run: Run) -> RunSchema:
 
 
 def run_detail_schema(run: Run, late: Sequence[LateResult]) -> RunDetailSchema:
-    """A run, and the outcomes that came too late."""
     return {**run_schema(run), "late": [late_schema(result) for result in late]}
 
 
 def mark_schema(run: Run) -> MarkSchema:
-    """A run in short."""
+    """A run in brief."""
     return {
         "id": run.id,
         "fire_at": iso(run.fire_at),
@@ -330,13 +329,12 @@ def mark_schema(run: Run) -> MarkSchema:
 
 
 def asked_schema(run: Run) -> AskedSchema:
-    """A run that somebody asked for."""
     args = None if run.args is None else dict(run.args)
     return {"id": run.id, "job": run.job, "kind": run.kind, "fire_at": iso(run.fire_at), "args": args}
 
 
 def placement_schema(placement: Placement) -> PlacementSchema:
-    """Why this node."""
+    """Why the run was placed on this node."""
     return {
         "node": placement.node,
         "rank": placement.rank,
@@ -350,7 +348,6 @@ def _standing(node: str, standing: float | str) -> StandingSchema:
 
 
 def resolution_schema(resolution: Resolution) -> ResolutionSchema:
-    """What somebody did with a run."""
     return {
         "how": resolution.how,
         "at": iso(resolution.at),
@@ -361,7 +358,7 @@ def resolution_schema(resolution: Resolution) -> ResolutionSchema:
 
 
 def attempt_length(attempt: Attempt) -> timedelta | None:
-    """From its start to its end."""
+    """Duration in milliseconds."""
     return None if attempt.started_at is None else attempt.ended_at - attempt.started_at
 
 
@@ -380,7 +377,6 @@ def attempt_schema(attempt: Attempt) -> AttemptSchema:
 
 
 def covers_schema(covers: Covers | None) -> CoversSchema | None:
-    """What a run stands for beside its own instant."""
     if covers is None:
         return None
     return {"first": iso(covers.first), "last": iso(covers.last), "count": covers.count}
@@ -400,7 +396,6 @@ def late_schema(late: LateResult) -> LateSchema:
 
 
 def log_schema(line: LogLine) -> LogSchema:
-    """A line that a run wrote."""
     return {
         "run": line.run,
         "job": line.job,
@@ -417,7 +412,6 @@ def log_schema(line: LogLine) -> LogSchema:
 def report_schema(
     since: datetime, job: str | None, dead: int, failures: Sequence[Failure], limit: int, *, more: bool
 ) -> ReportSchema:
-    """What failed, at most `limit` reasons."""
     return {
         "since": iso(since),
         "job": job,
@@ -428,7 +422,6 @@ def report_schema(
 
 
 def failure_schema(failure: Failure) -> FailureSchema:
-    """A reason, for scripts."""
     return {
         "reason": failure.reason,
         "count": failure.count,

@@ -1,90 +1,91 @@
-"""What is said on the live stream, and what its followers are told; `docs/concepts/stream.md` has the whole of it."""
+"""Messages of the live stream, and events. See `docs/concepts/stream.md`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NotRequired
 
-from cronflow.schemas.base import Schema
+from cronflow.domain.events import RecordedEvent, Severity, fields_of
+from cronflow.schemas import Schema, iso
 from cronflow.schemas.cluster import NodeState
-from cronflow.schemas.events import EventSchema
 from cronflow.schemas.runs import LogSchema, RunDetailSchema
 
 
 class LiveNodeSchema(Schema):
-    """A node, as a tick tells it."""
+    """A node in a tick."""
 
     name: str
     """Its name."""
     id: str
     """`<name>#<incarnation>`."""
     leads: bool
-    """Whether it leads."""
+    """Whether it is the leader."""
     state: NodeState
-    """`draining`: it gets no more work; `stale`: two heartbeats are missing."""
+    """`draining`: accepts no new runs; `stale`: missed two heartbeats."""
     cpu: float
-    """The part of its CPUs that is in use."""
+    """CPU use, from 0 to 1."""
     memory: float
-    """The part of its memory that is in use."""
+    """Memory use, from 0 to 1."""
     lag_s: float
-    """How late its event loop is."""
+    """Delay of its event loop, in seconds."""
     slots: int
-    """How many runs it takes at the same time."""
+    """How many runs it can execute concurrently."""
     in_flight: int
-    """How many it runs."""
+    """Runs that it is executing."""
     queued: int
-    """How many wait in its list."""
+    """Runs waiting in its queue."""
     rate: float
-    """Runs that it ends a second."""
+    """Runs finished per second."""
     age_s: float
-    """How old its last report is."""
+    """Seconds since its last heartbeat."""
 
 
 class LiveQueueSchema(Schema):
-    """The nodes' lists together."""
+    """The queues of all nodes, added up."""
 
     queued: int
-    """Runs that wait in them."""
+    """Runs waiting in the queues."""
     in_flight: int
-    """Runs that are running."""
+    """Runs being executed."""
     slots: int
-    """How many can run at the same time."""
+    """How many runs the cluster can execute concurrently."""
     capacity: int
-    """How many more could be given out now."""
+    """How many more runs could be dispatched now."""
     open: int | None
-    """Runs that are not over; null: not counted yet."""
+    """Open runs; null: not counted yet."""
 
 
 class StreamQuantilesSchema(Schema):
-    """Of a distribution; null: there is nothing in it."""
+    """Percentiles of a distribution; null if nothing was measured."""
 
     p50: float | None
-    """Half of them are below."""
+    """Median."""
     p95: float | None
-    """Of twenty, one is above."""
+    """95th percentile."""
     p99: float | None
-    """Of a hundred, one is above."""
+    """99th percentile."""
 
 
 class LatencySchema(Schema):
-    """Of the last five minutes; empty before MongoDB has answered for the first time."""
+    """Latency over the last five minutes; empty until MongoDB has answered once."""
 
     lateness_ms: NotRequired[StreamQuantilesSchema]
-    """From the instant a run was due to its first start."""
+    """From due time to first start."""
     duration_ms: NotRequired[StreamQuantilesSchema]
-    """Of the last attempts."""
+    """Duration of the last attempts."""
 
 
 class JobCountsSchema(Schema):
-    """How many jobs there are."""
+    """Number of jobs."""
 
     total: int
-    """All of them."""
+    """All jobs."""
     active: int
-    """Those that will run by themselves."""
+    """Jobs that will fire."""
     paused: int
-    """Those that somebody has paused."""
+    """Paused jobs."""
     idle: int
-    """Disabled, without a schedule, or done."""
+    """Jobs that are disabled, finished or have no schedule."""
 
 
 class NextJobSchema(Schema):
@@ -97,171 +98,202 @@ class NextJobSchema(Schema):
 
 
 class OpenBreakerSchema(Schema):
-    """A service that is left alone for now."""
+    """A service whose circuit breaker is open."""
 
     service: str
-    """Its name or host."""
+    """Name or host of the service."""
     nodes: list[str]
-    """By which nodes."""
+    """Nodes whose breaker is open."""
 
 
 class ServerSchema(Schema):
-    """A server, as the builder of ticks reaches it."""
+    """Redis or MongoDB, as measured by the API replica that builds the ticks."""
 
     ms: NotRequired[float]
-    """Its round trip."""
+    """Round trip in milliseconds."""
     error: NotRequired[str]
-    """Why it does not answer."""
+    """Why it is unavailable."""
 
 
 class LiveSchema(Schema):
-    """The cluster at an instant: absolute values."""
+    """The state of the cluster at an instant, as absolute values."""
 
     at: str
-    """When this was read."""
+    """When the state was read."""
     namespace: str
-    """The name of the cluster."""
+    """Name of the cluster."""
     leader: str | None
-    """The node that leads."""
+    """The leader; null if the cluster has none."""
     lease_s: float
-    """How long a lead lasts unless it is renewed."""
+    """Duration of the leader's lease, in seconds."""
     term: int
-    """The number of the tenure."""
+    """The leader's term."""
     elected_at: str | None
-    """Since when it leads."""
+    """When the leader was elected."""
     lease_left_s: float | None
-    """How long its lead still lasts unless it renews it."""
+    """Seconds until the leader's lease expires unless it is renewed."""
     nodes: list[LiveNodeSchema]
     """Up to 200 nodes, the leader first."""
     nodes_more: int
-    """How many more there are."""
+    """Number of nodes that are not listed."""
     queue: LiveQueueSchema
-    """Their lists together."""
+    """The queues of all nodes, added up."""
     rates: dict[str, float]
-    """Runs that ended a second: `ended`, and by their states."""
+    """Runs finished per second: `ended`, and by state."""
     latency: LatencySchema
-    """How late and how long."""
+    """Delay and duration of runs."""
     jobs: JobCountsSchema | None
-    """How many jobs; null: not counted yet."""
+    """Number of jobs; null: not counted yet."""
     dead_letters: int | None
-    """Failed or lost runs that nobody has settled; null: not counted yet."""
+    """Dead letters; null: not counted yet."""
     next: list[NextJobSchema]
     """The ten jobs that are due next."""
     breakers: list[OpenBreakerSchema]
-    """Services that are left alone."""
+    """Open circuit breakers."""
     servers: dict[str, ServerSchema]
     """`redis` and `mongodb`."""
 
 
 class NodeSeriesSchema(Schema):
-    """Of each node, every five seconds."""
+    """Series per node, one point every five seconds."""
 
     at: list[str]
     """The instants."""
     by_name: dict[str, dict[str, list[float | None]]]
-    """`cpu`, `memory`, `lag_s` and `in_flight` of each node, at these instants."""
+    """`cpu`, `memory`, `lag_s` and `in_flight` of each node at these instants."""
 
 
 class LastMinutesSchema(Schema):
-    """The last ten minutes, column by column."""
+    """The last ten minutes, as columns."""
 
     cluster: dict[str, list[str | float | None]]
-    """Each second: `at`, `ended`, `failed`, `queued`, `in_flight`, and `p50`, `p95`, `p99` of lateness and duration."""
+    """One point per second: `at`, `ended`, `failed`, `queued`, `in_flight`, and percentiles of delay and duration."""
     nodes: NodeSeriesSchema
-    """Each node."""
+    """Series per node."""
 
 
 class LiveSeriesSchema(LiveSchema):
-    """The cluster at an instant, and how it came there."""
+    """The state of the cluster with its recent history."""
 
     series: LastMinutesSchema
     """The last ten minutes."""
 
 
 class SnapSchema(Schema):
-    """The beginning, or a new one: it replaces everything."""
+    """A snapshot: it replaces everything received before."""
 
     t: Literal["snap"]
-    """What this message is."""
+    """Type of the message."""
     seq: str
-    """Its place in the stream, to go on from."""
+    """Position in the stream; reconnect with `since` to continue here."""
     doc: LiveSeriesSchema
-    """The cluster."""
+    """The state of the cluster."""
 
 
 class LinesSchema(Schema):
-    """Lines of a topic."""
+    """Log lines of a topic."""
 
     topic: str
-    """As it was asked for."""
+    """The topic as it was requested."""
     gap: int | None
-    """How many lines are missing before these; null: nobody knows how many."""
+    """Number of lines missing before these; null: unknown."""
     lines: list[LogSchema]
     """The lines."""
 
 
 class TickSchema(Schema):
-    """A second of the cluster's life."""
+    """An update, sent every second."""
 
     t: Literal["tick"]
-    """What this message is."""
+    """Type of the message."""
     seq: str
-    """Its place in the stream, to go on from."""
+    """Position in the stream; reconnect with `since` to continue here."""
     ts: str
     """When."""
     patch: LiveSchema
-    """What replaces the same fields of `doc`."""
+    """New values for the same fields of `doc`."""
     events: list[EventSchema]
-    """What happened since the tick before."""
+    """Events since the previous tick."""
     logs: list[LinesSchema]
-    """Lines of the topics that are followed."""
+    """Lines of the followed topics."""
     dropped: int
-    """How many ticks were passed over before this one."""
+    """Number of ticks skipped before this one."""
 
 
 class StreamErrorSchema(Schema):
-    """Something that was asked for and cannot be obeyed."""
+    """A request that was refused."""
 
     t: Literal["error"]
-    """What this message is."""
+    """Type of the message."""
     op: str | None
-    """What was asked for."""
+    """The requested operation."""
     detail: str
-    """Why not."""
+    """The reason."""
     again: bool
-    """Whether it may be obeyed later: a server is away."""
+    """Whether a retry may succeed: a server is unavailable."""
 
 
 class GapSchema(Schema):
-    """A place where something is missing: lines, or before a snapshot the events since the last tick."""
+    """A gap: lines are missing, or events between the last tick and the next snapshot."""
 
     t: Literal["gap"]
-    """What this message is."""
+    """Type of the message."""
     missed: int | None
-    """How many lines; null: nobody knows how many, or it is events."""
+    """Number of missing lines; null: unknown, or events are missing."""
 
 
 class LineSchema(Schema):
-    """A line that was written."""
+    """A log line."""
 
     t: Literal["line"]
-    """What this message is."""
+    """Type of the message."""
     line: LogSchema
     """The line."""
 
 
 class RunStateSchema(Schema):
-    """A run in another state or attempt than before."""
+    """A run whose state or attempt changed."""
 
     t: Literal["state"]
-    """What this message is."""
+    """Type of the message."""
     run: RunDetailSchema
     """The run as it is now."""
 
 
 StreamMessage = SnapSchema | TickSchema | GapSchema
-"""What a follower of the cluster is told."""
+"""Messages for a client that follows the cluster."""
 RunMessage = RunStateSchema | LineSchema
-"""What a follower of a run is told."""
+"""Messages for a client that follows a run."""
 LineMessage = LineSchema | GapSchema
-"""What a follower of lines is told."""
+"""Messages for a client that follows log lines."""
+
+
+class EventSchema(Schema):
+    """An event in the cluster."""
+
+    id: str
+    """Ids sort by time."""
+    at: str
+    """When."""
+    kind: str
+    """Kind of event, such as `leader_elected`."""
+    severity: Severity
+    """Severity."""
+    source: str
+    """The node that emitted it, or `api`."""
+    text: str
+    """The message for people."""
+    fields: Mapping[str, object]
+    """Details, depending on the kind."""
+
+
+def event_schema(recorded: RecordedEvent) -> EventSchema:
+    return {
+        "id": recorded.id,
+        "at": iso(recorded.at),
+        "kind": recorded.event.kind,
+        "severity": recorded.event.severity,
+        "source": recorded.source,
+        "text": recorded.event.text,
+        "fields": fields_of(recorded.event),
+    }

@@ -1,7 +1,4 @@
-"""A chain as plain values: an object for each link, `step` says which.
-
-Instants are ISO 8601 in UTC, lengths are milliseconds and say so in their name; nothing is put into words.
-"""
+"""The chain of `cronflow jobs why`: one object per decision, distinguished by `step`."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from cronflow.domain import why as chain
 from cronflow.domain.job import MisfirePolicy, Overlap
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Outcome, RunState
-from cronflow.schemas.base import Schema, iso, milliseconds, optional_iso
+from cronflow.schemas import Schema, iso, milliseconds, optional_iso
 from cronflow.schemas.runs import (
     AttemptSchema,
     CoversSchema,
@@ -26,7 +23,7 @@ from cronflow.schemas.runs import (
 
 
 class DueSchema(Schema):
-    """The instant belongs to this version of the schedule."""
+    """The instant is due under this version of the schedule."""
 
     step: Literal["due"]
     instant: str
@@ -37,7 +34,7 @@ class DueSchema(Schema):
 
 
 class NotDueSchema(Schema):
-    """The instant is none of the schedule's; `before` and `after` are the nearest that are."""
+    """The schedule does not fire at this instant; `before` and `after` are the nearest fires."""
 
     step: Literal["not_due"]
     instant: str
@@ -49,7 +46,7 @@ class NotDueSchema(Schema):
 
 
 class UpcomingSchema(Schema):
-    """It will fall due."""
+    """The instant is in the future."""
 
     step: Literal["upcoming"]
     instant: str
@@ -57,7 +54,7 @@ class UpcomingSchema(Schema):
 
 
 class KeptByEditSchema(Schema):
-    """An edit kept it from running: paused, disabled, edited or deleted."""
+    """An edit prevented the run: the job was paused, disabled, changed or deleted."""
 
     step: Literal["held"]
     reason: str
@@ -68,7 +65,7 @@ class KeptByEditSchema(Schema):
 
 
 class LatenessSchema(Schema):
-    """How late it was decided, and whether that made it a missed one."""
+    """How late the planner decided, and whether it counts as missed."""
 
     step: Literal["lateness"]
     late_ms: int
@@ -80,7 +77,7 @@ class LatenessSchema(Schema):
 
 
 class OverlappingSchema(Schema):
-    """Whether another run of the job was in the way, and which."""
+    """Whether another run of the job blocked it."""
 
     step: Literal["overlapping"]
     policy: Overlap
@@ -89,7 +86,7 @@ class OverlappingSchema(Schema):
 
 
 class RefusedSchema(Schema):
-    """What stands against a node."""
+    """A node that cannot take the run."""
 
     node: str
     """The node."""
@@ -98,7 +95,7 @@ class RefusedSchema(Schema):
 
 
 class UnplannedSchema(Schema):
-    """It is due and no leader has decided it yet."""
+    """It is due, and no leader has planned it yet."""
 
     step: Literal["unplanned"]
     since: str
@@ -109,7 +106,7 @@ class UnplannedSchema(Schema):
 
 
 class PlacedSchema(Schema):
-    """The node that was chosen, and why not another one."""
+    """The chosen node, and why the others were not chosen."""
 
     step: Literal["placed"]
     node: str
@@ -117,7 +114,7 @@ class PlacedSchema(Schema):
 
 
 class DispatchedSchema(Schema):
-    """Given to its node by a leader. `taken` false: the node has not recorded a start yet."""
+    """Dispatched to its node by the leader. `taken` is false until the node records a start."""
 
     step: Literal["dispatched"]
     at: str
@@ -130,7 +127,7 @@ class DispatchedSchema(Schema):
 
 
 class StartedSchema(Schema):
-    """Its first start."""
+    """The first attempt started."""
 
     step: Literal["started"]
     at: str
@@ -138,14 +135,14 @@ class StartedSchema(Schema):
 
 
 class TriedSchema(Schema):
-    """An attempt that has ended."""
+    """A finished attempt."""
 
     step: Literal["tried"]
     attempt: AttemptSchema
 
 
 class RunsNowSchema(Schema):
-    """The present attempt runs."""
+    """The current attempt is running."""
 
     step: Literal["runs"]
     since: str
@@ -154,24 +151,24 @@ class RunsNowSchema(Schema):
 
 
 class WaitingSchema(Schema):
-    """Why it waits, and since when."""
+    """Why the run is waiting, and since when."""
 
     fire: str
     """The instant."""
     since: str
-    """Since when."""
+    """When the wait began."""
     reason: str
-    """For what."""
+    """What it is waiting for."""
     blocked_by: str | None
     """The run that is in its way."""
     nodes: list[RefusedSchema]
-    """What stands against some of the nodes."""
+    """Nodes that cannot take it, with reasons."""
     more: int
-    """How many nodes more there were."""
+    """Number of further nodes."""
 
 
 class TriesAgainSchema(Schema):
-    """It waits for its next attempt: for its time, or for a node."""
+    """The run waits for its next attempt, until its due time or for a node."""
 
     step: Literal["tries_again"]
     at: str | None
@@ -180,7 +177,7 @@ class TriesAgainSchema(Schema):
 
 
 class EndedSchema(Schema):
-    """How the run ended, and what somebody did about it."""
+    """How the run ended and was settled."""
 
     step: Literal["ended"]
     state: RunState
@@ -193,7 +190,7 @@ class EndedSchema(Schema):
 
 
 class UnrecordedSchema(Schema):
-    """It fell due and there is no run of it (any more)."""
+    """The instant was due, but its run does not exist or was deleted."""
 
     step: Literal["unrecorded"]
     reason: str
@@ -207,25 +204,23 @@ LinkSchema = (
 
 
 class WhySchema(Schema):
-    """Why an instant ran, did not run or waits: what was decided, in that order."""
+    """Why an instant ran, did not run or is waiting: every decision, in order."""
 
     job: str
     """The job."""
     at: str
     """The instant."""
     run: str | None
-    """The run that covers it."""
+    """The run that covers the instant."""
     chain: list[LinkSchema]
-    """The last link says how it stands."""
+    """The decisions; the last one is the current state."""
 
 
 def why_schema(why: chain.Why) -> WhySchema:
-    """The whole chain."""
     return {"job": why.job, "at": iso(why.instant), "run": why.run, "chain": [link_schema(link) for link in why.links]}
 
 
 def link_schema(link: chain.Link) -> LinkSchema:
-    """One link."""
     match link:
         case chain.Due() | chain.NotDue() | chain.Upcoming() | chain.KeptByEdit() | chain.Unrecorded():
             return _schedule_schema(link)

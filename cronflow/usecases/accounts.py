@@ -1,4 +1,4 @@
-"""Users and API keys, for those who manage them. Every change has its entry in the audit log."""
+"""Use cases for users, API keys and secrets. Every change writes an entry to the audit log."""
 
 from __future__ import annotations
 
@@ -9,32 +9,36 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cronflow.auth.passwords import Passwords
-from cronflow.auth.texts import hashed, key_parts, key_text, random_text
-from cronflow.domain.access import ApiKey, Principal, Role, User, check_password, check_patterns
+from cronflow.auth.tokens import hashed, key_parts, key_text, random_text
+from cronflow.auth.vault import Vault
+from cronflow.domain.access import ApiKey, Principal, Role, Secret, User, check_password, check_patterns
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.job import check_name
-from cronflow.ports import Backends, Clock
+from cronflow.domain.secret import check_secret_name, check_secret_value
+from cronflow.ports import Clock, KeyStore, SecretStore, UserStore
 from cronflow.usecases.audit import Auditor, Changed
 
-USED_AGAIN_AFTER = timedelta(minutes=5)
+TOUCH_AFTER = timedelta(minutes=5)
+"""The last use of a key is stored with this precision."""
+KEY_REMEDY = "make one with `openssl rand -base64 32`; the API and all nodes need the same key"
 
 
 class UserAccounts:
-    """Creating, changing and deleting users. The admin of the settings is none of them; `reserved` is its name."""
+    """Manages stored users. The admin of the settings is not stored; `reserved` is its name."""
 
-    def __init__(self, backends: Backends, clock: Clock, passwords: Passwords, *, reserved: str) -> None:
-        self._users = backends.users
+    def __init__(self, users: UserStore, clock: Clock, audit: Auditor, passwords: Passwords, *, reserved: str) -> None:
+        self._users = users
         self._clock = clock
+        self._audit = audit
         self._passwords = passwords
         self._reserved = reserved
-        self._auditor = Auditor(backends.audit, clock)
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[User]:
-        """By name, those behind `after`."""
+        """Users by name, after the name `after`."""
         return await self._users.find(after=after, limit=limit)
 
     async def create(self, name: str, role: Role, password: str, *, by: str = "") -> User:
-        """Raises InvalidInput, and Conflict when the name exists."""
+        """Raises InvalidInput, and Conflict if the name exists."""
         check_name(name, "user")
         if name == self._reserved:
             raise Conflict(f"{name} is the admin of the settings (ADMIN_USER)")
@@ -46,8 +50,8 @@ class UserAccounts:
             created_at=self._clock.now(),
         )
         if not await self._users.create(user):
-            raise Conflict(f"there is a user {name!r} already")
-        await self._auditor.record(by, Changed("user.create", f"user:{name}", None, _user_facts(user)))
+            raise Conflict(f"user {name!r} already exists")
+        await self._audit.record(by, Changed("user.create", f"user:{name}", None, _user_facts(user)))
         return user
 
     async def change(
@@ -59,8 +63,8 @@ class UserAccounts:
         password: str | None = None,
         by: str = "",
     ) -> User:
-        """Change what is given, and end the user's sessions. Raises NotFound, InvalidInput; Conflict when somebody else
-        changes the user at the same time.
+        """Change the given fields and end the user's sessions. Raises NotFound, InvalidInput, and Conflict if the user
+        changes concurrently.
         """
         before = await self._users.get(name)
         if before is None:
@@ -76,29 +80,29 @@ class UserAccounts:
             stamp=secrets.token_hex(16),
         )
         if not await self._users.replace(after, before.stamp):
-            raise Conflict(f"user {name!r} was changed by somebody else; look again")
+            raise Conflict(f"user {name!r} was changed by someone else; check it and try again")
         facts = _user_facts(before), {**_user_facts(after), "new_password": password is not None}
-        await self._auditor.record(by, Changed("user.change", f"user:{name}", *facts))
+        await self._audit.record(by, Changed("user.change", f"user:{name}", *facts))
         return after
 
     async def delete(self, name: str, *, by: str = "") -> None:
-        """Delete the user, whose sessions end. Raises NotFound."""
+        """Delete the user and end their sessions. Raises NotFound."""
         before = await self._users.get(name)
         if before is None or not await self._users.delete(name):
             raise NotFound("user", name)
-        await self._auditor.record(by, Changed("user.delete", f"user:{name}", _user_facts(before), None))
+        await self._audit.record(by, Changed("user.delete", f"user:{name}", _user_facts(before), None))
 
 
 class ApiKeys:
-    """Creating, deleting and recognizing API keys."""
+    """Creates, deletes and verifies API keys."""
 
-    def __init__(self, backends: Backends, clock: Clock) -> None:
-        self._keys = backends.keys
+    def __init__(self, keys: KeyStore, clock: Clock, audit: Auditor) -> None:
+        self._keys = keys
         self._clock = clock
-        self._auditor = Auditor(backends.audit, clock)
+        self._audit = audit
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[ApiKey]:
-        """By name, those behind `after`."""
+        """Keys by name, after the name `after`."""
         return await self._keys.find(after=after, limit=limit)
 
     async def create(
@@ -110,13 +114,13 @@ class ApiKeys:
         expires_at: datetime | None = None,
         by: str = "",
     ) -> tuple[ApiKey, str]:
-        """The key, and its text, which nobody can be told again. Raises InvalidInput, and Conflict when the name
+        """Return the key and its text, which cannot be shown again. Raises InvalidInput, and Conflict if the name
         exists.
         """
         check_name(name, "key")
         now = self._clock.now()
         if expires_at is not None and expires_at <= now:
-            raise InvalidInput(Problem("expires_at", "lies in the past"))
+            raise InvalidInput(Problem("expires_at", "is in the past"))
         random = random_text()
         key = ApiKey(
             name=name,
@@ -128,19 +132,19 @@ class ApiKeys:
             expires_at=expires_at,
         )
         if not await self._keys.create(key):
-            raise Conflict(f"there is a key {name!r} already")
-        await self._auditor.record(by, Changed("key.create", f"key:{name}", None, _key_facts(key)))
+            raise Conflict(f"key {name!r} already exists")
+        await self._audit.record(by, Changed("key.create", f"key:{name}", None, _key_facts(key)))
         return key, key_text(name, random)
 
     async def delete(self, name: str, *, by: str = "") -> None:
-        """Delete the key; from now on it lets nobody in. Raises NotFound."""
+        """Delete the key, which is rejected from now on. Raises NotFound."""
         before = await self._keys.get(name)
         if before is None or not await self._keys.delete(name):
             raise NotFound("key", name)
-        await self._auditor.record(by, Changed("key.delete", f"key:{name}", _key_facts(before), None))
+        await self._audit.record(by, Changed("key.delete", f"key:{name}", _key_facts(before), None))
 
     async def principal(self, text: str) -> Principal | None:
-        """Who presents the text; None when there is no such key, or not any more."""
+        """The principal of the key text; None if there is no such key or it has expired."""
         parts = key_parts(text)
         key = None if parts is None else await self._keys.get(parts[0])
         if parts is None or key is None or not hmac.compare_digest(key.key_hash, hashed(parts[1])):
@@ -148,7 +152,7 @@ class ApiKeys:
         now = self._clock.now()
         if key.expires_at is not None and key.expires_at <= now:
             return None
-        if key.last_used_at is None or now - key.last_used_at >= USED_AGAIN_AFTER:
+        if key.last_used_at is None or now - key.last_used_at >= TOUCH_AFTER:
             await self._touch(key.name, now)
         return Principal(f"key:{key.name}", key.role, key.jobs)
 
@@ -156,8 +160,42 @@ class ApiKeys:
         try:
             await self._keys.touch(name, now)
         except BackendUnavailable:
-            # When a key was used last is for people; the request goes on without.
+            # The last use is only shown to people; the request does not depend on it.
             return
+
+
+class SecretValues:
+    """Sets and deletes secrets by name; values are never read back. `vault` is None without SECRETS_KEY, and then no
+    secret can be set.
+    """
+
+    def __init__(self, store: SecretStore, clock: Clock, audit: Auditor, vault: Vault | None) -> None:
+        self._secrets = store
+        self._clock = clock
+        self._audit = audit
+        self._vault = vault
+
+    async def find(self, *, after: str = "", limit: int = 500) -> list[Secret]:
+        """Secrets by name, after the name `after`."""
+        return await self._secrets.find(after=after, limit=limit)
+
+    async def set(self, name: str, value: str, *, by: str = "") -> bool:
+        """Seal the value and store it. Returns whether the secret is new. Raises InvalidInput."""
+        check_secret_name(name)
+        check_secret_value(value)
+        if self._vault is None:
+            raise InvalidInput(Problem("SECRETS_KEY", "is not set, so no secret can be stored", KEY_REMEDY))
+        sealed = self._vault.seal(name, value)
+        secret = Secret(name=name, sealed=sealed, updated_at=self._clock.now(), updated_by=by)
+        new = await self._secrets.put(secret)
+        await self._audit.record(by, Changed("secret.set", f"secret:{name}", None, {"new": new}))
+        return new
+
+    async def delete(self, name: str, *, by: str = "") -> None:
+        """Delete it; attempts of jobs that refer to it fail from now on. Raises NotFound."""
+        if not await self._secrets.delete(name):
+            raise NotFound("secret", name)
+        await self._audit.record(by, Changed("secret.delete", f"secret:{name}"))
 
 
 def _user_facts(user: User) -> Mapping[str, object]:

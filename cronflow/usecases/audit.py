@@ -1,8 +1,8 @@
-"""The audit log: one entry for each change that was made through the service, whoever asked for it and however.
+"""The audit log: one entry for every change made through a use case.
 
-An entry is written once the change stands. Where that fails the caller learns that a server is away, and the change
-may stand without its entry; versions, runs and dead letters keep their author themselves. Values that look like
-passwords are masked before they are kept. The address of whoever asks is set by the edge that knows it.
+An entry is written after the change stands. If writing it fails, the caller gets an error although the change was made;
+versions, runs and dead letters store their author themselves. Values that look like passwords are masked. The edge that
+accepts a request sets `client_address`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from datetime import datetime
 from typing import NamedTuple
 
 from cronflow.domain.access import AuditEntry
+from cronflow.domain.events import Event
 from cronflow.domain.secret import HIDDEN
-from cronflow.ports import AuditStore, Clock
+from cronflow.ports import AuditStore, Clock, EventSink, discard_event
 
 client_address: ContextVar[str | None] = ContextVar("client_address", default=None)
-"""Where the request that is being answered came from; None outside of one."""
+"""The address of the client whose request is being handled; None outside a request."""
 
 _count = itertools.count()
-_TELLING = re.compile(
+_SENSITIVE = re.compile(
     r"(?i)(authorization|cookie|passw(or)?d|passphrase|secret|token|credential|signature|api[-_.]?key|private[-_.]?key)"
 )
 _IN_TEXT = (
@@ -35,7 +36,7 @@ _REFERENCE = re.compile(r"[^$]*\$\{secret:[^}]*\}\s*")
 
 
 class Changed(NamedTuple):
-    """What somebody did, to what, and what that was before and after."""
+    """An action on a target, with the state before and after."""
 
     action: str
     target: str
@@ -44,14 +45,21 @@ class Changed(NamedTuple):
 
 
 class Auditor:
-    """Writes entries."""
+    """Writes audit entries, and emits the events that belong to them."""
 
-    def __init__(self, audit: AuditStore, clock: Clock) -> None:
+    def __init__(self, audit: AuditStore, clock: Clock, emit: EventSink = discard_event) -> None:
         self._audit = audit
         self._clock = clock
+        self._emit = emit
+
+    async def record_events(self, by: str, *done: tuple[Changed, Event]) -> None:
+        """Emit the events and write an entry for each change."""
+        for _, event in done:
+            self._emit(event)
+        await self.record(by, *(changed for changed, _ in done))
 
     async def record(self, by: str, *changes: Changed) -> None:
-        """An entry for each of them."""
+        """Write an entry for each change."""
         if not changes:
             return
         now = self._clock.now()
@@ -61,7 +69,7 @@ class Auditor:
         stamp = f"{round(now.timestamp() * 1_000_000):016}"
         return [
             AuditEntry(
-                # Of one instant those of this process sort as they were made.
+                # The counter keeps entries of the same instant in order.
                 id=f"{stamp}-{next(_count):010}-{secrets.token_hex(6)}",
                 at=now,
                 by=by,
@@ -76,17 +84,17 @@ class Auditor:
 
 
 def masked(value: object) -> object:
-    """The same plain value, without what stands under a key that speaks of passwords, and without the passwords and
-    tokens of addresses and headers within text. A reference to a secret is none, and stays.
+    """Replace values under password-like keys, and passwords and tokens in URLs and headers within text. References to
+    secrets stay.
     """
     match value:
         case Mapping():
-            return {key: (_hidden if _TELLING.search(str(key)) else masked)(item) for key, item in value.items()}
+            return {key: (_hidden if _SENSITIVE.search(str(key)) else masked)(item) for key, item in value.items()}
         case list() | tuple():
             return [masked(item) for item in value]
         case str():
-            for pattern, instead in _IN_TEXT:
-                value = pattern.sub(instead, value)
+            for pattern, replacement in _IN_TEXT:
+                value = pattern.sub(replacement, value)
     return value
 
 

@@ -1,12 +1,16 @@
-"""Editing a job: the one way in which a person transitions, pauses, resumes or deletes it.
+"""Edits a job: the only code path by which a user changes, pauses, resumes or deletes it.
 
-The steps, each a single-document write: read the job; keep its present version in the history; if its cursor will jump
-over instants that have already fallen due, write a plan note; make sure that the run of the present `pending_run`
-exists; compare `rev` and write the change, and
-with a jump a `pending_run` that is one skipped run over what is jumped; insert that run; remove the note; then cancel
-what is open under an older version and has not started, and keep what runs. Only then is the edit acknowledged: no
-attempt starts under an older version afterwards. If the editor dies in between, nothing was acknowledged and the
-settler finds the note.
+Each step is a single-document write:
+
+1. Read the job and store its current version in the history.
+2. If the new cursor skips instants that are already due, write a plan intent.
+3. Ensure that the run of the current `pending_run` exists.
+4. Compare `rev` and write the change. If instants are skipped, the new `pending_run` is one skipped run over them.
+5. Insert the skipped run and remove the intent.
+6. Retire open runs of older versions: cancel or requeue runs that have not started, keep running ones.
+
+Only then is the edit acknowledged, so no attempt starts under an older version afterwards. If the editor dies in
+between, nothing was acknowledged, and plan recovery completes the intent.
 """
 
 from __future__ import annotations
@@ -31,23 +35,19 @@ TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
 START_POLL_S = 0.05
 ABSENT = 0
-"""The version of a job that does not exist, for whoever expects that."""
+"""The expected version of a job that must not exist."""
 
 Result = Literal["created", "changed", "unchanged"]
 Edit = Callable[[JobRecord, datetime], JobRecord]
 
 
 class Editor:
-    """Applies edits through the ports."""
-
     def __init__(self, jobs: JobStore, versions: VersionStore, plans: PlanStore, runs: RunStore, clock: Clock) -> None:
         self._jobs, self._versions, self._plans, self._runs = jobs, versions, plans, runs
         self._clock = clock
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
-        """Create or change a job. Returns what was done; raises Conflict after losing several times, and when its
-        version is not the `expected` one.
-        """
+        """Create or change a job. Raises Conflict unless its version is `expected`, and after losing several races."""
         now = self._clock.now()
         found = await self._jobs.get([job.name])
         _expect(job.name, found[0] if found else None, expected)
@@ -65,19 +65,19 @@ class Editor:
             _expect(job.name, record, expected)
             return _redefined(record, job, now)
 
-        reborn = bool(found) and found[0].deleted_at is not None
+        recreated = bool(found) and found[0].deleted_at is not None
         try:
             await self._edit(job.name, change, "edited", by, keep_waiting=True)
         except NotFound:
-            # The clean-up has taken its tombstone away meanwhile.
+            # The clean-up removed the tombstone in the meantime.
             return await self.define(job, by=by, expected=expected)
-        return "created" if reborn else "changed"
+        return "created" if recreated else "changed"
 
     async def amend(
         self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
     ) -> JobRecord:
-        """Make another job of the present one. `make` is called again when somebody else was quicker. Raises NotFound,
-        Conflict, and what `make` raises.
+        """Replace the job with `make(job)`; `make` is called again after a lost race. Raises NotFound, Conflict, and
+        whatever `make` raises.
         """
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
@@ -90,7 +90,7 @@ class Editor:
         return await self._edit(name, change, "edited", by, keep_waiting=True)
 
     async def pause(self, name: str, *, by: str = "") -> JobRecord:
-        """Plan no more of its fires until it is resumed."""
+        """Stop planning fires until the job is resumed."""
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             return record if record.paused else replace(record, paused=True)
@@ -98,7 +98,7 @@ class Editor:
         return await self._edit(name, change, "paused", by)
 
     async def resume(self, name: str, *, by: str = "") -> JobRecord:
-        """Go on with the next fire; those that fell due meanwhile are recorded as skipped."""
+        """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             if not record.paused:
@@ -109,7 +109,7 @@ class Editor:
         return await self._edit(name, change, "paused", by, keep_waiting=True)
 
     async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
-        """Remove it; its history stays, and so does a tombstone."""
+        """Delete the job; its history and a tombstone stay."""
 
         def change(record: JobRecord, now: datetime) -> JobRecord:
             _expect(name, record, expected)
@@ -127,23 +127,23 @@ class Editor:
             changed = replace(
                 changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None
             )
-            # Before the change, as a pend is ensured before it is replaced: no version can be overwritten unkept.
+            # Store the version before the change, so that no version is overwritten without being kept.
             await self._versions.keep([version_of(record)])
             changed, skipped = self._jump(record, changed, reason, now)
-            note = None
+            intent = None
             if skipped is not None:
-                note = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=(name,))
-                await self._plans.write(note)
-            await self._ensure_pend(record)
+                intent = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=(name,))
+                await self._plans.write(intent)
+            await self._ensure_pending_run(record)
             won = await self._jobs.replace(changed, record.rev)
             if won and skipped is not None:
                 await self._runs.insert([run_of_pending(record, skipped, record.term, now)])
-            if note is not None:
-                await self._plans.remove([note.id])
+            if intent is not None:
+                await self._plans.remove([intent.id])
             if won:
                 await self._retire(changed, reason, keep_waiting=keep_waiting)
                 return replace(changed, rev=record.rev + 1)
-        raise Conflict(f"job {name!r} was changed by others again and again; try once more")
+        raise Conflict(f"job {name!r} keeps changing concurrently; try again")
 
     async def _read(self, name: str) -> JobRecord:
         found = await self._jobs.get([name])
@@ -154,7 +154,7 @@ class Editor:
     def _jump(
         self, record: JobRecord, changed: JobRecord, reason: str, now: datetime
     ) -> tuple[JobRecord, PendingRun | None]:
-        """The skipped run over the instants that have fallen due and that the new cursor leaves behind."""
+        """Add the skipped run over the due instants that the new cursor leaves behind."""
         fire, schedule = record.next_fire, record.job.schedule
         left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
         if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
@@ -172,7 +172,7 @@ class Editor:
         )
         return replace(changed, pending_run=skipped), skipped
 
-    async def _ensure_pend(self, record: JobRecord) -> None:
+    async def _ensure_pending_run(self, record: JobRecord) -> None:
         if record.pending_run is None:
             return
         if not await self._runs.existing([run_id(record.name, record.pending_run.fire)]):
@@ -180,33 +180,33 @@ class Editor:
             await self._runs.insert([run_of_pending(record, record.pending_run, record.term, now, check_at=now)])
 
     async def _retire(self, record: JobRecord, reason: str, *, keep_waiting: bool) -> None:
-        """Run by run, until none is open under an older version.
+        """Retire open runs of older versions until none is left.
 
-        What runs may end. What has not started is given back, to start under the new version, or is cancelled where
-        nothing may start any more. A run that was dispatched a moment ago may have started without its record
-        (`start_guard: redis`): it is given the time to show it, so that an edit does not start it twice.
+        Running attempts finish. Runs that have not started are requeued under the new version, or cancelled if nothing
+        may start any more. A recently dispatched run may have started without its record (`start_guard: redis`), so
+        wait a moment for the record; otherwise the edit could start it twice.
         """
-        patience = self._clock.monotonic() + START_SHOWS_WITHIN_S
+        deadline = self._clock.monotonic() + START_SHOWS_WITHIN_S
         for _ in range(1000):
             open_runs = (await self._runs.open_of([record.name])).get(record.name, [])
             found = await self._runs.get([run.id for run in open_runs])
             old = [run for run in found if run.is_open and run.job_ver < record.ver]
             if not old:
                 return
-            unsure = [run for run in old if run.state is RunState.DISPATCHED]
-            if unsure and self._clock.monotonic() < patience:
-                old = [run for run in old if run not in unsure]
+            dispatched = [run for run in old if run.state is RunState.DISPATCHED]
+            if dispatched and self._clock.monotonic() < deadline:
+                old = [run for run in old if run not in dispatched]
                 await self._clock.sleep(START_POLL_S)
             now = self._clock.now()
             await self._runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
-        raise Conflict(f"runs of job {record.name!r} keep changing; the edit stands, but older runs may still start")
+        raise Conflict(f"runs of job {record.name!r} keep changing; the edit was saved, but older runs may still start")
 
 
 def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:
     if record.deleted_at is None and record.job.schedule == job.schedule and record.job.enabled == job.enabled:
         return replace(record, job=job)
     fire = first_fire(job, now, consumed(record, now))
-    # Who paused it wants it to stay so until it is resumed; who deleted it has no such wish any more.
+    # A paused job stays paused when it is redefined; a deleted job starts unpaused.
     paused = record.paused and record.deleted_at is None
     return replace(record, job=job, deleted_at=None, paused=paused, next_fire=fire, due_at=fire)
 
@@ -216,10 +216,10 @@ def _expect(name: str, record: JobRecord | None, expected: int | None) -> None:
     if expected is None or expected == present:
         return
     if expected == ABSENT:
-        raise Conflict(f"job {name!r} exists already")
+        raise Conflict(f"job {name!r} already exists")
     if present == ABSENT:
-        raise Conflict(f"job {name!r} does not exist any more; version {expected} of it was expected")
-    raise Conflict(f"job {name!r} is at version {present}, not {expected}: somebody has changed it meanwhile")
+        raise Conflict(f"job {name!r} no longer exists; expected version {expected}")
+    raise Conflict(f"job {name!r} is at version {present}, not {expected}: someone else changed it")
 
 
 def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime) -> Change:
@@ -232,9 +232,7 @@ def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime)
 
 
 def consumed(record: JobRecord, now: datetime) -> datetime | None:
-    """The last instant that is covered: by the present `pending_run`, or by the skipped run that a jump to now
-    leaves.
-    """
+    """The last instant covered by the current `pending_run`, or by the skipped run that a jump to now creates."""
     last = None
     if record.pending_run is not None:
         last = record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last

@@ -1,7 +1,7 @@
-"""Explaining a fire: gathers what is known of an instant of a job, for `domain.why` to make a chain of.
+"""Explains an instant of a job: collects the facts from which `domain.why` builds the chain of reasons.
 
-It reads and changes nothing. A run that exists so far only as the job's `pending_run` is explained from that; deleted
-jobs are explained too, as long as their tombstone is kept.
+It reads and changes nothing. A run that exists only as the job's `pending_run` is explained from that record. Deleted
+jobs are explained as long as their tombstone is kept.
 """
 
 from __future__ import annotations
@@ -21,25 +21,23 @@ from cronflow.ports import Backends, Clock, RunQuery
 
 
 class Explainer:
-    """Answers "why?" through the ports."""
-
     def __init__(self, backends: Backends, clock: Clock) -> None:
         self._backends = backends
         self._clock = clock
 
     async def versions(self, name: str) -> list[Version]:
-        """Every version of a job that is known, the oldest first. Raises NotFound."""
+        """The stored versions of a job, oldest first; a deleted job is included. Raises NotFound."""
         return await self._versions(await self._record(name))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> Why:
-        """The chain of an instant; of the latest that fell due, or the next one, when none is given.
+        """Explain why an instant ran, did not run or is waiting. The default is the latest due instant, or else the
+        next one. With `exact=False`, the last instant that was due by `at`.
 
-        Not `exact`: the last instant that fell due until then. Raises NotFound; InvalidInput for an instant out of
-        reach.
+        Raises NotFound, and InvalidInput for an instant out of range.
         """
         if at is not None:
             check_reach(at, "at")
-        # The job is read before its run: whatever the cursor of this reading has passed has a run, or a `pend`.
+        # Read the job before its run: every instant that its cursor has passed then has a run or a pending run.
         record = await self._record(name)
         versions = await self._versions(record)
         now = self._clock.now()
@@ -66,7 +64,7 @@ class Explainer:
 
     async def _versions(self, record: JobRecord) -> list[Version]:
         kept = await self._backends.versions.of(record.name)
-        # One that was kept by an edit which then lost is the present one.
+        # An edit that lost its compare-and-set may have stored the current version.
         return [version for version in kept if version.ver < record.ver] + [version_of(record)]
 
     async def _latest(self, record: JobRecord, now: datetime) -> datetime | None:
@@ -82,7 +80,7 @@ class Explainer:
         return max(found, default=None)
 
     async def _covering(self, record: JobRecord, at: datetime, now: datetime) -> Run | None:
-        """Runs of a schedule do not intersect, so the last one before the instant is the only other candidate."""
+        """Scheduled runs do not overlap, so the last run before the instant is the only other candidate."""
         runs = self._backends.runs
         exact = await runs.get([run_id(record.name, at)])
         if exact:
@@ -97,7 +95,7 @@ class Explainer:
         return None
 
     async def _refused(self, record: JobRecord) -> dict[str, str] | None:
-        """What stands against each node at this moment, None when one could take a run of the job."""
+        """By node, why it cannot take a run of the job now; None if some node can."""
         members = await self._backends.membership.members()
         answer = Fleet(members, timedelta(seconds=10)).place(record.job.require)
         return dict(answer.reasons) if isinstance(answer, NoNode) else None

@@ -1,13 +1,14 @@
-"""Logging in with a password, staying logged in, and logging out.
+"""Log in with a password, stay logged in, log out.
 
-A login begins a session: a family of refresh tokens, of which only the latest is good. Each refresh puts a new one in
-its place by a compare-and-set, so of two replicas that are shown the same token one wins; whoever comes with one that
-is not the latest, a thief or the one that was robbed, ends the session for both. An access token is good while it is
-not expired *and* its session stands *and* its user is enabled and unchanged: that is read at every request, so that
-logging out, disabling and changing a user take effect at once.
+A login starts a session: a family of refresh tokens of which only the latest is valid. Each refresh replaces the token
+by compare-and-set, so if two replicas receive the same token, one wins. Presenting an outdated token, by a thief or by
+the robbed user, ends the session for both.
 
-Attempts are counted by address and by account, before the password is looked at. The admin of the settings is a user
-that no store has.
+An access token is valid while it is not expired, its session exists, and its user is enabled and unchanged. Every
+request checks all three, so logging out, disabling and changing a user take effect at once.
+
+Attempts are counted by address and by account, before the password is checked. The admin of the settings is a user that
+is not stored.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ from ipaddress import IPv6Address, ip_address, ip_network
 import structlog
 
 from cronflow.auth.passwords import Passwords
-from cronflow.auth.texts import hashed, random_text, refresh_parts, refresh_text
-from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
+from cronflow.auth.tokens import (
+    ACCESS_S,
+    AccessTokens,
+    Claims,
+    hashed,
+    random_text,
+    refresh_parts,
+    refresh_text,
+)
 from cronflow.domain.access import Principal, Role, Session, User
 from cronflow.domain.errors import TooSoon
 from cronflow.ports import Backends, Clock
@@ -38,7 +46,7 @@ log = structlog.get_logger("cronflow.auth")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a login or a refresh gives; `expires_in` are the seconds of the access token."""
+    """The tokens of a login or refresh. `expires_in` is the lifetime of the access token in seconds."""
 
     access_token: str
     refresh_token: str
@@ -46,8 +54,8 @@ class Tokens:
 
 
 def settings_admin(name: str, password_hash: str, jwt_secret: str, credential: str) -> User:
-    """The admin of the settings. The same `credential`, a password or its hash, gives the same stamp on every replica,
-    and another one ends the sessions; without JWT_SECRET a stamp tells nothing about it.
+    """The admin of the settings. `credential` is the password or its hash: the same one gives the same stamp on every
+    replica, and a new one ends all sessions. Without JWT_SECRET a stamp reveals nothing about it.
     """
     stamp = hmac.digest(jwt_secret.encode(), f"admin {credential}".encode(), hashlib.sha256).hex()
     began = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,7 +63,7 @@ def settings_admin(name: str, password_hash: str, jwt_secret: str, credential: s
 
 
 class Logins:
-    """The sessions of one cluster, for any number of replicas."""
+    """The login sessions of one cluster. Any number of replicas may serve them."""
 
     def __init__(
         self, backends: Backends, clock: Clock, tokens: AccessTokens, admin: User, passwords: Passwords
@@ -68,7 +76,7 @@ class Logins:
         self._auditor = Auditor(backends.audit, clock)
 
     async def login(self, name: str, password: str, address: str) -> Tokens | None:
-        """Begin a session; None for a wrong name or password, without a hint which. Raises TooSoon."""
+        """Start a session; None for a wrong name or password. Raises TooSoon."""
         place, account = f"login:{_network(address)}", f"login:user:{hashed(name)[:32]}"
         for key in (place, account):
             wait_s = await self._backends.limiter.attempt(key, FREE_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S)
@@ -79,7 +87,7 @@ class Logins:
         if user is None or not right or not user.enabled:
             log.warning("login refused", user=name[:100], address=address)
             return None
-        # Of the address only this attempt: else one's own account would pay for guesses at others.
+        # Forgive only this attempt of the address; otherwise a user could log in to keep guessing other passwords.
         await self._backends.limiter.take_back(place)
         await self._backends.limiter.forgive(account)
         session, random = secrets.token_hex(16), random_text()
@@ -88,10 +96,10 @@ class Logins:
             Session(id=session, user=user.name, stamp=user.stamp, token_hash=hashed(random), expires_at=until)
         )
         log.info("login", user=user.name, address=address)
-        return self._given(user.name, session, random)
+        return self._tokens_for(user.name, session, random)
 
     async def refresh(self, refresh_token: str) -> Tokens | None:
-        """New tokens for the latest refresh token; None for any other, which also ends its session."""
+        """New tokens for the latest refresh token. Any other token returns None and ends its session."""
         session, random = await self._session_of(refresh_token)
         if session is None or await self._user_in(session) is None:
             return None
@@ -101,16 +109,16 @@ class Logins:
             log.warning("refresh token used twice, session ended", user=session.user)
             await self._auditor.record(session.user, Changed("session.revoke", f"user:{session.user}"))
             return None
-        return self._given(session.user, session.id, following)
+        return self._tokens_for(session.user, session.id, following)
 
     async def logout(self, refresh_token: str) -> None:
-        """End the session; one that has ended is fine."""
+        """End the session; ending it twice is safe."""
         session, _ = await self._session_of(refresh_token)
         if session is not None:
             await self._backends.sessions.end(session.id)
 
     async def principal(self, access_token: str) -> Principal | None:
-        """Who presents the token; None when it is not good, or not any more."""
+        """The principal of the token; None if the token is not valid."""
         claims = self._tokens.read(access_token)
         session = None if claims is None else await self._backends.sessions.get(claims.session)
         if claims is None or session is None or session.user != claims.user:
@@ -119,16 +127,16 @@ class Logins:
         return None if user is None else Principal(user.name, user.role)
 
     async def ticket(self, principal: Principal) -> str:
-        """A ticket for one entrance within TICKET_S."""
+        """A ticket that can be redeemed once within TICKET_S."""
         ticket = random_text()
         await self._backends.tickets.put(hashed(ticket), principal, TICKET_S)
         return ticket
 
     async def redeem(self, ticket: str) -> Principal | None:
-        """Who enters with the ticket; None for the second time."""
+        """The principal of the ticket; None if it was redeemed or has expired."""
         return await self._backends.tickets.take(hashed(ticket))
 
-    def _given(self, user: str, session: str, random: str) -> Tokens:
+    def _tokens_for(self, user: str, session: str, random: str) -> Tokens:
         return Tokens(self._tokens.make(Claims(user, session)), refresh_text(session, random))
 
     async def _session_of(self, refresh_token: str) -> tuple[Session | None, str]:
@@ -136,7 +144,7 @@ class Logins:
         return (None, "") if parts is None else (await self._backends.sessions.get(parts[0]), parts[1])
 
     async def _user_in(self, session: Session) -> User | None:
-        """The user of the session, if both are still good."""
+        """The user of the session, if both are still valid."""
         if session.expires_at <= self._clock.now():
             return None
         user = await self._user(session.user)
@@ -147,7 +155,7 @@ class Logins:
 
 
 def _network(address: str) -> str:
-    """What attempts are counted by: the address, or of IPv6 the network of 64 bits that one customer has."""
+    """The key by which attempts are counted: the IPv4 address, or the /64 network of an IPv6 address."""
     try:
         found = ip_address(address)
     except ValueError:

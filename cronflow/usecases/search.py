@@ -1,37 +1,44 @@
-"""Searching what no index serves: jobs by text and labels, lines by text.
+"""Scans over all jobs, or over the lines of a run, for questions that no index answers.
 
-The rule it protects: a question costs a bounded number of reads, however rare the answer is. So it may answer with
-fewer than were asked for; where to go on is always told.
+Every scan reads a bounded number of pages, however rare the matches are. It may therefore return fewer items than
+requested; the returned position tells the caller where to continue.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
-from cronflow.ports import Backends, LogLine
+from cronflow.domain.schedule.kinds import Schedule
+from cronflow.domain.schedule.load import ScheduleLoad, Slot
+from cronflow.ports import Backends, JobStore, LogLine
 
 PAGE = 500
 MOST_JOBS = 5000
 MOST_LINES = 20_000
+LOAD_PAGE = 100
+MOST_JOBS_IN_LOAD = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs: `text` in the name or description, in any case; `labels` with their value, or None for any."""
+    """Selects jobs: `text` occurs in the name or description, ignoring case; `labels` map to a value, or to None for
+    any value.
+    """
 
     text: str = ""
     labels: Mapping[str, str | None] = field(default_factory=dict)
     enabled: bool | None = None
 
     @property
-    def everything(self) -> bool:
-        """Whether no job is left out."""
+    def matches_all(self) -> bool:
         return not self.text and not self.labels and self.enabled is None
 
-    def takes(self, record: JobRecord) -> bool:
-        """Whether a job is one of them."""
+    def matches(self, record: JobRecord) -> bool:
         job, text = record.job, self.text.casefold()
         return (
             (self.enabled is None or job.enabled is self.enabled)
@@ -41,20 +48,18 @@ class JobFilter:
 
 
 class Searcher:
-    """Looks page by page."""
-
     def __init__(self, backends: Backends) -> None:
         self._backends = backends
 
     async def jobs(self, wanted: JobFilter, *, after: str = "", limit: int = 100) -> tuple[list[JobRecord], str | None]:
-        """By name, those behind `after`; and behind which name to go on, None at the end."""
-        size = min(PAGE, limit + 1) if wanted.everything else PAGE
+        """Matching jobs by name, after the name `after`; and the name to continue after, None at the end."""
+        size = min(PAGE, limit + 1) if wanted.matches_all else PAGE
         found: list[JobRecord] = []
         looked = 0
         while looked < MOST_JOBS:
             page = await self._backends.jobs.find(after=after, limit=size)
             for record in page:
-                if wanted.takes(record):
+                if wanted.matches(record):
                     if len(found) == limit:
                         return found, found[-1].name
                     found.append(record)
@@ -65,17 +70,19 @@ class Searcher:
         return found, after
 
     async def lines(
-        self, run: str, text: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000
+        self, run_id: str, text: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000
     ) -> tuple[list[LogLine], tuple[int, int], bool]:
-        """Those that contain the text, behind (fence, n); the last one that was looked at, and whether there may be
-        more now.
+        """Lines of a run that contain the text, ignoring case, after (fence, n); the last line that was read, and
+        whether there may be more now. Raises NotFound.
         """
+        if not await self._backends.runs.get([run_id]):
+            raise NotFound("run", run_id)
         text = text.casefold()
         size = PAGE if text else min(PAGE, limit + 1)
         found: list[LogLine] = []
         looked = 0
         while looked < MOST_LINES:
-            page = await self._backends.logs.read(run, after=after, limit=size)
+            page = await self._backends.logs.read(run_id, after=after, limit=size)
             for line in page:
                 if text in line.text.casefold():
                     if len(found) == limit:
@@ -86,3 +93,32 @@ class Searcher:
                 return found, after, False
             looked += len(page)
         return found, after, True
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLoadReport:
+    """The planned fires of the jobs that were read, whether there are `more` jobs, and the rank of one schedule."""
+
+    schedule_load: ScheduleLoad
+    more: bool
+    slot: Slot | None
+
+
+async def schedule_load_report(
+    jobs: JobStore, now: datetime, name: str = "", schedule: Schedule | None = None
+) -> ScheduleLoadReport:
+    """The load of a week, starting with this hour. `name` is the job that owns `schedule`, if any."""
+    load = ScheduleLoad(now.replace(minute=0, second=0, microsecond=0), schedule)
+    after, looked = "", 0
+    while looked < MOST_JOBS_IN_LOAD:
+        page = await jobs.find(after=after, limit=LOAD_PAGE)
+        for record in page:
+            if record.active and record.job.schedule is not None:
+                load.add(record.job.schedule, is_target=record.name == name)
+        looked += len(page)
+        if len(page) < LOAD_PAGE:
+            return ScheduleLoadReport(load, False, load.slot(name))
+        after = page[-1].name
+        # Let other tasks run between two pages.
+        await asyncio.sleep(0)
+    return ScheduleLoadReport(load, bool(await jobs.find(after=after, limit=1)), load.slot(name))

@@ -20,9 +20,9 @@ from cronflow.api.bodies import Deployment
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
+from cronflow.usecases.accounts import SecretValues
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
-from cronflow.usecases.secrets import SecretValues
-from cronflow.usecases.service import Service
 from tests.auth.bench import QUICK, SECRET
 from tests.cli.scene import Scene
 
@@ -143,7 +143,7 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -> AsyncIterator[Client]:
+async def client_of(service: UseCases, api: FastAPI | None = None, **rest: Any) -> AsyncIterator[Client]:
     """A client of the given application, or of the shared one."""
     api = api or create_api(service, HeaderGate(), Deployment(version="1.2.3", **rest))
     api.state.service = service
@@ -156,7 +156,7 @@ async def client_of(service: Service, api: FastAPI | None = None, **rest: Any) -
 async def scene() -> Scene:
     """The cluster of `tests.cli.scene`: a dozen jobs, runs in every state, three nodes. It is noon."""
     scene = Scene()
-    scene.service.secrets = SecretValues(scene.backends, scene.clock, Vault([bytes(32)]))
+    scene.service.secrets = SecretValues(scene.backends.secrets, scene.clock, scene.service.audit, Vault([bytes(32)]))
     await scene.fill()
     return scene
 

@@ -70,6 +70,6 @@ async def test_a_change_has_an_entry_with_its_author(
         ).define(job)
     answer = await client.ask(method, path.format(**where), body)
     assert answer.status_code < 300, answer.text
-    entries = await service.audit(AuditQuery(by="the-admin"))
+    entries = await service.backends.audit.find(AuditQuery(by="the-admin"))
     assert [entry.action for entry in entries] == [action] * len(entries)
     assert entries

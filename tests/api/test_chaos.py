@@ -90,7 +90,7 @@ async def test_the_settings_show_whether_chaos_is_available(client: Client, dev:
 async def test_chaos_actions_are_performed_and_recorded_in_the_audit_log(
     scene: Scene, dev: Client, chaos: RecordingChaos
 ) -> None:
-    leader = (await scene.service.status()).leader
+    leader = (await scene.service.cluster.status()).leader
     killed = await dev.post("/chaos/leader/kill")
     assert (killed["killed"], chaos.calls) == (leader, [f"kill {leader}"])
     assert await dev.post("/chaos/nodes/node-2/pause") == {"name": "node-2", "paused": True}

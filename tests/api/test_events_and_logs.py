@@ -11,9 +11,9 @@ import pytest
 from cronflow.api.pagination import cursor_of
 from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, RecordedEvent, ServiceRecovered, event_id
 from cronflow.ports import AuditQuery, LogLine
-from cronflow.schemas.events import event_schema
 from cronflow.schemas.runs import log_schema
-from cronflow.usecases.service import Service
+from cronflow.schemas.stream import event_schema
+from cronflow.usecases.all import UseCases
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
 
@@ -62,14 +62,14 @@ async def test_events_are_chosen_by_kind_and_age(
 
 async def test_each_change_emits_one_event_and_is_in_the_audit_log(scene: Scene) -> None:
     emitted: list[Event] = []
-    service = Service(scene.backends, scene.clock, emitted.append)
+    service = UseCases(scene.backends, scene.clock, emitted.append)
     async with client_of(service) as client:
         await client.post("/jobs/nightly-report/pause")
         assert emitted == [JobPaused("nightly-report", "the-admin")]
         await client.post("/cluster/stepdown", status=202, who="operator")
         await client.post("/nodes/node-a/drain", who="operator")
         assert [event.kind for event in emitted] == ["job_paused", "stepdown_requested"]
-        assert [(entry.action, entry.by) for entry in await service.audit(AuditQuery(limit=3))] == [
+        assert [(entry.action, entry.by) for entry in await service.backends.audit.find(AuditQuery(limit=3))] == [
             ("node.drain", "the-operator"),
             ("cluster.stepdown", "the-operator"),
             ("job.pause", "the-admin"),

@@ -46,9 +46,9 @@ async def test_jobs_are_filtered_by_text_labels_and_enabled(
 
 async def test_a_search_for_a_rare_job_is_bounded_and_continues_on_the_next_page(scene: Scene, client: Client) -> None:
     many = [job(f"aa-{n:05}") for n in range(MOST_JOBS + 10)]
-    await scene.backends.jobs.create(await scene.service.job("rebuild-cache"))
+    await scene.backends.jobs.create(await scene.service.jobs.get("rebuild-cache"))
     for one in many:
-        scene.backends.documents.jobs[one.name] = (await scene.service.compare([one]))[0].record
+        scene.backends.documents.jobs[one.name] = (await scene.service.jobs.compare([one]))[0].record
     page = await client.get("/jobs", params={"q": "rotate"})
     assert page["items"] == []
     assert page["next_cursor"] is not None
@@ -57,7 +57,7 @@ async def test_a_search_for_a_rare_job_is_bounded_and_continues_on_the_next_page
 
 async def test_a_job_is_shown_as_on_the_command_line_and_its_etag_is_its_version(scene: Scene, client: Client) -> None:
     answer = await client.ask("GET", "/jobs/nightly-report", who="viewer")
-    assert answer.json() == job_schema(await scene.service.job("nightly-report"))
+    assert answer.json() == job_schema(await scene.service.jobs.get("nightly-report"))
     assert answer.headers["etag"] == '"1"'
 
 
@@ -67,7 +67,7 @@ async def test_creating_returns_201_with_the_location_and_then_409(client: Clien
     assert created.headers["location"] == "/api/v1/jobs/new"
     assert created.headers["etag"] == '"1"'
     refused = await client.post("/jobs", NEW | {"timeout": "1m"}, 409)
-    assert refused["detail"] == "job 'new' exists already"
+    assert refused["detail"] == "job 'new' already exists"
     assert (await client.get("/jobs/new"))["timeout"] == "1h"
 
 
@@ -189,7 +189,7 @@ async def test_the_runs_of_a_job_are_counted_per_day(client: Client, monkeypatch
     counted = sum(sum(day["states"].values()) for day in days["items"])
     assert (counted, days["more"]) == (len(runs), False)
     assert days["items"][0]["states"]["failed"] == 1
-    monkeypatch.setattr("cronflow.usecases.service.MOST_COUNTED", 1)
+    monkeypatch.setattr("cronflow.usecases.jobs.MOST_COUNTED", 1)
     assert (await client.get("/jobs/nightly-report/days"))["more"] is True
     await client.get("/jobs/nobody/days", 404)
 
@@ -276,7 +276,7 @@ async def test_why_returns_the_chain_of_a_fire(client: Client) -> None:
 
 
 async def test_a_plan_returns_the_changes_and_writes_nothing(scene: Scene, client: Client) -> None:
-    before = await scene.service.jobs()
+    before = await scene.service.backends.jobs.find()
     documents = [
         NEW,
         {"name": "rotate-keys", "run": {"python": "shop.jobs:rotate_keys"}, "schedule": {"every": "1h"}},
@@ -292,7 +292,7 @@ async def test_a_plan_returns_the_changes_and_writes_nothing(scene: Scene, clien
     assert changes["schedule.every"] == (None, "1h")
     assert changes["priority"] == (9, 5)
     assert plan[0]["next_fire"] == NOON.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert await scene.service.jobs() == before
+    assert await scene.service.backends.jobs.find() == before
     done = await client.ask("PUT", "/jobs/rotate-keys", documents[1])
     assert done.json()["next_fire"] == plan[1]["next_fire"]
 

@@ -12,7 +12,7 @@ import pytest
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Outcome, RunState
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import RUNS, ago, run
 
@@ -26,7 +26,7 @@ async def replicas(redis_url: str, mongo_url: str, namespace: str) -> AsyncItera
         clients = []
         for _ in range(2):
             backends = await stack.enter_async_context(open_backends(redis_url, mongo_url, namespace))
-            clients.append(await stack.enter_async_context(client_of(Service(backends, SystemClock()))))
+            clients.append(await stack.enter_async_context(client_of(UseCases(backends, SystemClock()))))
         await backends.runs.insert(RUNS)
         yield clients[0], clients[1]
 
@@ -96,7 +96,7 @@ async def test_every_filter_finds_the_same_runs_on_mongodb_as_in_memory(replicas
 async def test_two_replicas_replay_every_dead_letter_once(replicas: tuple[Client, Client]) -> None:
     one, other = replicas
     await one.post("/jobs", NEW, 201)
-    backends = one.api.state.service._backends
+    backends = one.api.state.service.backends
     dead = [run("report", ago(seconds=n), RunState.FAILED, outcome=Outcome.ERROR) for n in range(20)]
     await backends.runs.insert(dead)
     body = {"filter": {"job": "report"}}

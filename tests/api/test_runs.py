@@ -63,7 +63,7 @@ async def test_a_run_is_shown_with_its_late_outcomes(scene: Scene, client: Clien
     shown = await client.get(f"/runs/{FAILED}", who="viewer")
     [outcome] = shown.pop("late")
     assert (outcome["node"], outcome["result"]) == ("node-z#1", {"rows": 1})
-    assert shown == run_schema(await scene.service.run(FAILED))
+    assert shown == run_schema(await scene.service.runs.get(FAILED))
     for one in RUNS:
         await client.get(f"/runs/{one.id}")
 
@@ -169,8 +169,8 @@ async def test_many_dead_letters_are_replayed_once_each_across_pages(scene: Scen
 
 async def test_a_dead_letter_of_a_deleted_job_is_reported_and_not_replayed(scene: Scene, client: Client) -> None:
     await many(scene, RunState.LOST, 1)
-    await scene.service.apply([])
-    await scene.service.delete("nightly-report")
+    await scene.service.jobs.apply([])
+    await scene.service.jobs.delete("nightly-report")
     page = await client.post("/runs/retry", {"filter": {"since": "2026-11-20T00:00:00Z"}})
     assert [item["replay_of"] for item in page["items"]] == ["sync-tokens@20261120T120000Z"]
     assert page["skipped"] == [{"id": FAILED, "why": "there is no job 'nightly-report'"}]

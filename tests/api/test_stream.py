@@ -31,7 +31,7 @@ from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.ports import Backends, LogLine
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.contracts.builders import T0, a_report
 from tests.waiting import PATIENCE_S, eventually
 
@@ -225,7 +225,7 @@ async def test_a_client_that_does_not_read_is_disconnected_and_the_others_contin
         lazy.transport.pause_reading()
         for session in replica.hub.sessions:
             # More than any buffer can hold.
-            session.say({"t": "error", "detail": "x" if session is of_good else "x" * 20_000_000})
+            session.send({"t": "error", "detail": "x" if session is of_good else "x" * 20_000_000})
         assert (await refusal(good))["detail"] == "x"
         await eventually(lambda: len(replica.hub.sessions) == 1, what="the slow one is disconnected")
         assert (await receive(good))["t"] == "tick"
@@ -340,7 +340,7 @@ async def test_the_api_serves_the_stream_to_logins_and_to_allowed_origins(
     clock = SystemClock()
     hub = Hub(backends, clock, ClusterConfig())
     app = await api_application(
-        settings, Service(backends, clock), backends, clock, hub, PrometheusMeter([MetricSource.API])
+        settings, UseCases(backends, clock), backends, clock, hub, PrometheusMeter([MetricSource.API])
     )
     async with Replica(backends, hub=hub, app=app) as replica:
         base = replica.url.replace("ws://", "http://").removesuffix("/stream")

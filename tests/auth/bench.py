@@ -22,8 +22,8 @@ from cronflow.auth.vault import Vault
 from cronflow.domain.job import CommandTarget, Job
 from cronflow.ports import Backends, Clock, WebhookSender
 from cronflow.usecases.accounts import UserAccounts
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
-from cronflow.usecases.service import Service
 
 SECRET = "a secret of the tests that is long enough"
 PASSWORD = "correct horse battery"
@@ -66,7 +66,7 @@ class CountedPasswords(Passwords):
 
 def applications() -> Iterator[FastAPI]:
     """Three in turn, for as many replicas at a time: they keep only their state, and making one takes a while."""
-    made = [create_api(cast("Service", None), ClosedGate()) for _ in range(3)]
+    made = [create_api(cast("UseCases", None), ClosedGate()) for _ in range(3)]
     yield from itertools.cycle(made)
 
 
@@ -86,11 +86,13 @@ class Replica:
     webhook_sender: WebhookSender | None = None
 
     def __post_init__(self) -> None:
-        self.service = Service(
+        self.service = UseCases(
             self.backends, self.clock, vault=Vault([SEALING_KEY]), webhook_sender=self.webhook_sender
         )
         # Its own hashes with the strength of a real one.
-        self.service.users = UserAccounts(self.backends, self.clock, self.passwords, reserved="admin")
+        self.service.users = UserAccounts(
+            self.backends.users, self.clock, self.service.audit, self.passwords, reserved="admin"
+        )
         self.tokens = AccessTokens(SECRET, "default", self.clock)
         admin = settings_admin("admin", QUICK.hash(self.admin_password), SECRET, self.admin_password)
         self.logins = Logins(self.backends, self.clock, self.tokens, admin, self.passwords)

@@ -25,7 +25,7 @@ async def chunks(size: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("path", ["/livez", "/jobs", "/nothing", "/auth/token"])
-async def test_every_answer_tells_browsers_to_be_careful(api: Replica, path: str) -> None:
+async def test_every_response_has_the_security_headers(api: Replica, path: str) -> None:
     answer = await api.send("GET", path)
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Referrer-Policy"] == "no-referrer"
@@ -59,7 +59,7 @@ async def test_a_page_may_have_a_policy_of_its_own_and_is_never_framed() -> None
         assert "default-src" not in plain
 
 
-async def test_an_error_that_nobody_expected_has_the_headers_too() -> None:
+async def test_an_unexpected_error_has_the_security_headers_too() -> None:
     import httpx2
     from fastapi import FastAPI
 
@@ -128,7 +128,7 @@ async def test_a_body_of_the_limit_passes_whole_and_one_byte_more_is_413(api: Re
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_a_body_that_says_it_is_small_and_is_not_is_413(api: Replica) -> None:
+async def test_a_body_larger_than_its_content_length_is_413(api: Replica) -> None:
     echo(api)
     answer = await api.send("POST", "/jobs", content=chunks(MIB + 1), headers={"Content-Length": "5"})
     assert answer.status_code == 413
@@ -142,7 +142,7 @@ async def test_a_request_without_a_body_passes(api: Replica) -> None:
 # ---------------------------------------------------------------------------------------------------------- addresses
 
 
-async def test_without_trusted_proxies_nobody_chooses_an_address(api: Replica) -> None:
+async def test_without_trusted_proxies_forwarded_addresses_are_ignored(api: Replica) -> None:
     for n in range(5):
         answer = await api.login(f"user-{n}", "wrong password", headers={"X-Forwarded-For": f"198.51.100.{n}"})
         assert answer.status_code == 401

@@ -42,10 +42,10 @@ async def test_a_key_acts_under_its_name_and_with_its_role(api: Replica) -> None
     assert (await api.send("GET", "/users", token=key)).status_code == 403
     _, key = await api.service.keys.create("deploy", Role.ADMIN)
     assert (await api.send("POST", "/users", {"name": "ada", "password": "a good one"}, token=key)).status_code == 201
-    assert (await api.service.audit(AuditQuery()))[0].by == "key:deploy"
+    assert (await api.service.backends.audit.find(AuditQuery()))[0].by == "key:deploy"
 
 
-async def test_what_is_not_the_whole_key_is_none(api: Replica) -> None:
+async def test_an_incomplete_key_is_refused(api: Replica) -> None:
     _, key = await api.service.keys.create("ci", Role.VIEWER)
     _, other = await api.service.keys.create("other", Role.VIEWER)
     swapped = f"cfk.ci.{other.rpartition('.')[2]}"
@@ -53,7 +53,7 @@ async def test_what_is_not_the_whole_key_is_none(api: Replica) -> None:
         assert not await api.lets_in(text)
 
 
-async def test_a_key_that_has_expired_or_is_deleted_lets_nobody_in(api: Replica, clock: FakeClock) -> None:
+async def test_an_expired_or_deleted_key_is_refused(api: Replica, clock: FakeClock) -> None:
     until = clock.now() + timedelta(days=1)
     _, short = await api.service.keys.create("short", Role.VIEWER, expires_at=until)
     _, long = await api.service.keys.create("long", Role.VIEWER)
@@ -67,7 +67,7 @@ async def test_a_key_that_has_expired_or_is_deleted_lets_nobody_in(api: Replica,
     assert (await api.send("DELETE", "/api-keys/long", token=await admins(api))).status_code == 404
 
 
-async def test_a_key_cannot_be_made_twice_or_expired_or_for_what_is_no_pattern(api: Replica, clock: FakeClock) -> None:
+async def test_a_key_with_a_used_name_past_expiry_or_invalid_pattern_is_refused(api: Replica, clock: FakeClock) -> None:
     await api.service.keys.create("ci", Role.VIEWER)
     with pytest.raises(Conflict):
         await api.service.keys.create("ci", Role.ADMIN)
@@ -118,13 +118,13 @@ async def test_the_last_use_is_written_now_and_then(api: Replica, memory: Memory
 async def test_a_key_for_some_jobs_reaches_these_and_nothing_else(
     api: Replica, method: str, path: str, status: int
 ) -> None:
-    await api.service.apply([Job(name="billing-report", target=PythonTarget("a:b"))])
-    await api.service.trigger("billing-report", key="one")
+    await api.service.jobs.apply([Job(name="billing-report", target=PythonTarget("a:b"))])
+    await api.service.jobs.trigger("billing-report", key="one")
     _, key = await api.service.keys.create("ci", Role.ADMIN, jobs=("billing-*", "r*", "p*n"))
     assert (await api.send(method, path, token=key)).status_code == status
 
 
-async def test_whoever_is_logged_in_is_told_who_they_are(api: Replica) -> None:
+async def test_a_logged_in_user_can_read_their_own_name_and_role(api: Replica) -> None:
     _, key = await api.service.keys.create("ci", Role.OPERATOR, jobs=("billing-*",))
     found = await api.send("GET", "/auth/me", token=key)
     assert found.json() == {"name": "key:ci", "role": "operator", "jobs": ["billing-*"]}

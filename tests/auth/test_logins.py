@@ -47,7 +47,7 @@ async def test_a_refresh_token_that_is_used_again_on_another_replica_ends_the_se
     assert (entry.by, entry.address) == ("admin", "192.0.2.1")
 
 
-async def test_of_two_who_refresh_at_once_at_most_one_gets_tokens(replicas: Two) -> None:
+async def test_of_two_concurrent_refreshes_at_most_one_gets_tokens(replicas: Two) -> None:
     given = await replicas[0].tokens_of()
     answers = await asyncio.gather(*(one.refresh(given["refresh_token"]) for one in replicas))
     assert [answer.status_code for answer in answers].count(200) <= 1
@@ -97,7 +97,7 @@ async def test_deleting_a_user_and_making_another_of_the_name_ends_the_sessions(
     assert (await two.refresh(given["refresh_token"])).status_code == 401
 
 
-async def test_the_guesses_are_counted_over_all_replicas_and_the_answer_says_when_to_come_back(replicas: Two) -> None:
+async def test_guesses_are_counted_over_all_replicas_and_the_response_has_a_retry_time(replicas: Two) -> None:
     for n in range(5):
         assert (await replicas[n % 2].login(password="wrong")).status_code == 401
     refused = await replicas[1].login()
@@ -153,7 +153,7 @@ async def test_a_token_is_good_only_for_the_user_of_its_session(api: Replica) ->
 
 
 @pytest.mark.parametrize("text", ["x", "x.y", "a" * 400, "cfk.x.y"])
-async def test_what_is_no_refresh_token_is_refused(api: Replica, text: str) -> None:
+async def test_text_that_is_not_a_refresh_token_is_refused(api: Replica, text: str) -> None:
     assert (await api.refresh(text)).status_code == 401
 
 
@@ -172,7 +172,7 @@ async def test_nothing_that_logs_in_is_kept_in_clear_text(api: Replica, memory: 
 
 
 @pytest.mark.parametrize("name", ["admin", "ada", "nobody", "ünknown\0", "off"])
-async def test_every_refused_login_costs_one_hash_whoever_it_is_for(api: Replica, name: str) -> None:
+async def test_every_refused_login_costs_one_hash_for_any_user(api: Replica, name: str) -> None:
     await api.service.users.create("ada", Role.VIEWER, OTHERS)
     await api.service.users.create("off", Role.VIEWER, OTHERS)
     await api.service.users.change("off", enabled=False)
@@ -232,7 +232,7 @@ async def test_the_addresses_of_one_ipv6_network_count_as_one(api: Replica) -> N
     assert (await api.login(address="2001:db8:1:3::1")).status_code == 200
 
 
-async def test_without_redis_nobody_logs_in_and_who_is_logged_in_goes_on(api: Replica, memory: MemoryBackends) -> None:
+async def test_without_redis_no_login_succeeds_and_sessions_continue(api: Replica, memory: MemoryBackends) -> None:
     given = await api.tokens_of()
     memory.faults.fail_before("Redis", 2)
     assert (await api.login()).status_code == 503
@@ -253,7 +253,7 @@ async def test_at_most_two_hashes_are_made_at_once_and_too_many_are_refused() ->
     assert passwords._threads._max_workers == 2
 
 
-async def test_what_is_no_hash_lets_nobody_in() -> None:
+async def test_an_invalid_hash_matches_no_password() -> None:
     passwords = CountedPasswords()
     assert not await passwords.matches("", "")
     assert not await passwords.matches(PASSWORD, "plain")

@@ -13,8 +13,8 @@ from cronflow.domain.job import CommandTarget, HttpTarget, Job
 from cronflow.ports import AuditQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends
+from cronflow.usecases.all import UseCases
 from cronflow.usecases.audit import Auditor, Changed, client_address, masked
-from cronflow.usecases.service import Service
 from tests.auth.bench import PASSWORD, Replica, a_job
 
 GOOD = "a good password"
@@ -27,9 +27,9 @@ async def token(api: Replica) -> str:
     return found
 
 
-async def entries(service: Service, **query: Any) -> list[AuditEntry]:
+async def entries(service: UseCases, **query: Any) -> list[AuditEntry]:
     """The oldest first."""
-    return (await service.audit(AuditQuery(**query)))[::-1]
+    return (await service.backends.audit.find(AuditQuery(**query)))[::-1]
 
 
 # -------------------------------------------------------------------------------------------------------------- users
@@ -92,7 +92,7 @@ async def test_lists_are_paged(api: Replica, token: str) -> None:
     assert (await api.send("GET", "/users?limit=501", token=token)).status_code == 422
 
 
-async def test_two_who_change_a_user_at_once_do_not_overwrite_each_other(
+async def test_concurrent_changes_of_a_user_do_not_overwrite_each_other(
     api: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.service.users.create("ada", Role.ADMIN, GOOD)
@@ -102,7 +102,7 @@ async def test_two_who_change_a_user_at_once_do_not_overwrite_each_other(
         return password
 
     monkeypatch.setattr(api.passwords, "hashed", meanwhile)
-    with pytest.raises(Conflict, match="somebody else"):
+    with pytest.raises(Conflict, match="someone else"):
         await api.service.users.change("ada", password=GOOD)
     [user] = await api.service.users.find()
     assert not user.enabled
@@ -149,7 +149,7 @@ async def test_a_secret_that_cannot_be_kept_is_refused(api: Replica, token: str,
 
 async def test_without_a_key_no_secret_is_kept(memory: MemoryBackends, clock: FakeClock) -> None:
     with pytest.raises(InvalidInput, match="SECRETS_KEY"):
-        await Service(memory, clock).secrets.set("name", "value")
+        await UseCases(memory, clock).secrets.set("name", "value")
 
 
 # ---------------------------------------------------------------------------------------------------------- audit log
@@ -177,16 +177,16 @@ async def test_every_change_has_an_entry_with_author_and_address(api: Replica, t
 async def test_the_service_writes_an_entry_for_each_change_of_a_job(api: Replica) -> None:
     service = api.service
     job = a_job(description="old")
-    await service.apply([job, a_job("other")], by="ada")
-    await service.apply([a_job(description="new"), a_job("other")], by="bob")
-    await service.pause("report", by="cy")
-    await service.resume("report", by="cy")
-    await service.resume("report", by="cy")
-    run = await service.trigger("report", {"n": 1}, key="k", by="cy")
-    await service.trigger("report", {"n": 1}, key="k", by="cy")
-    await service.cancel(run, "wrong", by="dee")
-    await service.replay(run, by="dee", note="again")
-    await service.delete("report", by="eve")
+    await service.jobs.apply([job, a_job("other")], by="ada")
+    await service.jobs.apply([a_job(description="new"), a_job("other")], by="bob")
+    await service.jobs.pause("report", by="cy")
+    await service.jobs.resume("report", by="cy")
+    await service.jobs.resume("report", by="cy")
+    run = await service.jobs.trigger("report", {"n": 1}, key="k", by="cy")
+    await service.jobs.trigger("report", {"n": 1}, key="k", by="cy")
+    await service.runs.cancel(run, "wrong", by="dee")
+    await service.runs.replay(run, by="dee", note="again")
+    await service.jobs.delete("report", by="eve")
     found = await entries(service)
     assert [(entry.by, entry.action, entry.target) for entry in found] == [
         ("ada", "job.create", "job:report"),
@@ -217,9 +217,9 @@ async def test_the_service_writes_an_entry_for_each_change_of_the_cluster(api: R
     await memory.membership.report(report, 600)
     await memory.election.acquire("n1#a", 600)
     await memory.control.begin_term("n1#a")
-    await api.service.drain("n1", by="ada")
-    await api.service.undrain("n1", by="ada")
-    await api.service.stepdown(by="ada")
+    await api.service.cluster.drain("n1", by="ada")
+    await api.service.cluster.undrain("n1", by="ada")
+    await api.service.cluster.stepdown(by="ada")
     assert [(entry.action, entry.target) for entry in await entries(api.service, by="ada")] == [
         ("node.drain", "node:n1"),
         ("node.undrain", "node:n1"),
@@ -228,10 +228,10 @@ async def test_the_service_writes_an_entry_for_each_change_of_the_cluster(api: R
 
 
 async def test_what_was_applied_before_an_error_has_its_entry(api: Replica, memory: MemoryBackends) -> None:
-    await api.service.apply([a_job("b")])
+    await api.service.jobs.apply([a_job("b")])
     memory.jobs.replace = _refused  # type: ignore[method-assign, assignment]
     with pytest.raises(Conflict):
-        await api.service.apply([a_job("a"), a_job("b", description="new"), a_job("c")], by="ada")
+        await api.service.jobs.apply([a_job("a"), a_job("b", description="new"), a_job("c")], by="ada")
     assert [entry.target for entry in await entries(api.service, by="ada")] == ["job:a"]
 
 
@@ -240,12 +240,12 @@ async def _refused(*_: object) -> bool:
 
 
 async def test_what_changes_nothing_has_no_entry(api: Replica) -> None:
-    await api.service.apply([a_job()])
+    await api.service.jobs.apply([a_job()])
     before = await entries(api.service)
-    await api.service.apply([a_job()])
-    await api.service.acknowledge(["report@1"])
+    await api.service.jobs.apply([a_job()])
+    await api.service.runs.acknowledge(["report@1"])
     with pytest.raises(InvalidInput):
-        await api.service.apply([a_job("a"), a_job("a")])
+        await api.service.jobs.apply([a_job("a"), a_job("a")])
     assert await entries(api.service) == before
 
 
@@ -262,8 +262,8 @@ async def test_passwords_in_the_documents_of_jobs_are_masked(api: Replica) -> No
     http = HttpTarget("https://u:hunter2@host/x?token=hunter2&day=1", headers=headers, body="Bearer hunter2hunter2")
     env = {"DB_PASSWORD": "hunter2", "TOKEN": "${secret:token}", "PATH": "/bin"}
     command = CommandTarget("curl https://u:hunter2@host", env=env)
-    await api.service.apply([Job(name="a", target=http), Job(name="b", target=command)])
-    await api.service.apply([Job(name="a", target=http, description="new")])
+    await api.service.jobs.apply([Job(name="a", target=http), Job(name="b", target=command)])
+    await api.service.jobs.apply([Job(name="a", target=http, description="new")])
     first, second, changed = await entries(api.service)
     assert "hunter2" not in repr([first, second, changed])
     assert changed.before == first.after

@@ -11,8 +11,7 @@ from typing import Any
 import jwt
 import pytest
 
-from cronflow.auth.texts import key_parts, key_text, refresh_parts
-from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims
+from cronflow.auth.tokens import ACCESS_S, AccessTokens, Claims, key_parts, key_text, refresh_parts
 from cronflow.testing.clock import FakeClock
 from tests.auth.bench import SECRET
 
@@ -79,7 +78,7 @@ def test_a_token_of_another_secret_or_of_another_cluster_is_none(tokens: AccessT
     assert tokens.read(forged(tokens, secret="x" * 40)) is None
 
 
-def test_a_token_without_a_signature_is_none_whatever_it_says_of_itself(tokens: AccessTokens) -> None:
+def test_a_token_without_a_signature_is_refused_whatever_its_header_claims(tokens: AccessTokens) -> None:
     _, content, signature = tokens.make(ADA).split(".")
     for algorithm in ("none", "None", "NONE", "HS256"):
         assert tokens.read(f"{part({'alg': algorithm, 'typ': 'JWT'})}.{content}.") is None
@@ -94,13 +93,13 @@ def test_a_token_that_is_well_signed_with_another_algorithm_is_none(tokens: Acce
     assert AccessTokens(SECRET * 2, "default", FakeClock()).read(jwt.encode(content, SECRET * 2, "HS256")) == ADA
 
 
-def test_what_is_signed_with_hs256_and_says_another_algorithm_is_none(tokens: AccessTokens) -> None:
+def test_a_token_that_claims_another_algorithm_is_refused(tokens: AccessTokens) -> None:
     for header in ({"alg": "RS256"}, {"alg": "HS384"}, {"typ": "JWT"}, {"alg": "none"}):
         assert tokens.read(forged(tokens, header)) is None
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a.b.c", "ü", "eyJ", "a" * 10_000, "cfk.a.b"])
-def test_what_is_no_token_at_all_is_none(tokens: AccessTokens, text: str) -> None:
+def test_text_that_is_not_a_token_is_refused(tokens: AccessTokens, text: str) -> None:
     assert tokens.read(text) is None
 
 
@@ -109,7 +108,7 @@ def test_no_two_tokens_have_one_id(tokens: AccessTokens) -> None:
     assert len(ids) == 100
 
 
-def test_the_parts_of_keys_and_refresh_tokens_are_told_apart() -> None:
+def test_keys_and_refresh_tokens_are_split_into_their_parts() -> None:
     assert key_parts(key_text("ci.nightly", "r-_")) == ("ci.nightly", "r-_")
     for text in ("cfk.", "cfk.ci", "cfk.ci.", "cfk..x", "ci.x", ""):
         assert key_parts(text) is None

@@ -28,7 +28,7 @@ from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import RunQuery
 from cronflow.testing.embedded import MongoServer, RedisServer
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.bench import stream
 from tests.bench.words import say, spread
 from tests.children import cluster_environment, python
@@ -38,7 +38,7 @@ NO_OP = PythonTarget("tests.bench.jobs:nothing")
 
 
 @asynccontextmanager
-async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, slots: int) -> AsyncIterator[Service]:
+async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, slots: int) -> AsyncIterator[UseCases]:
     """Node processes that are up and have a leader."""
     environment = cluster_environment(
         redis_url,
@@ -50,14 +50,14 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
         CRONFLOW_METRICS_PORT="0",
     )
     async with open_backends(redis_url, mongo_url, namespace) as backends:
-        service = Service(backends, SystemClock())
+        service = UseCases(backends, SystemClock())
         children = [
             subprocess.Popen(python("-m", "cronflow", "node", "--name", f"node-{k}"), env=environment)
             for k in range(nodes)
         ]
         try:
             # There is no signal for nodes that join, so poll.
-            while len(await service.members()) < nodes or (await service.status()).leader is None:
+            while len(await service.cluster.members()) < nodes or (await service.cluster.status()).leader is None:
                 await asyncio.sleep(0.1)
             yield service
         finally:
@@ -71,16 +71,18 @@ def no_op(name: str, schedule: Every | Once) -> Job:
     return Job(name=name, target=NO_OP, schedule=schedule, retry=Retry(max=0), overlap=Overlap.ALLOW)
 
 
-async def all_runs(service: Service) -> list[Run]:
+async def all_runs(service: UseCases) -> list[Run]:
     found: list[Run] = []
     while True:
-        page = await service.runs(RunQuery(before=(found[-1].fire_at, found[-1].id) if found else None, limit=5000))
+        page = await service.backends.runs.find(
+            RunQuery(before=(found[-1].fire_at, found[-1].id) if found else None, limit=5000)
+        )
         found += page
         if len(page) < 5000:
             return found
 
 
-async def until_ended(service: Service, count: int, limit_s: float) -> list[Run]:
+async def until_ended(service: UseCases, count: int, limit_s: float) -> list[Run]:
     """Wait for `count` successful runs, at most `limit_s`."""
     deadline = asyncio.get_running_loop().time() + limit_s
     while asyncio.get_running_loop().time() < deadline:
@@ -96,19 +98,19 @@ def lateness(runs: Sequence[Run]) -> str:
     return spread(run.lateness for run in runs if run.lateness is not None)
 
 
-async def single(service: Service, seconds: int) -> None:
+async def single(service: UseCases, seconds: int) -> None:
     """One job every second."""
-    await service.apply([no_op("lone", Every("1s"))])
+    await service.jobs.apply([no_op("lone", Every("1s"))])
     await asyncio.sleep(seconds)
-    await service.delete("lone")
+    await service.jobs.delete("lone")
     runs = [run for run in await all_runs(service) if run.job == "lone" and run.state is RunState.SUCCEEDED]
     say(f"a single job, {len(runs)} runs: lateness", lateness(runs[:-1]))
 
 
-async def herd(service: Service, size: int) -> None:
+async def herd(service: UseCases, size: int) -> None:
     """Many jobs that are due at the same time."""
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5 + size // 300)
-    await service.apply([no_op(f"herd-{k:05}", Once(due)) for k in range(size)])
+    await service.jobs.apply([no_op(f"herd-{k:05}", Once(due)) for k in range(size)])
     await asyncio.sleep(max(0.0, (due - datetime.now(UTC)).total_seconds()))
     runs = [run for run in await until_ended(service, size, 120) if run.job.startswith("herd")]
     ends = [run.ended_at for run in runs if run.ended_at is not None]
@@ -120,9 +122,9 @@ async def herd(service: Service, size: int) -> None:
     )
 
 
-async def steady(service: Service, jobs: int, seconds: int) -> None:
+async def steady(service: UseCases, jobs: int, seconds: int) -> None:
     """Many jobs that fire every second."""
-    await service.apply([no_op(f"steady-{k:05}", Every("1s")) for k in range(jobs)])
+    await service.jobs.apply([no_op(f"steady-{k:05}", Every("1s")) for k in range(jobs)])
     began = datetime.now(UTC)
     await asyncio.sleep(seconds)
     ended = datetime.now(UTC)

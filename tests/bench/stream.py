@@ -23,7 +23,7 @@ from cronflow.domain.job import Job, PythonTarget
 from cronflow.live.hub import Hub
 from cronflow.live.state import ClusterConfig
 from cronflow.testing.embedded.server import free_port
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.bench.words import say, spread
 from tests.children import ADMIN, cluster_environment, python
 
@@ -86,7 +86,7 @@ async def api(redis_url: str, mongo_url: str, namespace: str) -> AsyncIterator[t
         child.wait(20)
 
 
-async def sockets(service: Service, url: str, process: psutil.Process, *, count: int, seconds: int) -> None:
+async def sockets(service: UseCases, url: str, process: psutil.Process, *, count: int, seconds: int) -> None:
     """What an API process uses with no socket and with many; the difference is theirs."""
     alone = await _used(process, seconds)
     async with AsyncExitStack() as stack:
@@ -108,7 +108,7 @@ async def sockets(service: Service, url: str, process: psutil.Process, *, count:
     say(f"… with {count} sockets", f"{crowded:.1f} % of a core, {memory:.0f} MiB, {sent}")
 
 
-async def lines(service: Service, url: str, *, count: int) -> None:
+async def lines(service: UseCases, url: str, *, count: int) -> None:
     """The delay of a log line, from its creation to its arrival at a following socket."""
     _, key = await service.keys.create("lines", Role.VIEWER)
     async with AsyncExitStack() as stack:
@@ -116,8 +116,8 @@ async def lines(service: Service, url: str, *, count: int) -> None:
         client = await _socket(stack, http, url, key, topics=["logs"])
         await client.recv()
         target = PythonTarget("tests.bench.jobs:talk", {"lines": count})
-        await service.apply([Job(name="talk", target=target, timeout=timedelta(seconds=count))])
-        await service.trigger("talk")
+        await service.jobs.apply([Job(name="talk", target=target, timeout=timedelta(seconds=count))])
+        await service.jobs.trigger("talk")
         late: list[timedelta] = []
         while len(late) < count:
             message = orjson.loads(await client.recv())

@@ -62,7 +62,7 @@ async def test_what_opens_in_peace_is_had_and_a_later_signal_stops_it() -> None:
     assert await stopped.get() == signal.SIGINT
 
 
-async def test_an_error_is_the_callers_unless_nobody_wants_to_know_any_more() -> None:
+async def test_an_error_is_raised_unless_shutdown_was_requested() -> None:
     ending, begun = ShutdownSignals(), asyncio.Event()
 
     async def refused() -> str:

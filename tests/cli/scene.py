@@ -20,7 +20,7 @@ from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_aft
 from cronflow.ports import LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FENCE = 1795262400000000
@@ -170,21 +170,21 @@ class Scene:
         self.clock = FakeClock(NOON)
         self.backends: MemoryBackends = memory_backends(self.clock)
         self.webhook_sender = Receiver()
-        self.service = Service(self.backends, self.clock, webhook_sender=self.webhook_sender)
+        self.service = UseCases(self.backends, self.clock, webhook_sender=self.webhook_sender)
         self.opened = 0
 
     @asynccontextmanager
-    async def open_service(self, _settings: Settings) -> AsyncIterator[Service]:
+    async def open_service(self, _settings: Settings) -> AsyncIterator[UseCases]:
         """Replaces `connect.open_service`."""
         self.opened += 1
         yield self.service
 
     async def fill(self) -> None:
         self.clock.step(timedelta(days=-30))
-        await self.service.apply(JOBS)
+        await self.service.jobs.apply(JOBS)
         self.clock.step(timedelta(days=30))
         await self.backends.runs.insert(RUNS)
-        for record in await self.service.jobs():
+        for record in await self.service.backends.jobs.find():
             fire = None if record.job.schedule is None else next_after(record.job.schedule, NOON)
             pending_run = None
             if record.name == "nightly-report":

@@ -14,7 +14,7 @@ from cronflow.config import Settings, credentials
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.errors import CronFlowError
 from cronflow.ports import AuditQuery
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import FAILED, RETRYING, Scene
 
@@ -29,7 +29,7 @@ def _ann(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def audit(scene: Scene) -> list[AuditEntry]:
     """The oldest first."""
-    return asyncio.run(scene.service.audit(AuditQuery(by="ann@laptop")))[::-1]
+    return asyncio.run(scene.service.backends.audit.find(AuditQuery(by="ann@laptop")))[::-1]
 
 
 def test_a_user_is_created_changed_and_deleted(cli: Cli, empty: Scene) -> None:
@@ -84,7 +84,7 @@ def test_a_key_is_printed_once(cli: Cli, empty: Scene) -> None:
 
 
 def test_a_secret_comes_from_stdin_and_is_never_shown(cli: Cli, empty: Scene) -> None:
-    empty.service = Service(empty.backends, empty.clock, vault=Vault([b"0" * 32]))
+    empty.service = UseCases(empty.backends, empty.clock, vault=Vault([b"0" * 32]))
     value = "line one\nline two"
     assert "secret DB_PASSWORD created" in cli("secrets", "set", "DB_PASSWORD", stdin=value + "\n").stdout
     [secret] = asyncio.run(empty.backends.secrets.find())

@@ -26,7 +26,7 @@ alerts:
 
 def audit(scene: Scene) -> list[AuditEntry]:
     """The oldest first."""
-    return asyncio.run(scene.service.audit(AuditQuery()))[::-1]
+    return asyncio.run(scene.service.backends.audit.find(AuditQuery()))[::-1]
 
 
 def test_alerts_are_listed(cli: Cli, scene: Scene) -> None:

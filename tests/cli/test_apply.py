@@ -12,7 +12,7 @@ import pytest
 from cronflow.cli.dev import inputs as dev_inputs
 from cronflow.domain.errors import Conflict, InvalidInput
 from cronflow.domain.job import Job, Retry
-from cronflow.usecases.compare import Comparison
+from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 
@@ -80,13 +80,13 @@ def test_a_dry_run_prints_each_difference_and_writes_nothing(cli: Cli, file: str
     cli("jobs", "apply", "-f", file)
     changed = FILE.replace("0 2 * * *", "0 3 * * *").replace("[bin/tokens]}", "[bin/tokens]}\n    labels: {a: b}")
     (tmp_path / file).write_text(changed + "  - name: new\n    run: {argv: [x]}\n")
-    before = asyncio.run(empty.service.jobs())
+    before = asyncio.run(empty.service.backends.jobs.find())
     result = cli("jobs", "apply", "-f", file, "--dry-run")
     assert 'schedule.cron: "0 2 * * *" → "0 3 * * *"' in result.stdout
     assert 'labels.a: nothing → "b"' in result.stdout
     assert row(result, "new").split("  ")[0] == "+ created"
     assert "◇ by hand" in row(result, "new")
-    assert asyncio.run(empty.service.jobs()) == before
+    assert asyncio.run(empty.service.backends.jobs.find()) == before
 
 
 @pytest.mark.usefixtures("empty")
@@ -167,9 +167,9 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     cli: Cli, file: str, empty: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lose(_jobs: object, **_: object) -> None:
-        raise Conflict("job 'tokens' was changed by others again and again; try once more")
+        raise Conflict("job 'tokens' was keeps changing concurrently; try again")
 
-    monkeypatch.setattr(empty.service, "apply", lose)
+    monkeypatch.setattr(empty.service.jobs, "apply", lose)
     result = cli("jobs", "apply", "-f", file)
     assert result.exit_code == 1
     assert "it is safe to apply all of them again" in result.stderr
@@ -182,7 +182,7 @@ def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     names = [f"job-{n}" for n in range(5)]
     path = tmp_path / "many.yaml"
     path.write_text("jobs:\n" + "".join(f"  - {{name: {name}, run: {{argv: ['true']}}}}\n" for name in names))
-    compare = empty.service.compare
+    compare = empty.service.jobs.compare
 
     async def refuse_the_last(jobs: Sequence[Job]) -> list[Comparison]:
         if any(job.name == "job-4" for job in jobs):
@@ -190,11 +190,11 @@ def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
         return await compare(jobs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(empty.service, "compare", refuse_the_last)
+        patch.setattr(empty.service.jobs, "compare", refuse_the_last)
         assert cli("jobs", "apply", "-f", str(path)).exit_code == 2
-    assert asyncio.run(empty.service.jobs()) == []
+    assert asyncio.run(empty.service.backends.jobs.find()) == []
     assert cli("jobs", "apply", "-f", str(path), "-o", "name").stdout.split() == names
-    assert [record.name for record in asyncio.run(empty.service.jobs())] == names
+    assert [record.name for record in asyncio.run(empty.service.backends.jobs.find())] == names
 
 
 PLAIN_AND_OWN = """
@@ -219,7 +219,7 @@ def test_python_jobs_without_a_retry_get_that_of_the_settings(
     for name, value in (("MAX", "7"), ("INITIAL", "2s"), ("MULTIPLIER", "3")):
         monkeypatch.setenv(f"CRONFLOW_RETRY_{name}", value)
     assert cli("jobs", "apply", "--app", f"{module}:shop").exit_code == 0
-    assert {record.name: record.job.retry for record in asyncio.run(empty.service.jobs())} == {
+    assert {record.name: record.job.retry for record in asyncio.run(empty.service.backends.jobs.find())} == {
         "plain": Retry(max=7, initial="2s", multiplier=3),
         "own": Retry(max=5),
         "once": Retry(max=0),

@@ -18,7 +18,7 @@ from tests.contracts.builders import a_report
 
 
 def state_of(scene: Scene, run_id: str) -> RunState:
-    return asyncio.run(scene.service.run(run_id)).state
+    return asyncio.run(scene.service.runs.get(run_id)).state
 
 
 def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: str, state: RunState) -> None:
@@ -35,7 +35,7 @@ def test_a_waiting_run_is_cancelled_immediately(cli: Cli, scene: Scene) -> None:
     result = cli("runs", "cancel", RETRYING, "--reason", "wrong month")
     assert row(result, RETRYING).startswith("⊘ cancelled")
     assert result.stderr == ""
-    run = asyncio.run(scene.service.run(RETRYING))
+    run = asyncio.run(scene.service.runs.get(RETRYING))
     assert (run.state, run.cancel_reason) == (RunState.CANCELLED, "wrong month")
     assert "wrong month" in (run.reason or "")
 

@@ -40,7 +40,7 @@ def fail_more(scene: Scene, count: int = 3) -> list[str]:
 
 
 def settled(scene: Scene, name: str) -> tuple[str, str, str] | None:
-    found = asyncio.run(scene.service.run(name)).resolution
+    found = asyncio.run(scene.service.runs.get(name)).resolution
     return None if found is None else (found.how, found.by, found.note)
 
 

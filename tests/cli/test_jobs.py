@@ -138,17 +138,17 @@ def test_pause_and_resume_change_the_job_and_show_it(cli: Cli, scene: Scene) -> 
     paused = cli("jobs", "pause", "sync-tokens", "rotate-keys")
     assert row(paused, "sync-tokens").startswith("‖ paused")
     assert row(paused, "rotate-keys").startswith("‖ paused")
-    assert asyncio.run(scene.service.job("sync-tokens")).paused
+    assert asyncio.run(scene.service.jobs.get("sync-tokens")).paused
     [shape] = parsed(cli("jobs", "resume", "sync-tokens", "-o", "json"))
     assert shape["state"] == "active"
-    assert not asyncio.run(scene.service.job("sync-tokens")).paused
-    assert asyncio.run(scene.service.job("rotate-keys")).paused
+    assert not asyncio.run(scene.service.jobs.get("sync-tokens")).paused
+    assert asyncio.run(scene.service.jobs.get("rotate-keys")).paused
 
 
 def test_no_job_is_paused_if_one_name_is_wrong(cli: Cli, scene: Scene) -> None:
     result = cli("jobs", "pause", "sync-tokens", "no-such-job")
     assert result.exit_code == 3
-    assert not asyncio.run(scene.service.job("sync-tokens")).paused
+    assert not asyncio.run(scene.service.jobs.get("sync-tokens")).paused
 
 
 def test_deleting_a_job_keeps_its_runs(cli: Cli, scene: Scene) -> None:

@@ -219,7 +219,7 @@ def test_jobs_without_a_retry_get_that_of_the_api(
     monkeypatch.setenv("CRONFLOW_RETRY_MAX", "9")
     (tmp_path / "jobs.yaml").write_text("jobs: [{name: a, run: {shell: x}}]")
     assert cli("jobs", "apply", "-f", "jobs.yaml").exit_code == 0
-    assert asyncio.run(replica.service.job("a")).job.retry.max == 3
+    assert asyncio.run(replica.service.jobs.get("a")).job.retry.max == 3
     cli("logout")
 
 

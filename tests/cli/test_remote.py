@@ -159,13 +159,13 @@ REFUSED = [
     (3, Given("keys delete nothing"), "there is no key"),
     (3, Given("secrets delete nothing"), "there is no secret"),
     (3, Given("alerts show nothing"), "there is no alert"),
-    (2, Given("jobs pause _sys:sweep"), "the system's own job"),
+    (2, Given("jobs pause _sys:sweep"), "is a system job"),
     (2, Given("jobs apply -f wrong.yaml"), "did you mean timeout?"),
     (2, Given("jobs run reindex-search --arg a=1"), "is not a Python job"),
     (2, Given("cluster events --kind leader_elcted"), "did you mean leader_elected?"),
     (2, Given("users create ada2", "short\n"), "8 to 1024 characters"),
-    (1, Given("users create ada", "a long password\n"), "there is a user 'ada' already"),
-    (1, Given("keys create deploy"), "there is a key 'deploy' already"),
+    (1, Given("users create ada", "a long password\n"), "user 'ada' already exists"),
+    (1, Given("keys create deploy"), "key 'deploy' already exists"),
     (1, Given(f"runs cancel {SUCCEEDED}"), "has already ended: succeeded"),
     (1, Given(f"runs ack {SUCCEEDED}"), "only failed or lost runs"),
     (1, Given(f"runs retry {RUNNING}"), "it has not ended"),
@@ -188,9 +188,9 @@ async def more(scene: Scene) -> None:
             ).define(one, by="the leader")
             == "created"
         )
-    await service.define(job("rebuild-cache", description="As it was asked for", priority=7), by="eva")
-    await service.define(job("gone"), by="eva")
-    await service.delete("gone", by="ada")
+    await service.jobs.define(job("rebuild-cache", description="As it was asked for", priority=7), by="eva")
+    await service.jobs.define(job("gone"), by="eva")
+    await service.jobs.delete("gone", by="ada")
     await service.users.create("ada", Role.VIEWER, "a long password")
     await service.users.create("olga", Role.OPERATOR, "a long password")
     await service.keys.create(
@@ -356,5 +356,5 @@ def test_a_refused_viewer_sees_the_required_role_in_one_line(both: Both, given: 
 
 def test_the_audit_log_names_the_logged_in_user_not_the_machines(both: Both) -> None:
     assert both.run(Given("jobs pause sync-tokens"), api=True, user="olga").code == 0
-    entries = asyncio.run(both.scene.service.audit(AuditQuery(action="job.pause")))
+    entries = asyncio.run(both.scene.service.backends.audit.find(AuditQuery(action="job.pause")))
     assert [(entry.by, entry.address) for entry in entries] == [("olga", "127.0.0.1")]

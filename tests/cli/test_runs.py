@@ -195,7 +195,7 @@ def test_a_run_that_does_not_exist_exits_3_and_names_the_nearest(cli: Cli, scene
     result = cli("runs", "show", "nightly-report@20261121T020000Z")
     assert result.exit_code == 3
     assert f"did you mean {FAILED}?" in result.stderr
-    assert asyncio.run(scene.service.run(FAILED)).id == FAILED
+    assert asyncio.run(scene.service.runs.get(FAILED)).id == FAILED
 
 
 def test_a_traceback_is_shown_in_full_on_the_page_and_shortened_in_tables(cli: Cli, scene: Scene) -> None:

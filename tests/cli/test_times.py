@@ -8,7 +8,7 @@ import pytest
 
 from cronflow.cli.terminal import times
 from cronflow.domain.errors import InvalidInput
-from cronflow.schemas.base import iso
+from cronflow.schemas import iso
 from tests.cli.scene import NOON
 
 

@@ -31,7 +31,7 @@ def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, *states:
 
 def test_a_run_is_requested_and_its_id_is_printed(cli: Cli, scene: Scene) -> None:
     [name] = cli("jobs", "run", "rebuild-cache", "-o", "name").stdout.split()
-    run = asyncio.run(scene.service.run(name))
+    run = asyncio.run(scene.service.runs.get(name))
     assert (run.job, run.args, run.fire_at) == ("rebuild-cache", None, NOON)
     result = cli("jobs", "run", "rebuild-cache")
     assert result.stdout.startswith("requested rebuild-cache@manual-")

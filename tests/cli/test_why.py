@@ -162,7 +162,7 @@ def nothing_open(scene: Scene, name: str) -> None:
 
 def test_a_skipped_fire_of_a_paused_job_names_the_edit(cli: Cli, scene: Scene) -> None:
     nothing_open(scene, "health-ping")
-    asyncio.run(scene.service.pause("health-ping", by="bob@desk"))
+    asyncio.run(scene.service.jobs.pause("health-ping", by="bob@desk"))
     scene.clock.step(timedelta(minutes=5))
     shown = cli("jobs", "why", "health-ping", "2026-11-21T12:03:00Z").stdout
     assert titles(shown) == ["✓ due", "↷ paused"]
@@ -206,8 +206,8 @@ def test_the_history_has_each_version_and_its_author(cli: Cli, scene: Scene) -> 
     nothing_open(scene, "health-ping")
 
     async def edits() -> None:
-        await scene.service.apply([job("health-ping", Every("2m"))], by="ann@desk")
-        await scene.service.pause("health-ping", by="bob@desk")
+        await scene.service.jobs.apply([job("health-ping", Every("2m"))], by="ann@desk")
+        await scene.service.jobs.pause("health-ping", by="bob@desk")
 
     asyncio.run(edits())
     lines = cli("jobs", "history", "health-ping", columns=120).stdout.splitlines()
@@ -227,7 +227,7 @@ def test_the_history_has_each_version_and_its_author(cli: Cli, scene: Scene) -> 
 
 
 def test_a_deleted_job_is_still_explained(cli: Cli, scene: Scene) -> None:
-    asyncio.run(scene.service.delete("nightly-report", by="bob@desk"))
+    asyncio.run(scene.service.jobs.delete("nightly-report", by="bob@desk"))
     assert titles(cli("jobs", "why", "nightly-report").stdout)[-1] == "✗ failed"
     shown = cli("jobs", "history", "nightly-report", columns=120).stdout
     assert "deleted" in shown.splitlines()[1]

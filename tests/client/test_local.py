@@ -23,7 +23,7 @@ from cronflow.live.hub import Hub
 from cronflow.live.state import ClusterConfig
 from cronflow.ports import LogLine
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.cli.scene import FENCE, RUNNING, RUNS, SUCCEEDED
 from tests.contracts.builders import T0
 
@@ -36,7 +36,7 @@ class Open:
     def __init__(self) -> None:
         clock = SystemClock()
         self.backends: MemoryBackends = memory_backends(clock)
-        self.service = Service(self.backends, clock)
+        self.service = UseCases(self.backends, clock)
         self.hub = Hub(self.backends, clock, ClusterConfig())
 
     @asynccontextmanager

@@ -10,8 +10,7 @@ import pytest
 
 from cronflow.domain.events import BreakerClosed, BreakerOpened, Event
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.executors.breakers import Breakers, HostFailed
-from cronflow.executors.http import HttpExecutor
+from cronflow.executors.http import Breakers, HostFailed, HttpExecutor
 from tests.executors.web import Server, answer, send
 from tests.waiting import eventually
 
@@ -136,7 +135,7 @@ def test_of_very_many_hosts_the_longest_unused_are_forgotten_unless_they_are_dow
     assert list(breakers.circuits) == ["down", "a", "d"]
 
 
-async def test_the_states_of_hosts_that_are_not_closed_are_told(server: Server, time: Time) -> None:
+async def test_breakers_that_are_not_closed_are_reported(server: Server, time: Time) -> None:
     events: list[Event] = []
     breakers = Breakers(monotonic=time, emit=events.append)
     async with HttpExecutor(breakers=breakers) as executor:

@@ -182,7 +182,7 @@ async def test_the_grace_is_there_to_clean_up_even_when_the_shell_is_gone() -> N
     assert lines.of("info") == ["ready", "cleaned up"]
 
 
-async def test_the_grace_is_also_for_those_who_let_go_of_the_pipes(tmp_path: Path) -> None:
+async def test_processes_that_close_the_pipes_get_the_grace_time_too(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     careful = f"(trap 'sleep 0.2; echo cleaned up >{trace}; exit' TERM; {FOREVER}) >/dev/null 2>&1 & wait"
     await run(careful, timeout="300ms")
@@ -314,4 +314,4 @@ async def test_a_node_without_commands_declines_them_and_one_with_them_does_not(
     assert "set ALLOW_SHELL=true" in (await CommandExecutor(False).declines(item, "n1") or "")
     assert await CommandExecutor(True).declines(item, "n1") is None
     assert await Executors({CommandTarget: CommandExecutor(True)}).declines(item, "n1") is None
-    assert await Executors({}).declines(item, "n1") == "the node n1 runs no CommandTarget"
+    assert await Executors({}).declines(item, "n1") == "node n1 has no executor for CommandTarget"

@@ -294,7 +294,7 @@ async def test_a_result_that_is_not_json_fails_for_good(executor: PythonExecutor
     assert "set, is not JSON" in (attempt_result.error or "")
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_told_what_to_write(executor: PythonExecutor) -> None:
+async def test_a_plain_function_that_returns_a_coroutine_fails_with_a_remedy(executor: PythonExecutor) -> None:
     attempt_result = await executor.run(assignment(target(returns_a_coroutine)), "node-1", Lines())
     assert attempt_result.outcome is Outcome.PERMANENT
     assert "async def" in (attempt_result.error or "")
@@ -303,7 +303,7 @@ async def test_a_plain_function_that_returns_a_coroutine_is_told_what_to_write(e
 async def test_a_coroutine_function_is_cancelled_at_its_timeout_and_may_clean_up(executor: PythonExecutor) -> None:
     lines = Lines()
     attempt_result = await executor.run(assignment(target(cleans_up), timeout="50ms"), "node-1", lines)
-    assert attempt_result == AttemptResult(Outcome.TIMEOUT, error="it did not end within 50ms")
+    assert attempt_result == AttemptResult(Outcome.TIMEOUT, error="timed out after 50ms")
     assert lines.all == [("info", "cleaned up cancelled=True")]
 
 
@@ -327,11 +327,11 @@ async def test_a_coroutine_function_that_swallows_its_cancellation_is_left_behin
     assert lines.of("info") == ["not me"]
 
 
-async def test_a_thread_that_outlives_its_timeout_is_told_and_counted_until_it_ends(executor: PythonExecutor) -> None:
+async def test_an_abandoned_thread_is_logged_and_counted_until_it_ends(executor: PythonExecutor) -> None:
     lines = Lines()
     attempt_result = await executor.run(assignment(target(blocks), timeout="50ms"), "node-1", lines)
     assert attempt_result.outcome is Outcome.TIMEOUT
-    assert "still runs" in lines.of("error")[0]
+    assert "still running" in lines.of("error")[0]
     assert executor.busy_threads == 1
     probe.let_go.set()
     await eventually(lambda: executor.busy_threads == 0)
@@ -411,7 +411,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-async def test_what_is_no_job_of_the_apps_may_not_be_called(executor: PythonExecutor, package: str) -> None:
+async def test_a_function_outside_the_apps_may_not_be_called(executor: PythonExecutor, package: str) -> None:
     for ref in (f"{package}.jobs:work", "os:getcwd", f"{__name__}:target"):
         attempt_result = await executor.run(assignment(PythonTarget(ref)), "node-1", Lines())
         assert attempt_result.outcome is Outcome.PERMANENT
@@ -477,7 +477,7 @@ async def test_the_executor_is_chosen_by_the_target_and_opened_and_closed_with_t
 async def test_a_target_that_the_node_has_no_executor_for_fails_for_good() -> None:
     async with Executors({}) as executors:
         attempt_result = await executors.run(assignment(target(in_the_loop)), "node-1", Lines())
-    assert attempt_result == AttemptResult(Outcome.PERMANENT, error="the node node-1 runs no PythonTarget")
+    assert attempt_result == AttemptResult(Outcome.PERMANENT, error="node node-1 has no executor for PythonTarget")
 
 
 # ------------------------------------------------------------------------------------------- told to stop, or declined

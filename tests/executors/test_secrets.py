@@ -24,7 +24,7 @@ from cronflow.executors.secrets import WithSecrets
 from cronflow.ports import Executor, SecretStore
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.executors import Lines, assignment
 from tests.executors.web import Server, answer
 
@@ -71,7 +71,7 @@ def around(store: SecretStore, vault: Vault | None) -> WithSecrets:
 
 @pytest.fixture
 async def executor(memory: MemoryBackends) -> AsyncIterator[WithSecrets]:
-    service = Service(memory, FakeClock(), vault=Vault([KEY]))
+    service = UseCases(memory, FakeClock(), vault=Vault([KEY]))
     await service.secrets.set("token", TOKEN)
     await service.secrets.set("PEM", PEM)
     async with around(memory.secrets, Vault([KEY])) as executor:
@@ -160,7 +160,7 @@ async def test_a_job_without_secrets_reads_none(executor: WithSecrets, memory: M
 # ------------------------------------------------------------------------------------------------------- when it can't
 
 
-async def test_a_secret_that_does_not_exist_fails_for_good_and_says_so(executor: WithSecrets) -> None:
+async def test_a_missing_secret_fails_permanently(executor: WithSecrets) -> None:
     target = CommandTarget("touch /nowhere", env={"T": "${secret:gone}"})
     attempt_result = await executor.run(assignment(target), "n1", Lines())
     assert attempt_result.outcome is Outcome.PERMANENT
@@ -186,8 +186,8 @@ async def test_a_node_without_a_key_declines_what_needs_secrets_and_nothing_else
         assert "not allowed" in (await executor.declines(assignment(PythonTarget("os:system")), "n1") or "")
 
 
-async def test_a_node_with_another_key_says_that_it_cannot_open_it(memory: MemoryBackends) -> None:
-    await Service(memory, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN)
+async def test_a_node_with_another_key_cannot_open_a_secret(memory: MemoryBackends) -> None:
+    await UseCases(memory, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN)
     async with around(memory.secrets, Vault([OTHER_KEY])) as executor:
         attempt_result = await executor.run(
             assignment(CommandTarget("true", env={"T": "${secret:token}"})), "n1", Lines()
@@ -203,7 +203,7 @@ async def test_mongodb_has_only_ciphertext(mongo_url: str, redis_url: str, names
     from cronflow.backends.mongo.database import MongoDatabase
 
     async with open_backends(redis_url, mongo_url, namespace) as backends:
-        await Service(backends, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN, by="ada")
+        await UseCases(backends, FakeClock(), vault=Vault([KEY])).secrets.set("token", TOKEN, by="ada")
         async with MongoDatabase(mongo_url, namespace) as database:
             [document] = await database["secrets"].find({}).to_list(None)
         raw = base64.b64decode(document["sealed"].partition(":")[2])
@@ -223,7 +223,7 @@ def test_a_value_is_sealed_differently_each_time_and_bound_to_its_name() -> None
     first, second = sealed(vault), sealed(vault)
     assert first.sealed != second.sealed
     assert vault.open(first) == vault.open(second) == TOKEN
-    with pytest.raises(CannotOpen, match="under this name"):
+    with pytest.raises(CannotOpen, match="has another name"):
         vault.open(replace(first, name="other"))
     fingerprint, _, text = first.sealed.partition(":")
     raw = bytearray(base64.b64decode(text))

@@ -92,7 +92,7 @@ async def test_the_signals_that_end_a_node_s_session_do_not_end_the_watcher(tmp_
         await eventually(lambda: not any(map(is_running, everybody)), what="the end of both groups")
 
 
-async def test_a_watcher_that_was_killed_is_replaced_and_told_everything(tmp_path: Path) -> None:
+async def test_a_killed_watcher_is_replaced_and_gets_all_groups(tmp_path: Path) -> None:
     watcher = Watcher()
     sleepers = [subprocess.Popen(["sleep", "300"], start_new_session=True) for _ in range(2)]
     try:

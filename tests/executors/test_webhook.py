@@ -74,7 +74,7 @@ async def test_without_a_secret_nothing_is_signed(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", [199 + 101, 301, 400, 404, 410, 429, 500, 503])
-async def test_whatever_is_no_2xx_is_no_success_and_says_what_was_said(server: Server, status: int) -> None:
+async def test_any_status_but_2xx_is_a_failure_with_the_response_text(server: Server, status: int) -> None:
     server.answers["/hook"] = answer(status, "oh\n  no" + "!" * 1000, Location="/other")
     found = await posted(signed(server))
     assert (found.taken, found.status) == (False, status)
@@ -104,7 +104,7 @@ async def test_a_receiver_that_hangs_is_left_after_the_time_limit(
     enough.set()
 
 
-async def test_a_receiver_that_is_not_there_is_told_without_its_query(server: Server) -> None:
+async def test_an_unreachable_receiver_is_reported_without_its_query(server: Server) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -127,7 +127,7 @@ async def test_a_host_that_is_not_allowed_is_not_talked_to(server: Server) -> No
     assert server.connections == 0
 
 
-async def test_what_cannot_be_signed_is_not_sent_and_says_what_to_do(server: Server) -> None:
+async def test_an_unsignable_notification_is_not_sent_and_reports_a_remedy(server: Server) -> None:
     server.answers["/hook"] = answer(200)
     missing = await posted(signed(server), secret=None)
     assert "there is no secret HOOKS" in (missing.error or "")
@@ -135,7 +135,7 @@ async def test_what_cannot_be_signed_is_not_sent_and_says_what_to_do(server: Ser
     keyless = await posted(signed(server), vault=None)
     assert "no SECRETS_KEY" in (keyless.error or "")
     other = await posted(signed(server), vault=Vault([bytes([1]) * 32]))
-    assert "sealed with a key that SECRETS_KEY does not have" in (other.error or "")
+    assert "sealed with a key that is not in SECRETS_KEY" in (other.error or "")
     for text in ("a long password", "whsec_x", "whsec_" + base64.b64encode(b"short").decode(), SECRET[6:]):
         unfit = await posted(signed(server), secret=text)
         assert "is not whsec_" in (unfit.error or "")
@@ -143,7 +143,7 @@ async def test_what_cannot_be_signed_is_not_sent_and_says_what_to_do(server: Ser
     assert server.connections == 0
 
 
-async def test_an_answer_knows_whether_it_was_taken() -> None:
+async def test_an_answer_is_taken_only_for_2xx() -> None:
     good = Answer(204, None, 1)
     assert good.taken
     assert not replace(good, error="x").taken

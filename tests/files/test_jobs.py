@@ -117,7 +117,7 @@ def test_no_jobs_may_be_asked_for_in_so_many_words() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_all_problems_of_all_files_are_told_at_once() -> None:
+def test_all_problems_of_all_files_are_reported_at_once() -> None:
     first = """\
 jobs:
   - name: one
@@ -145,7 +145,7 @@ jobs:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_line_is_told_when_the_text_is_not_yaml() -> None:
+def test_invalid_yaml_is_reported_with_its_line() -> None:
     assert problems_of('name: a\nrun:\n  shell: "x\ntimeout: 5s\n') == [
         (
             "a.yaml:4: not YAML: while scanning a quoted scalar: found unexpected end of stream, begun in line 3"
@@ -248,7 +248,7 @@ def test_a_key_that_is_no_text_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_merging_what_is_no_mapping_is_refused() -> None:
+def test_merging_anything_but_a_mapping_is_refused() -> None:
     assert problems_of("name: a\n<<: [{}, 3]\n") == [
         "a.yaml:2: << expects a mapping, got the number 3 (name the alias of a mapping)"
     ]
@@ -312,7 +312,7 @@ def test_a_number_of_too_many_digits_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_two_jobs_of_one_name_are_refused_and_both_places_told() -> None:
+def test_duplicate_names_are_refused_with_both_places() -> None:
     one, two = "jobs:\n  - name: a\n    run: {shell: x}\n", "\n\nname: a\nrun: {shell: y}\n"
     assert problems_of(one, two) == [
         "b.yaml:3: name: the name 'a' is taken by a.yaml:2: jobs[0].name (a name occurs once in all files; rename one)"
@@ -322,7 +322,7 @@ def test_two_jobs_of_one_name_are_refused_and_both_places_told() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_name_of_the_system_is_refused() -> None:
     assert problems_of("name: _sys:sweep\nrun: {shell: x}\n") == [
-        "a.yaml:1: name: names that begin with _sys: are the system's own (choose another name)"
+        "a.yaml:1: name: names that begin with _sys: are reserved (choose another name)"
     ]
 
 
@@ -406,7 +406,7 @@ def test_a_target_of_many_jobs_is_imported_once(modules: Path) -> None:
 
 
 @pytest.mark.usefixtures("modules")
-def test_a_target_that_is_no_reference_is_told_once() -> None:
+def test_an_invalid_target_reference_is_reported_once() -> None:
     assert problems_of(target("jobfiles_sample")) == [
         "a.yaml:3: run.python: 'jobfiles_sample' is not a Python target; write package.module:function"
     ]
@@ -428,7 +428,7 @@ def test_targets_are_found_next_to_the_file_and_leave_no_trace(
 
 
 @pytest.mark.usefixtures("folder")
-def test_targets_are_not_imported_when_nobody_asks() -> None:
+def test_targets_are_imported_only_on_request() -> None:
     Path("a.yaml").write_text(target("jobfiles_nope:f"))
     assert len(read_job_files(["a.yaml"], check_python=False)) == 1
 

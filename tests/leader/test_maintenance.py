@@ -19,8 +19,7 @@ from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, SystemTarget, system_jobs
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
-from cronflow.executors import Executors
-from cronflow.executors.system import SystemExecutor
+from cronflow.executors import Executors, SystemExecutor
 from cronflow.leader.cleanup import Cleanup
 from cronflow.leader.planner import Planned
 from cronflow.leader.sweep import Sweep
@@ -29,7 +28,7 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Move
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.contracts.builders import an_assignment
 from tests.node.cluster import Cluster, Recording, Steady, planner_of
 
@@ -64,14 +63,14 @@ class Swept(Cluster):
 
     async def sweep_now(self) -> tuple[int, list[str]]:
         """A sweep by hand to its end; how many findings, and which."""
-        name = await self.service.sweep()
+        name = await self.service.cluster.sweep()
         for _ in range(600):
             await self.elapse(0.25)
-            run = await self.service.run(name)
+            run = await self.service.runs.get(name)
             if not run.is_open:
                 break
         assert (run.state, run.error) == (RunState.SUCCEEDED, None)
-        report = await self.service.last_sweep()
+        report = await self.service.backends.store_admin.report()
         assert report is not None
         assert report.run == name
         return report.found, [f"{one.kind} {one.where}" for one in report.findings]
@@ -82,7 +81,7 @@ async def a_swept_cluster(*names: str, system: Sequence[Job] = DAILY) -> AsyncIt
     """As `a_cluster`, with the system's jobs."""
     clock = FakeClock()
     backends = memory_backends(clock)
-    cluster = Swept(clock, backends, Recording(clock), Service(backends, clock), system=system)
+    cluster = Swept(clock, backends, Recording(clock), UseCases(backends, clock), system=system)
     pieces = {
         "sweep": Sweep(backends, clock).run,
         "cleanup": Cleanup(backends, clock, run_retention=RETENTION).run,
@@ -110,7 +109,7 @@ def a_job(name: str, every: str = "1s", **fields: Any) -> Job:
 
 async def test_the_leader_defines_the_systems_jobs_and_they_run_at_their_time() -> None:
     async with a_swept_cluster("a", "b") as cluster:
-        assert [record.name for record in await cluster.service.jobs()] == [CLEANUP, SWEEP]
+        assert [record.name for record in await cluster.service.backends.jobs.find()] == [CLEANUP, SWEEP]
         await cluster.elapse(5 * 60)
         runs = {run.job: run for run in cluster.runs}
         assert {name: (run.state, f"{run.fire_at:%H:%M}") for name, run in runs.items()} == {
@@ -118,7 +117,7 @@ async def test_the_leader_defines_the_systems_jobs_and_they_run_at_their_time() 
             CLEANUP: (RunState.SUCCEEDED, "12:04"),
         }
         assert all(run.fence > 0 and run.started_at is not None for run in runs.values())
-        (line,) = await cluster.service.logs(runs[SWEEP].id)
+        (line,) = await cluster.service.runs.logs(runs[SWEEP].id)
         assert line.text.endswith("found nothing")
         assert cluster.backends.documents.line_retention == timedelta(days=7)
 
@@ -128,28 +127,31 @@ async def test_other_settings_of_the_next_leader_are_an_edit_and_equal_ones_are_
         (leader,) = cluster.leaders
         leader.stop()
         await cluster.elapse(5)
-        assert [record.ver for record in await cluster.service.jobs()] == [1, 1]
+        assert [record.ver for record in await cluster.service.backends.jobs.find()] == [1, 1]
         cluster.system = system_jobs(time(18, 30), time(12, 4))
         cluster.start("c")
         (leader,) = cluster.leaders
         leader.stop()
         await cluster.elapse(5)
-        assert {record.name: record.ver for record in await cluster.service.jobs()} == {CLEANUP: 1, SWEEP: 2}
-        assert f"{(await cluster.service.job(SWEEP)).next_fire:%H:%M}" == "18:30"
+        assert {record.name: record.ver for record in await cluster.service.backends.jobs.find()} == {
+            CLEANUP: 1,
+            SWEEP: 2,
+        }
+        assert f"{(await cluster.service.jobs.get(SWEEP)).next_fire:%H:%M}" == "18:30"
 
 
 async def test_a_failed_sweep_is_tried_again_and_stops_no_node() -> None:
     async with a_swept_cluster("a") as cluster:
-        await cluster.service.apply([a_job("x", "1h")])
+        await cluster.service.jobs.apply([a_job("x", "1h")])
         cluster.backends.faults.fail_before("archive.runs")
         found, _ = await cluster.sweep_now()
         assert found == 0
         (run,) = [run for run in cluster.runs if run.job == SWEEP]
         assert [attempt.outcome for attempt in run.attempts] == [Outcome.ERROR, Outcome.OK]
         cluster.backends.archive.jobs = None  # type: ignore[method-assign, assignment]
-        broken = await cluster.service.sweep()
+        broken = await cluster.service.cluster.sweep()
         await cluster.elapse(300)
-        run = await cluster.service.run(broken)
+        run = await cluster.service.runs.get(broken)
         assert (run.state, run.attempt) == (RunState.FAILED, 4)
         assert run.error is not None
         assert run.error.startswith("TypeError")
@@ -159,11 +161,11 @@ async def test_a_failed_sweep_is_tried_again_and_stops_no_node() -> None:
 @pytest.mark.parametrize("verb", ["pause", "resume", "delete"])
 async def test_nobody_edits_the_systems_jobs(verb: str) -> None:
     async with a_swept_cluster("a") as cluster:
-        with pytest.raises(InvalidInput, match="the system's own job"):
-            await getattr(cluster.service, verb)(SWEEP)
-        with pytest.raises(InvalidInput, match="the system's own"):
-            await cluster.service.apply([replace(DAILY[0], description="mine")])
-        assert (await cluster.service.job(SWEEP)).ver == 1
+        with pytest.raises(InvalidInput, match="is a system job"):
+            await getattr(cluster.service.jobs, verb)(SWEEP)
+        with pytest.raises(InvalidInput, match="reserved for system jobs"):
+            await cluster.service.jobs.apply([replace(DAILY[0], description="mine")])
+        assert (await cluster.service.jobs.get(SWEEP)).ver == 1
     with pytest.raises(InvalidInput, match="only system jobs"):
         Job(name="mine", target=SystemTarget("sweep"))
 
@@ -187,7 +189,7 @@ async def busy(cluster: Swept) -> None:
 
     cluster.executor.run = run  # type: ignore[method-assign]
     now = cluster.clock.now()
-    await cluster.service.apply(
+    await cluster.service.jobs.apply(
         [
             *(a_job(f"often-{k}") for k in range(20)),
             *(a_job(f"allow-{k}", overlap=Overlap.ALLOW) for k in range(5)),
@@ -204,7 +206,7 @@ async def busy(cluster: Swept) -> None:
         ]
     )
     await cluster.elapse(3)
-    await cluster.service.trigger("by-hand")
+    await cluster.service.jobs.trigger("by-hand")
 
 
 async def test_no_false_alarms_a_sweep_in_the_middle_of_a_busy_cluster_finds_nothing() -> None:
@@ -226,16 +228,16 @@ async def test_no_false_alarms_a_sweep_in_the_middle_of_a_busy_cluster_finds_not
 
 async def _edit_all_the_time(cluster: Swept) -> None:
     for k in range(1000):
-        await cluster.service.apply([a_job("edited", f"{2 + k % 2}s"), a_job("deleted", "2s")])
-        await (cluster.service.pause if k % 2 else cluster.service.resume)("paused")
-        await cluster.service.delete("deleted")
+        await cluster.service.jobs.apply([a_job("edited", f"{2 + k % 2}s"), a_job("deleted", "2s")])
+        await (cluster.service.jobs.pause if k % 2 else cluster.service.jobs.resume)("paused")
+        await cluster.service.jobs.delete("deleted")
         await cluster.clock.sleep(0.3)
 
 
 async def test_no_false_alarms_every_step_of_a_batch_may_be_seen_by_a_sweep() -> None:
     for verb in ("plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove", "runs.apply"):
         async with a_swept_cluster("a", "b") as cluster:
-            await cluster.service.apply([a_job(f"job-{k}") for k in range(5)])
+            await cluster.service.jobs.apply([a_job(f"job-{k}") for k in range(5)])
             await cluster.elapse(5)
             # The sweep runs beside the cluster, so that it looks at exactly this moment.
             stall = cluster.backends.faults.stall(verb, acted=True)
@@ -248,7 +250,7 @@ async def test_no_false_alarms_every_step_of_a_batch_may_be_seen_by_a_sweep() ->
             stalled_verbs.release()
             await cluster.elapse(30)
             assert sweep.done(), verb
-            report = await cluster.service.last_sweep()
+            report = await cluster.service.backends.store_admin.report()
             assert report is not None
             assert [f"{one.kind} {one.where}" for one in report.findings] == [], verb
 
@@ -256,7 +258,7 @@ async def test_no_false_alarms_every_step_of_a_batch_may_be_seen_by_a_sweep() ->
 async def test_no_false_alarms_after_a_leader_was_killed_in_the_middle_of_a_batch() -> None:
     for verb in ("jobs.move", "runs.insert"):
         async with a_swept_cluster("a", "b", "c") as cluster:
-            await cluster.service.apply([a_job(f"job-{k}") for k in range(5)])
+            await cluster.service.jobs.apply([a_job(f"job-{k}") for k in range(5)])
             await cluster.elapse(5)
             stall = cluster.backends.faults.stall(verb, acted=verb == "jobs.move")
             while not stall.reached.is_set():
@@ -289,9 +291,11 @@ def nothing_lost_or_doubled(cluster: Swept, job: str, since: Any, every: float) 
 
 async def test_clean_ups_all_the_time_lose_and_double_nothing() -> None:
     async with a_swept_cluster("a", "b") as cluster:
-        await cluster.service.apply([a_job("often"), a_job("rare", "5m"), a_job("once", schedule=Once(_soon(cluster)))])
+        await cluster.service.jobs.apply(
+            [a_job("often"), a_job("rare", "5m"), a_job("once", schedule=Once(_soon(cluster)))]
+        )
         for _ in range(20):
-            await cluster.service.trigger(CLEANUP)
+            await cluster.service.jobs.trigger(CLEANUP)
             await cluster.elapse(30)
         now = cluster.clock.now()
         nothing_lost_or_doubled(cluster, "often", now - RETENTION, 1)
@@ -311,7 +315,7 @@ def _soon(cluster: Swept, offset: float = 0) -> Any:
 @pytest.mark.parametrize("ensured_by", ["planner", "editor"])
 async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: str) -> None:
     async with a_swept_cluster("a", "b") as cluster:
-        await cluster.service.apply([a_job("rare", "10m")])
+        await cluster.service.jobs.apply([a_job("rare", "10m")])
         await cluster.elapse(605)
         (old,) = [run for run in cluster.runs if run.job == "rare"]
         await cluster.elapse(590)
@@ -321,7 +325,7 @@ async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: st
         assert record.pending_run.fire == old.fire_at
         await cluster.elapse(15)
         assert len([run for run in cluster.runs if run.job == "rare"]) == 2
-        await cluster.service.trigger(CLEANUP)
+        await cluster.service.jobs.trigger(CLEANUP)
         await cluster.elapse(5)
         if ensured_by == "planner":
             (leader,) = cluster.leaders
@@ -329,12 +333,12 @@ async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: st
             assert tenure is not None
             await planner_of(leader)._ensure_pending_runs(tenure, [_planned(record)])
         else:
-            await cluster.service._editor._ensure_pend(record)
+            await cluster.service.jobs._editor._ensure_pending_run(record)
         await cluster.elapse(60)
         assert cluster.executor.runs_started.count(old.id) == 1
         # Once nobody can have slept so long, it goes.
         await cluster.elapse(RETENTION.total_seconds())
-        await cluster.service.trigger(CLEANUP)
+        await cluster.service.jobs.trigger(CLEANUP)
         await cluster.elapse(5)
         assert old.id not in [run.id for run in cluster.runs]
 
@@ -345,11 +349,11 @@ def _planned(record: Any) -> Any:
 
 async def test_what_a_clean_up_leaves_is_what_the_retention_says() -> None:
     async with a_swept_cluster("a") as cluster:
-        await cluster.service.apply([a_job("often", "10s")])
+        await cluster.service.jobs.apply([a_job("often", "10s")])
         await cluster.elapse(400)
-        name = await cluster.service.trigger(CLEANUP)
+        name = await cluster.service.jobs.trigger(CLEANUP)
         await cluster.elapse(3)
-        ran: Run = await cluster.service.run(name)
+        ran: Run = await cluster.service.runs.get(name)
         assert ran.started_at is not None
         before = ran.started_at - RETENTION
         old = [run for run in cluster.runs if run.job == "often" and run.ended_at and run.ended_at < before]

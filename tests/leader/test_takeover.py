@@ -21,7 +21,7 @@ STEPS = ["jobs.due", "plans.write", "jobs.move", "runs.insert", "queue.dispatch"
 async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None:
     """Let it plan until it waits at that step of a batch. It runs no job itself, so that none dies with it."""
     cluster.start("worker", work="yes")
-    await cluster.service.apply(
+    await cluster.service.jobs.apply(
         [
             Job(
                 name=f"job-{k}",
@@ -122,7 +122,7 @@ async def test_k8s_23731_two_leaders_at_once_do_no_harm() -> None:
     each move once.
     """
     async with a_cluster("a", "b", "c") as cluster:
-        await cluster.service.apply(jobs(every="5s", count=6))
+        await cluster.service.jobs.apply(jobs(every="5s", count=6))
         for term in (2, 3, 4):
             await cluster.elapse(12)
             (first,) = cluster.leaders
@@ -149,7 +149,7 @@ async def test_cilium_42920_a_leader_whose_lease_has_expired_does_nothing() -> N
     hung.
     """
     async with a_cluster("a") as cluster:
-        await cluster.service.apply(jobs(every="1s", count=3))
+        await cluster.service.jobs.apply(jobs(every="1s", count=3))
         await cluster.elapse(2)
         (leader,) = cluster.leaders
         cluster.backends.faults.stall("election.renew", acted=True)
@@ -167,13 +167,13 @@ async def test_cilium_42920_a_leader_whose_lease_has_expired_does_nothing() -> N
 async def test_dkron_998_a_leader_that_is_elected_again_goes_on() -> None:
     """dkron #998: after the lead had gone and come back nothing was run any more until a restart."""
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply(jobs(every="5s", count=3))
+        await cluster.service.jobs.apply(jobs(every="5s", count=3))
         led: list[str] = []
         for _ in range(6):
             await cluster.elapse(12)
             (leader,) = cluster.leaders
             led.append(leader.id)
-            await cluster.service.stepdown()
+            await cluster.service.cluster.stepdown()
             await cluster.elapse(0.5)
         assert len(set(led)) == 2
         assert led[0] in led[2:]
@@ -189,7 +189,7 @@ async def test_river_1161_a_leader_one_of_whose_roles_is_broken_does_not_lead_on
     part until the lead changed by chance.
     """
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply(jobs(every="5s", count=3))
+        await cluster.service.jobs.apply(jobs(every="5s", count=3))
         await cluster.elapse(6)
         (leader,) = cluster.leaders
         broken, plans = cluster.tasks.pop(leader.id), cluster.backends.plans
@@ -216,7 +216,7 @@ async def test_bullmq_3272_a_schedule_survives_that_every_process_is_started_ane
     at a restart the schedule had ended in silence; bullmq #2889: or went on twice.
     """
     async with a_cluster("a") as cluster:
-        await cluster.service.apply(jobs(every="10s", count=3))
+        await cluster.service.jobs.apply(jobs(every="10s", count=3))
         await cluster.elapse(11)
         for name in ("b", "c"):
             stall = cluster.backends.faults.stall(verb)
@@ -238,7 +238,7 @@ async def test_chronos_jepsen_2015_after_the_network_was_away_every_instant_is_m
     computed from its own records what was missing; here the instants are computed and matched with runs.
     """
     async with a_cluster("a", "b", "c") as cluster:
-        await cluster.service.apply(jobs(every="10s", count=3))
+        await cluster.service.jobs.apply(jobs(every="10s", count=3))
         await cluster.elapse(25)
         for service in away:
             cluster.backends.faults.fail_before(service, times=1_000_000)
@@ -254,7 +254,7 @@ async def test_chronos_jepsen_2015_after_the_network_was_away_every_instant_is_m
 
 async def test_a_leader_that_meets_a_newer_term_in_a_job_stops_planning_at_once() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        await cluster.service.jobs.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
         (leader,) = cluster.leaders
         assert leader.elector.tenure is not None
         await cluster.backends.jobs.fence(["tick"], leader.elector.tenure.term + 1)
@@ -270,16 +270,16 @@ async def test_a_leader_that_meets_a_newer_term_in_a_job_stops_planning_at_once(
 
 async def an_item_of_a_deposed_leader(cluster: Cluster) -> None:
     """A run that was given out, and whose leader steps down before it is taken."""
-    await cluster.service.apply([Job(name="one", target=PythonTarget("a:b"))])
+    await cluster.service.jobs.apply([Job(name="one", target=PythonTarget("a:b"))])
     stall = cluster.backends.faults.stall("queue.take")
-    await cluster.service.trigger("one")
+    await cluster.service.jobs.trigger("one")
     await cluster.elapse(1.5)
     (run,) = cluster.runs
     assert run.state is RunState.DISPATCHED
-    before = await cluster.service.status()
-    await cluster.service.stepdown()
+    before = await cluster.service.cluster.status()
+    await cluster.service.cluster.stepdown()
     await cluster.elapse(1)
-    assert (await cluster.service.status()).term > before.term
+    assert (await cluster.service.cluster.status()).term > before.term
     stall.release()
     cluster.backends.faults.heal()
 
@@ -297,8 +297,8 @@ async def test_untaken_runs_of_a_deposed_leader_run_at_once_and_not_when_their_a
 async def test_a_doubled_item_of_an_earlier_term_gives_back_nothing_that_runs_here() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([Job(name="one", target=PythonTarget("a:b"))])
-        await cluster.service.trigger("one")
+        await cluster.service.jobs.apply([Job(name="one", target=PythonTarget("a:b"))])
+        await cluster.service.jobs.trigger("one")
         await cluster.elapse(2)
         (run,) = cluster.runs
         assert run.node is not None
@@ -306,7 +306,7 @@ async def test_a_doubled_item_of_an_earlier_term_gives_back_nothing_that_runs_he
         (active,) = worker._active.values()
         # As a Redis that failed over may have it: the item is there again, and a newer term.
         cluster.backends.memory.lists[run.node] = [(cluster.clock.monotonic() + 5, active.assignment)]
-        await cluster.service.stepdown()
+        await cluster.service.cluster.stepdown()
         await cluster.elapse(3)
         assert [run.state for run in cluster.runs] == [RunState.RUNNING]
         cluster.executor.release.set()

@@ -146,7 +146,7 @@ async def test_events_come_with_the_next_tick_and_with_it_alone() -> None:
         assert [(event["kind"], event["text"]) for event in events] == [("node_left", "n1 left")]
 
 
-async def test_who_comes_back_goes_on_without_a_gap_on_any_replica_also_a_fresh_one() -> None:
+async def test_a_reconnecting_client_continues_without_a_gap_on_any_replica() -> None:
     async with a_bench() as bench:
         one, two = await bench.replica(), await bench.replica()
         await bench.elapse(2)
@@ -165,7 +165,7 @@ async def test_who_comes_back_goes_on_without_a_gap_on_any_replica_also_a_fresh_
             assert {message["dropped"] for message in sent} == {0}
 
 
-async def test_what_is_not_there_any_more_means_a_fresh_snapshot() -> None:
+async def test_a_tick_that_is_no_longer_buffered_means_a_new_snapshot() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(2)
@@ -179,7 +179,7 @@ async def test_what_is_not_there_any_more_means_a_fresh_snapshot() -> None:
         assert [message["t"] for message in sent].count("snap") == 1
 
 
-async def test_who_is_slow_skips_to_the_newest_and_is_told_how_many_it_missed() -> None:
+async def test_a_slow_client_skips_to_the_newest_tick_and_gets_the_number_missed() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(2.5)
@@ -308,7 +308,7 @@ async def test_lines_that_were_never_published_are_read_within_seconds() -> None
         assert texts(await watch(bench, session, 7), "run:r@1") == ["r@1 7.0", "r@1 7.1"]
 
 
-async def test_who_joins_later_is_not_sent_again_what_its_history_had() -> None:
+async def test_a_late_follower_gets_no_line_of_its_history_twice() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(2)
@@ -328,7 +328,7 @@ async def test_who_joins_later_is_not_sent_again_what_its_history_had() -> None:
             assert texts(sent, "run:r@1") == ["r@1 7.0", "r@1 7.1", "r@1 7.2"]
 
 
-async def test_lines_that_nobody_has_are_marked_as_a_gap_with_their_number() -> None:
+async def test_missing_lines_become_a_gap_with_their_number() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(2)
@@ -355,7 +355,7 @@ async def test_the_lines_of_all_runs_are_filtered_and_each_is_sent_once() -> Non
         assert texts(await watch(bench, other, 2), topic) == ["r@1 7.2", "r@1 7.5"]
 
 
-async def test_a_client_that_takes_nothing_loses_lines_and_is_told_so() -> None:
+async def test_a_client_that_reads_nothing_loses_lines_and_gets_a_gap() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(2)
@@ -373,7 +373,7 @@ async def test_a_client_that_takes_nothing_loses_lines_and_is_told_so() -> None:
         assert len(found) - 1 + missed[0] in (8000, 8001)
 
 
-async def test_nobody_is_asked_for_lines_when_nobody_follows() -> None:
+async def test_no_lines_are_requested_without_followers() -> None:
     async with a_bench() as bench:
         hub = await bench.replica()
         await bench.elapse(5)
@@ -409,7 +409,7 @@ async def test_it_ends_when_it_is_cancelled_also_where_a_driver_makes_another_er
     assert task.cancelled()
 
 
-async def test_what_is_said_has_the_fields_of_its_shape_and_no_others() -> None:
+async def test_messages_have_exactly_the_fields_of_their_schemas() -> None:
     async with a_bench() as bench:
         await bench.backends.membership.report(a_report("n1"), 60.0)
         await bench.backends.runs.insert([a_run()])

@@ -15,7 +15,7 @@ from cronflow.domain.metrics import METRICS, MOST_SERVICES, RUNS_ENDED, TERM, Me
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.schedule.kinds import Every
 from cronflow.live.hub import Hub
-from cronflow.live.live_metrics import register_node_metrics
+from cronflow.live.live_metrics import register_cluster_metrics
 from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.testing.clock import FakeClock
@@ -54,12 +54,12 @@ def test_every_series_that_is_known_is_there_before_its_first_event() -> None:
     assert "process_cpu_seconds_total" in found
 
 
-def test_only_what_is_declared_for_a_process_can_be_counted_there() -> None:
+def test_a_process_can_count_only_its_declared_metrics() -> None:
     with pytest.raises(KeyError):
         PrometheusMeter([MetricSource.API]).add(RUNS_ENDED, "lost")
 
 
-def test_so_many_breakers_are_told_and_mongodbs_is_the_first() -> None:
+def test_the_number_of_reported_breakers_is_limited_and_mongodb_comes_first() -> None:
     told = breaker_figures({"MongoDB": "half-open", **{f"host-{n}": "open" for n in range(1000)}})
     assert len(told) == MOST_SERVICES + 1
     assert (told["MongoDB"], told["host-0"]) == (1, 2)
@@ -79,13 +79,13 @@ def together(cluster: Cluster, metric: str) -> dict[tuple[str, ...], float]:
     return found
 
 
-async def test_nodes_tell_who_leads_what_ended_and_how_late() -> None:
+async def test_nodes_report_leadership_finished_runs_and_delays() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.attempt_result = lambda assignment: AttemptResult(
             Outcome.ERROR if assignment.job.name == "bad" else Outcome.OK
         )
         jobs = [a_job("good", schedule=Every("10s")), a_job("bad", schedule=Every("30s"), retry=Retry(max=0))]
-        await cluster.service.apply(jobs)
+        await cluster.service.jobs.apply(jobs)
         await cluster.elapse(65)
         [leader] = [node.id.partition("#")[0] for node in cluster.leaders]
         [follower] = {"a", "b"} - {leader}
@@ -115,7 +115,7 @@ async def test_nodes_tell_who_leads_what_ended_and_how_late() -> None:
         assert following["cronflow_loop_lag_seconds_count"][()] > 100
 
 
-async def test_a_failover_is_seen_by_who_stays() -> None:
+async def test_the_remaining_node_counts_a_failover() -> None:
     async with a_cluster("a", "b", "c") as cluster:
         assert together(cluster, "cronflow_leader_changes_total") == {(): 0}
         [leader] = cluster.leaders
@@ -129,7 +129,7 @@ async def test_a_failover_is_seen_by_who_stays() -> None:
         assert max(found["cronflow_events_total"]["node_lost",] for found in staying) == 1
 
 
-async def test_outcomes_on_the_disk_are_told_until_mongodb_has_them(tmp_path: Path) -> None:
+async def test_spooled_results_are_reported_until_mongodb_has_them(tmp_path: Path) -> None:
     async with a_cluster("a", spools=tmp_path) as cluster:
         await runs_under_way(cluster, "one", "two")
         assert of(cluster, "a")["cronflow_spool_outcomes"] == {(): 0}
@@ -164,12 +164,12 @@ async def test_what_comes_with_an_old_fence_is_counted() -> None:
         assert found["cronflow_events_total"]["fence_rejected",] == 1
 
 
-async def test_an_api_tells_what_the_newest_tick_says() -> None:
+async def test_an_api_reports_the_values_of_the_newest_tick() -> None:
     clock = FakeClock()
     backends = memory_backends(clock)
     meter = PrometheusMeter([MetricSource.API])
     hub = Hub(backends, clock, ClusterConfig(lease=timedelta(seconds=30)), meter)
-    register_node_metrics(meter, hub)
+    register_cluster_metrics(meter, hub)
     before = figures(meter.text())
     assert before["cronflow_stream_ticks_total"] == {(): 0}
     assert not {"cronflow_leader_known", "cronflow_queue_depth", "cronflow_jobs"} & before.keys()

@@ -53,10 +53,10 @@ def test_a_port_that_is_taken_is_one_clear_error() -> None:
             pass
     [problem] = refused.value.problems
     assert problem.place == "METRICS_PORT"
-    assert problem.what == f"port {port} of 127.0.0.1 cannot be listened on: Address already in use"
+    assert problem.what == f"cannot listen on port {port} of 127.0.0.1: Address already in use"
 
 
-async def test_a_node_whose_port_is_taken_says_so_and_ends(environment: dict[str, str]) -> None:
+async def test_a_node_whose_port_is_taken_reports_it_and_exits(environment: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = {"CRONFLOW_METRICS_PORT": str(other.getsockname()[1])}
         done = await asyncio.to_thread(
@@ -74,7 +74,7 @@ async def test_a_node_whose_port_is_taken_says_so_and_ends(environment: dict[str
     assert "Traceback" not in done.stderr
 
 
-async def test_a_node_on_real_servers_tells_what_they_take(environment: dict[str, str], tmp_path: Path) -> None:
+async def test_a_node_on_real_servers_reports_their_latency(environment: dict[str, str], tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "node.log"
     about = {"CRONFLOW_METRICS_PORT": str(port), "CRONFLOW_SPOOL_DIR": str(tmp_path), "CRONFLOW_NODE_NAME": "n1"}
 

@@ -21,7 +21,7 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, WebhookSender
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from cronflow.worker.spool import Spool
 from cronflow.worker.worker import Worker
 
@@ -120,7 +120,7 @@ class Cluster:
     clock: FakeClock
     backends: MemoryBackends
     executor: Recording
-    service: Service
+    service: UseCases
     nodes: list[Node] = field(default_factory=list)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
@@ -183,7 +183,7 @@ async def a_cluster(
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
     backends = memory_backends(clock)
-    service = Service(backends, clock)
+    service = UseCases(backends, clock)
     cluster = Cluster(clock, backends, Recording(clock), service, spools=spools, webhook_sender=webhook_sender)
     for name in names:
         cluster.start(name, slots=slots)

@@ -73,7 +73,7 @@ async def fire(cluster: Cluster, name: str = "job", outcome: Outcome = Outcome.P
     cluster.executor.attempt_result = lambda _: AttemptResult(
         outcome, error=None if outcome is Outcome.OK else "no rows"
     )
-    run = await cluster.service.trigger(name)
+    run = await cluster.service.jobs.trigger(name)
     await cluster.elapse(8)
     return run
 
@@ -87,7 +87,9 @@ def notifications(cluster: Cluster) -> list[Notification]:
 
 async def test_a_run_that_failed_for_good_is_reported_once_and_its_retries_are_not() -> None:
     async with alerted("a", on=(AlertKind.FAILED,)) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None, retry=Retry(max=2, initial=timedelta(seconds=5)))])
+        await cluster.service.jobs.apply(
+            [a_job("job", schedule=None, retry=Retry(max=2, initial=timedelta(seconds=5)))]
+        )
         run = await fire(cluster, outcome=Outcome.ERROR)
         assert receiver.got == []
         await cluster.elapse(30)
@@ -102,7 +104,7 @@ async def test_a_run_that_failed_for_good_is_reported_once_and_its_retries_are_n
 async def test_an_alert_on_failures_and_dead_letters_reports_a_failure_once() -> None:
     async with alerted("a", on=DEAD_LETTER_KINDS) as (cluster, receiver):
         await define(cluster, name="dead", on=(AlertKind.DEAD_LETTER,))
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
         assert sorted((body["alert"], body["kind"]) for body in receiver.got) == [
             ("all", "failed"),
@@ -114,8 +116,10 @@ async def test_a_lost_run_is_a_dead_letter_and_no_failure() -> None:
     async with alerted("a", "b", on=DEAD_LETTER_KINDS) as (cluster, receiver):
         await define(cluster, name="failures", on=(AlertKind.FAILED,))
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("job", schedule=None, retry=Retry(max=0), delivery=Delivery.AT_MOST_ONCE)])
-        await cluster.service.trigger("job")
+        await cluster.service.jobs.apply(
+            [a_job("job", schedule=None, retry=Retry(max=0), delivery=Delivery.AT_MOST_ONCE)]
+        )
+        await cluster.service.jobs.trigger("job")
         await cluster.elapse(2)
         [(run, _, holder, _)] = cluster.executor.starts
         await cluster.kill(next(node for node in cluster.nodes if node.id == holder))
@@ -127,7 +131,7 @@ async def test_a_lost_run_is_a_dead_letter_and_no_failure() -> None:
 
 async def test_only_jobs_that_match_its_patterns_are_reported() -> None:
     async with alerted("a", jobs=("billing-*",)) as (cluster, receiver):
-        await cluster.service.apply([a_job("billing-sums", schedule=None), a_job("other", schedule=None)])
+        await cluster.service.jobs.apply([a_job("billing-sums", schedule=None), a_job("other", schedule=None)])
         await fire(cluster, "other")
         await fire(cluster, "billing-sums")
         assert [body["job"] for body in receiver.got] == ["billing-sums"]
@@ -135,7 +139,7 @@ async def test_only_jobs_that_match_its_patterns_are_reported() -> None:
 
 async def test_a_job_recovers_once_and_only_from_a_reported_failure() -> None:
     async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster, outcome=Outcome.OK)
         assert receiver.kinds == []
         await fire(cluster)
@@ -157,18 +161,18 @@ async def test_many_failing_jobs_recover_although_a_round_looks_at_some_of_them(
     monkeypatch.setattr("cronflow.leader.alert_evaluator.BATCH", 3)
     async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
         names = [f"job-{n}" for n in range(8)]
-        await cluster.service.apply([a_job(name, schedule=None) for name in names])
+        await cluster.service.jobs.apply([a_job(name, schedule=None) for name in names])
         for outcome in (Outcome.PERMANENT, Outcome.OK):
             cluster.executor.attempt_result = lambda _, outcome=outcome: AttemptResult(outcome)  # type: ignore[misc]
             for name in names:
-                await cluster.service.trigger(name)
+                await cluster.service.jobs.trigger(name)
             await cluster.elapse(20)
         assert Counter(receiver.kinds) == {"failed": 8, "recovered": 8}
 
 
 async def test_runs_that_ended_before_the_alert_was_created_or_enabled_are_not_reported() -> None:
     async with alerted("a", alert=False) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
         await define(cluster, enabled=False)
         await fire(cluster)
@@ -191,7 +195,7 @@ async def test_runs_that_ended_before_the_alert_was_created_or_enabled_are_not_r
 @pytest.mark.parametrize("acted", [False, True])
 async def test_a_leader_that_dies_at_any_step_leaves_exactly_one_notification(verb: str, acted: bool) -> None:
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         [leader] = cluster.leaders
         stall = cluster.backends.faults.stall(verb, acted=acted)
         await fire(cluster)
@@ -213,7 +217,7 @@ async def test_a_leader_that_dies_while_it_reports_a_recovery_leaves_exactly_one
     # The next leader finds another success.
     monkeypatch.setattr("cronflow.leader.alert_evaluator.SUCCESSES", 1)
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
         [leader] = cluster.leaders
         stall = cluster.backends.faults.stall(verb)
@@ -229,12 +233,12 @@ async def test_a_leader_that_dies_while_it_reports_a_recovery_leaves_exactly_one
 
 async def test_a_leader_that_resumes_deposed_reports_nothing_twice() -> None:
     async with alerted("a", "b", "c", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         stall = cluster.backends.faults.stall("alerts.fail")
         await fire(cluster)
         assert stall.reached.is_set()
         # Another one leads, reports the failure and the recovery; then the first continues.
-        await cluster.service.stepdown()
+        await cluster.service.cluster.stepdown()
         await cluster.elapse(20)
         await fire(cluster, outcome=Outcome.OK)
         cluster.backends.faults.heal()
@@ -249,8 +253,8 @@ async def test_a_failure_that_was_spooled_for_long_is_reported(tmp_path: Any) ->
         await define(cluster)
         cluster.executor.release = asyncio.Event()
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no rows")
-        await cluster.service.apply([a_job("job", schedule=None)])
-        await cluster.service.trigger("job")
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.trigger("job")
         await cluster.elapse(2)
         cluster.backends.faults.fail_before("MongoDB", times=100_000)
         cluster.executor.release.set()
@@ -268,8 +272,8 @@ LATE: dict[str, Any] = {"on": (AlertKind.LATE,), "late_after": timedelta(seconds
 
 async def test_a_job_that_finds_no_node_is_late_once() -> None:
     async with alerted("a", **LATE) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
-        record = await cluster.service.job("job")
+        await cluster.service.jobs.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
+        record = await cluster.service.jobs.get("job")
         assert record.next_fire is not None
         await cluster.elapse(600, step=1)
         assert receiver.got == []
@@ -285,7 +289,7 @@ async def test_a_job_that_finds_no_node_is_late_once() -> None:
 
 async def test_a_run_that_waits_for_the_one_before_it_is_late_and_one_that_starts_in_time_is_not() -> None:
     async with alerted("a", **LATE) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=Every("1m"), overlap=Overlap.QUEUE)])
+        await cluster.service.jobs.apply([a_job("job", schedule=Every("1m"), overlap=Overlap.QUEUE)])
         await cluster.elapse(185, step=1)
         assert len(cluster.executor.starts) >= 3
         assert receiver.got == []
@@ -301,7 +305,7 @@ async def test_fires_of_a_time_without_nodes_are_late_once_there_is_a_leader() -
             a_job("each", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.CATCH_UP)),
             a_job("skips", schedule=Every("1m"), misfire=Misfire(MisfirePolicy.SKIP)),
         ]
-        await cluster.service.apply(jobs)
+        await cluster.service.jobs.apply(jobs)
         await cluster.elapse(70, step=1)
         for node in list(cluster.nodes):
             await cluster.kill(node)
@@ -316,7 +320,7 @@ async def test_fires_of_a_time_without_nodes_are_late_once_there_is_a_leader() -
 
 async def test_a_late_fire_is_reported_once_although_the_leader_dies() -> None:
     async with alerted("a", "b", **LATE) as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
+        await cluster.service.jobs.apply([a_job("job", schedule=Every("10m"), require={"disk": "ssd"})])
         await cluster.elapse(600 + 25, step=1)
         stall = cluster.backends.faults.stall("outbox.put", acted=True)
         await cluster.elapse(20, step=1)
@@ -331,12 +335,12 @@ async def test_a_late_fire_is_reported_once_although_the_leader_dies() -> None:
 async def test_overlapping_manual_and_earlier_runs_are_not_late() -> None:
     async with alerted("a", alert=False) as (cluster, receiver):
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply(
+        await cluster.service.jobs.apply(
             [a_job("job", schedule=Every("1m")), a_job("hand", schedule=None, require={"x": "y"})]
         )
         await cluster.elapse(70, step=1)
         await define(cluster, **LATE)
-        await cluster.service.trigger("hand")
+        await cluster.service.jobs.trigger("hand")
         await cluster.elapse(300, step=1)
         assert [run.reason for run in cluster.runs if run.job == "job"][1:] == ["overlap"] * 5
         assert receiver.got == []
@@ -397,7 +401,7 @@ async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_
     monkeypatch.setattr("cronflow.domain.alerts.GIVE_UP_AFTER", timedelta(minutes=5))
     async with alerted("a") as (cluster, receiver):
         receiver.answers[HOOK.url] = [REFUSED]
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         run = await fire(cluster)
         await cluster.elapse(330, step=1)
         [notification] = notifications(cluster)
@@ -409,14 +413,14 @@ async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_
         )
         assert notification.attempts == len(receiver.got) == 5
         assert {body["id"] for body in receiver.got} == {notification.id}
-        [recorded] = await cluster.service.events(kinds=["alert_gave_up"])
+        [recorded] = await cluster.service.cluster.events(kinds=["alert_gave_up"])
         assert recorded.event == AlertGaveUp("all", run, 5, REFUSED.error or "")
 
 
 async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_same_id() -> None:
     async with alerted("a") as (cluster, receiver):
         receiver.answers[HOOK.url] = [Answer(None, "no answer within 10 s", 10_000), REFUSED, TAKEN]
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
         await cluster.elapse(60, step=1)
         [notification] = notifications(cluster)
@@ -427,7 +431,7 @@ async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_s
 async def test_a_node_that_is_killed_while_it_sends_leaves_the_notice_to_another_one() -> None:
     async with alerted("a", "b") as (cluster, receiver):
         receiver.hangs = True
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
         assert len(receiver.got) == 1
         receiver.hangs = False
@@ -445,10 +449,10 @@ async def test_a_failing_receiver_does_not_delay_the_notifications_of_others(mon
         receiver.answers["http://down"] = [REFUSED]
         receiver.slow = ("http://down", cluster.clock)
         names = [f"job-{n}" for n in range(10)]
-        await cluster.service.apply([a_job(name, schedule=None) for name in names])
+        await cluster.service.jobs.apply([a_job(name, schedule=None) for name in names])
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT)
         for name in names:
-            await cluster.service.trigger(name)
+            await cluster.service.jobs.trigger(name)
         # The first two take ten seconds; then all of the others have their turn.
         await cluster.elapse(18)
         assert (
@@ -461,7 +465,7 @@ async def test_a_waiting_notification_is_not_sent_when_its_alert_is_disabled_or_
     async with alerted("a") as (cluster, receiver):
         await define(cluster, name="gone")
         receiver.answers[HOOK.url] = [REFUSED]
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         await fire(cluster)
         sent = len(receiver.got)
         await define(cluster, enabled=False)
@@ -491,7 +495,7 @@ async def test_a_notification_whose_alert_was_deleted_is_forgotten() -> None:
 
 async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
     async with alerted("a") as (cluster, receiver):
-        await cluster.service.apply([a_job("job", schedule=None)])
+        await cluster.service.jobs.apply([a_job("job", schedule=None)])
         cluster.backends.faults.fail_before("outbox.record_attempt", times=1)
         await fire(cluster)
         await cluster.elapse(60, step=1)
@@ -505,7 +509,7 @@ async def test_mongodb_away_while_notices_are_sent_is_survived() -> None:
 
 async def test_without_alerts_the_leader_reads_once_in_three_seconds_and_followers_nothing() -> None:
     async with alerted("a", "b", "c", alert=False) as (cluster, _):
-        await cluster.service.apply([a_job("job", schedule=Every("5s"))])
+        await cluster.service.jobs.apply([a_job("job", schedule=Every("5s"))])
         before = cluster.backends.faults.calls.copy()
         await cluster.elapse(60)
         calls = cluster.backends.faults.calls - before

@@ -35,7 +35,7 @@ async def test_a_node_whose_clock_is_off_works_and_does_not_lead(skew: timedelta
         right = cluster.start("right")
         await cluster.elapse(8)
         assert cluster.leaders == [right]
-        await cluster.service.apply([JOB, replace(JOB, name="tock")])
+        await cluster.service.jobs.apply([JOB, replace(JOB, name="tock")])
         await cluster.elapse(60)
         on_time(cluster, least=12)
         assert {node.partition("#")[0] for _, _, node, _ in cluster.executor.starts} == {"wrong", "right"}
@@ -45,7 +45,7 @@ async def test_a_node_whose_clock_is_off_works_and_does_not_lead(skew: timedelta
 @pytest.mark.parametrize("skew", [HOUR, -HOUR])
 async def test_a_server_whose_clock_is_off_changes_nothing(service: str, skew: timedelta) -> None:
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply([JOB])
+        await cluster.service.jobs.apply([JOB])
         await cluster.elapse(25)
         cluster.backends.server_clocks[service].skew = skew  # type: ignore[attr-defined]
         await cluster.elapse(40)
@@ -56,7 +56,7 @@ async def test_a_server_whose_clock_is_off_changes_nothing(service: str, skew: t
 async def test_k8s_125761_a_leader_whose_clock_steps_gives_the_lead_to_one_whose_clock_is_right() -> None:
     """kubernetes #125761: a clock one hour ahead let a candidate take the lease of a leader that lived."""
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply([JOB])
+        await cluster.service.jobs.apply([JOB])
         await cluster.elapse(20)
         (leader,) = cluster.leaders
         leader._clock._local.skew = HOUR  # type: ignore[attr-defined]
@@ -69,7 +69,7 @@ async def test_k8s_125761_a_leader_whose_clock_steps_gives_the_lead_to_one_whose
 
 async def test_when_no_two_clocks_agree_nothing_is_planned_and_nothing_is_lost() -> None:
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply([JOB])
+        await cluster.service.jobs.apply([JOB])
         await cluster.elapse(20)
         cluster.backends.server_clocks["Redis"].skew = HOUR  # type: ignore[attr-defined]
         cluster.backends.server_clocks["MongoDB"].skew = -HOUR  # type: ignore[attr-defined]

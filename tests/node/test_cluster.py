@@ -36,7 +36,7 @@ async def test_exactly_one_of_three_nodes_leads() -> None:
 
 async def test_every_instant_that_falls_due_runs_once_and_on_time() -> None:
     async with a_cluster("a", "b", "c") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         first = cluster.clock.now()
         await cluster.elapse(60)
         assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED] * 6
@@ -50,7 +50,7 @@ async def test_every_instant_that_falls_due_runs_once_and_on_time() -> None:
 async def test_many_runs_at_once_are_spread_over_the_nodes() -> None:
     async with a_cluster("a", "b", "c") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(f"job-{k}", every="5m") for k in range(30)])
+        await cluster.service.jobs.apply([a_job(f"job-{k}", every="5m") for k in range(30)])
         await cluster.elapse(300)
         per_node = {node.id: sum(s[2] == node.id for s in cluster.executor.starts) for node in cluster.nodes}
         assert sorted(per_node.values()) == [10, 10, 10]
@@ -58,7 +58,7 @@ async def test_many_runs_at_once_are_spread_over_the_nodes() -> None:
 
 async def test_more_runs_than_slots_wait_for_a_slot_and_none_is_lost() -> None:
     async with a_cluster("a", "b", slots=2) as cluster:
-        await cluster.service.apply([a_job(f"job-{k}", every="5m") for k in range(40)])
+        await cluster.service.jobs.apply([a_job(f"job-{k}", every="5m") for k in range(40)])
         await cluster.elapse(310)
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
         assert sorted(cluster.executor.runs_started) == sorted(run.id for run in cluster.runs)
@@ -68,7 +68,7 @@ async def test_more_runs_than_slots_wait_for_a_slot_and_none_is_lost() -> None:
 async def test_a_failed_attempt_is_tried_again_after_30_60_and_120_seconds() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
-        await cluster.service.apply([a_job(every="10m")])
+        await cluster.service.jobs.apply([a_job(every="10m")])
         await cluster.elapse(600 + 240)
         times = [at for *_, at in cluster.executor.starts]
         waits = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
@@ -84,7 +84,7 @@ async def test_a_failed_attempt_is_tried_again_after_30_60_and_120_seconds() -> 
 async def test_a_permanent_error_ends_the_run_at_once() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no such customer")
-        await cluster.service.apply([a_job(every="5m")])
+        await cluster.service.jobs.apply([a_job(every="5m")])
         await cluster.elapse(300 + 60)
         assert len(cluster.executor.starts) == 1
         assert [run.state for run in cluster.runs] == [RunState.FAILED]
@@ -92,7 +92,7 @@ async def test_a_permanent_error_ends_the_run_at_once() -> None:
 
 async def test_a_killed_leader_is_replaced_within_its_ttl_and_nothing_is_lost() -> None:
     async with a_cluster("a", "b", "c") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(25)
         (leader,) = cluster.leaders
         await cluster.kill(leader)
@@ -117,7 +117,7 @@ async def test_a_resigning_leader_is_replaced_at_once() -> None:
 async def test_stepdown_hands_the_lead_to_another_node() -> None:
     async with a_cluster("a", "b") as cluster:
         (leader,) = cluster.leaders
-        assert leader.id.startswith(await cluster.service.stepdown())
+        assert leader.id.startswith(await cluster.service.cluster.stepdown())
         await cluster.elapse(0.5)
         (successor,) = cluster.leaders
         assert successor is not leader
@@ -125,7 +125,7 @@ async def test_stepdown_hands_the_lead_to_another_node() -> None:
 
 async def test_a_flushed_redis_loses_nothing() -> None:
     async with a_cluster("a", "b", "c") as cluster:
-        await cluster.service.apply([a_job(f"job-{k}") for k in range(5)])
+        await cluster.service.jobs.apply([a_job(f"job-{k}") for k in range(5)])
         for _ in range(6):
             await cluster.elapse(9.9, step=0.05)
             cluster.backends.memory.flush()
@@ -154,13 +154,13 @@ async def test_jepsen_2013_a_redis_that_loses_acknowledged_writes_loses_nothing(
     failover: the lead, locks and lists are those of some time ago, although another one leads by now.
     """
     async with a_cluster("a", "b", "c") as cluster:
-        await cluster.service.apply([a_job(f"job-{k}", "3s", overlap=Overlap.ALLOW) for k in range(4)])
+        await cluster.service.jobs.apply([a_job(f"job-{k}", "3s", overlap=Overlap.ALLOW) for k in range(4)])
         redis = cluster.backends.memory
         for _ in range(4):
             await cluster.elapse(4)
             replica = memory_of(redis)
             await cluster.elapse(lost_s / 2)
-            await cluster.service.stepdown()
+            await cluster.service.cluster.stepdown()
             await cluster.elapse(lost_s / 2)
             vars(redis).update(replica)
             await cluster.elapse(35)
@@ -181,7 +181,7 @@ async def test_redis_416_a_jump_of_the_clock_that_all_ttls_follow_decides_nothin
     """
     async with a_cluster("a", "b", "c") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("long", "5m"), a_job("other", "5m", overlap=Overlap.QUEUE)])
+        await cluster.service.jobs.apply([a_job("long", "5m"), a_job("other", "5m", overlap=Overlap.QUEUE)])
         while len(cluster.executor.starts) < 2:
             await cluster.elapse(5)
         redis, jump = cluster.backends.memory, hours * 3600.0
@@ -213,8 +213,8 @@ async def test_celery_2599_a_run_longer_than_every_time_limit_is_not_started_twi
         cluster.executor.release = asyncio.Event()
         cluster.start("worker", work="yes")
         await cluster.elapse(0.5)
-        await cluster.service.apply([a_job("long", "1h", require={"work": "yes"}, start_guard=guard)])
-        run = await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([a_job("long", "1h", require={"work": "yes"}, start_guard=guard)])
+        run = await cluster.service.jobs.trigger("long")
         await cluster.elapse(120)
         (leader,) = cluster.leaders
         if not leader.id.startswith("worker"):
@@ -224,7 +224,7 @@ async def test_celery_2599_a_run_longer_than_every_time_limit_is_not_started_twi
         assert cluster.executor.runs_started == [run]
         cluster.executor.release.set()
         await cluster.elapse(1)
-        found = await cluster.service.run(run)
+        found = await cluster.service.runs.get(run)
         assert (found.state, found.attempt, found.redispatches) == (RunState.SUCCEEDED, 1, 0)
 
 
@@ -232,8 +232,8 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
     """sidekiq #3196, #4937, #5540: recovery only when some process starts; here nobody starts."""
     async with a_cluster("a", "b", "c") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([Job(name="long", target=PythonTarget("jobs:long"))])
-        await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([Job(name="long", target=PythonTarget("jobs:long"))])
+        await cluster.service.jobs.trigger("long")
         await cluster.elapse(3)
         ((run, fence, where, _),) = cluster.executor.starts
         await cluster.kill(next(node for node in cluster.nodes if node.id == where))
@@ -251,7 +251,7 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
 async def test_a_shutting_down_node_ends_what_runs_and_leaves() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(every="5m")])
+        await cluster.service.jobs.apply([a_job(every="5m")])
         await cluster.elapse(300)
         (node,) = cluster.nodes
         node.stop()
@@ -261,13 +261,13 @@ async def test_a_shutting_down_node_ends_what_runs_and_leaves() -> None:
         await cluster.elapse(1)
         assert cluster.tasks[node.id].done()
         assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED]
-        assert await cluster.service.members() == []
+        assert await cluster.service.cluster.members() == []
 
 
 async def test_a_drain_that_lasts_too_long_hands_the_run_on_without_using_an_attempt() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(every="5m")])
+        await cluster.service.jobs.apply([a_job(every="5m")])
         await cluster.elapse(300)
         (node,) = cluster.nodes
         node.stop()
@@ -285,7 +285,7 @@ async def test_a_drain_that_lasts_too_long_hands_the_run_on_without_using_an_att
 async def test_an_overlapping_fire_is_skipped_and_recorded() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(30)
         assert [run.state for run in cluster.runs] == [RunState.RUNNING, RunState.SKIPPED, RunState.SKIPPED]
         assert {run.reason for run in cluster.runs[1:]} == {"overlap"}
@@ -294,7 +294,7 @@ async def test_an_overlapping_fire_is_skipped_and_recorded() -> None:
 async def test_queued_fires_run_one_after_another() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(overlap=Overlap.QUEUE)])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.QUEUE)])
         await cluster.elapse(30)
         assert len(cluster.executor.starts) == 1
         cluster.executor.release.set()
@@ -305,7 +305,7 @@ async def test_queued_fires_run_one_after_another() -> None:
 
 async def test_fires_missed_while_nobody_led_become_one_run_that_covers_them() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(15)
         (node,) = cluster.nodes
         await cluster.kill(node)
@@ -323,7 +323,7 @@ async def test_fires_missed_while_nobody_led_become_one_run_that_covers_them() -
 async def test_catching_up_runs_each_missed_fire_in_order() -> None:
     async with a_cluster("a") as cluster:
         misfire = Misfire(policy=MisfirePolicy.CATCH_UP, max_catch_up=5)
-        await cluster.service.apply([a_job(misfire=misfire, every="60s", overlap=Overlap.QUEUE)])
+        await cluster.service.jobs.apply([a_job(misfire=misfire, every="60s", overlap=Overlap.QUEUE)])
         await cluster.elapse(61)
         await cluster.kill(cluster.nodes[0])
         await cluster.clock.advance(600)
@@ -339,16 +339,16 @@ async def test_catching_up_runs_each_missed_fire_in_order() -> None:
 async def test_a_one_time_job_runs_once_and_is_done() -> None:
     async with a_cluster("a") as cluster:
         at = cluster.clock.now() + timedelta(seconds=20)
-        await cluster.service.apply([Job(name="reminder", target=PythonTarget("jobs:tick"), schedule=Once(at))])
+        await cluster.service.jobs.apply([Job(name="reminder", target=PythonTarget("jobs:tick"), schedule=Once(at))])
         await cluster.elapse(60)
         assert [run.fire_at for run in cluster.runs] == [at.replace(microsecond=0)]
-        record = await cluster.service.job("reminder")
+        record = await cluster.service.jobs.get("reminder")
         assert (record.next_fire, record.active) == (None, False)
 
 
 async def test_a_job_that_no_node_can_take_waits_and_does_not_hold_up_the_others() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job("picky", require={"gpu": "yes"}), a_job("easy")])
+        await cluster.service.jobs.apply([a_job("picky", require={"gpu": "yes"}), a_job("easy")])
         await cluster.elapse(21)
         assert {run.job for run in cluster.runs} == {"easy"}
         cluster.start("b", gpu="yes")
@@ -360,7 +360,7 @@ async def test_a_job_that_no_node_can_take_waits_and_does_not_hold_up_the_others
 
 async def test_mongodb_away_for_a_while_costs_time_and_nothing_else() -> None:
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(12)
         cluster.backends.faults.fail_before("MongoDB", times=100)
         await cluster.elapse(15)
@@ -377,7 +377,7 @@ async def test_mongodb_away_for_a_while_costs_time_and_nothing_else() -> None:
 )
 async def test_a_write_whose_answer_is_lost_is_made_once_only(verb: str) -> None:
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW)])
         await cluster.elapse(9)
         cluster.backends.faults.fail_after(verb)
         await cluster.elapse(76)
@@ -393,7 +393,7 @@ async def test_a_write_whose_answer_is_lost_is_made_once_only(verb: str) -> None
 async def test_a_job_applied_just_before_its_next_instant_is_not_late_for_it() -> None:
     async with a_cluster("a") as cluster:
         await cluster.clock.advance(0.9)
-        await cluster.service.apply([a_job(every="1s", overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.apply([a_job(every="1s", overlap=Overlap.ALLOW)])
         for _ in range(30):
             await cluster.clock.advance(0.01)
         late = [run.lateness for run in cluster.runs if run.lateness is not None]
@@ -416,8 +416,8 @@ async def test_an_attempt_that_was_put_off_uses_no_attempt_and_comes_back_when_i
 
         cluster.executor.attempt_result = attempt_result
         job = Job(name="hook", target=PythonTarget("a:b"), retry=Retry(max=0), start_guard=guard, delivery=delivery)
-        await cluster.service.apply([job])
-        await cluster.service.trigger("hook")
+        await cluster.service.jobs.apply([job])
+        await cluster.service.jobs.trigger("hook")
         await cluster.elapse(125)
         (run,) = cluster.runs
         assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
@@ -434,8 +434,8 @@ async def test_the_log_lines_of_an_attempt_identify_it() -> None:
 
         cluster.executor.attempt_result = attempt_result
         for name in ("one", "two"):
-            await cluster.service.apply([Job(name=name, target=PythonTarget("a:b"))])
-            await cluster.service.trigger(name)
+            await cluster.service.jobs.apply([Job(name=name, target=PythonTarget("a:b"))])
+            await cluster.service.jobs.trigger(name)
         await cluster.elapse(3)
         assert sorted(about, key=lambda one: str(one["run"])) == [
             {"run": run.id, "job": run.job, "attempt": 1} for run in sorted(cluster.runs, key=lambda run: run.id)

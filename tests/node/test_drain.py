@@ -52,8 +52,8 @@ async def test_asynq_1144_orphan_active() -> None:
         stopping = cluster.start("a", work="yes")
         await cluster.elapse(0.5)
         stall = cluster.backends.faults.stall("queue.take")
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW, require={"work": "yes"})])
-        asked = [await cluster.service.trigger("long") for _ in range(3)]
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW, require={"work": "yes"})])
+        asked = [await cluster.service.jobs.trigger("long") for _ in range(3)]
         await cluster.elapse(1.5)
         assert {run.state for run in cluster.runs} == {RunState.DISPATCHED}
         cluster.start("b", work="yes")
@@ -76,8 +76,8 @@ async def test_what_is_given_back_frees_its_lock_and_at_most_once_runs_once() ->
         await cluster.elapse(0.5)
         cluster.backends.faults.stall("queue.take", acted=True)
         job = a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0), require={"work": "yes"})
-        await cluster.service.apply([job])
-        run_id = await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([job])
+        run_id = await cluster.service.jobs.trigger("long")
         await cluster.elapse(1.5)
         assert cluster.backends.memory.locks
         cluster.start("b", work="yes")
@@ -87,15 +87,15 @@ async def test_what_is_given_back_frees_its_lock_and_at_most_once_runs_once() ->
         cluster.backends.faults.heal()
         await cluster.elapse(2)
         assert cluster.executor.runs_started == [run_id]
-        assert (await cluster.service.run(run_id)).state is RunState.SUCCEEDED
+        assert (await cluster.service.runs.get(run_id)).state is RunState.SUCCEEDED
         assert cluster.backends.memory.locks == {}
 
 
 async def test_what_is_pushed_to_a_node_after_it_stopped_taking_comes_back() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
-        await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.trigger("long")
         await cluster.elapse(1)
         stopping = next(node for node in cluster.nodes if node.id == cluster.runs[0].node)
         stopping.stop()
@@ -118,9 +118,9 @@ async def test_a_node_that_cannot_run_it_declines_and_another_one_does() -> None
         for name in "abc":
             cluster.start(name)
         await cluster.elapse(1)
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW, retry=Retry(max=0))])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW, retry=Retry(max=0))])
         for _ in range(6):
-            await cluster.service.trigger("long")
+            await cluster.service.jobs.trigger("long")
         await cluster.elapse(6)
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
         assert {node_name(where) for _, _, where, _ in executor.starts} == {"c"}
@@ -136,10 +136,10 @@ async def test_a_run_that_every_node_declines_fails_with_each_nodes_reason() -> 
         for name in "ab":
             cluster.start(name)
         await cluster.elapse(1)
-        await cluster.service.apply([a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))])
-        run_id = await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))])
+        run_id = await cluster.service.jobs.trigger("long")
         await cluster.elapse(20)
-        run = await cluster.service.run(run_id)
+        run = await cluster.service.runs.get(run_id)
         assert (run.state, run.outcome) == (RunState.FAILED, Outcome.PERMANENT)
         assert run.error is not None
         assert "no shell on a" in run.error
@@ -154,13 +154,13 @@ async def test_a_node_short_of_memory_defers_and_the_run_goes_elsewhere() -> Non
             return 0.97
 
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW)])
         for node in cluster.nodes:
             if node_name(node.id) == "a":
                 # Its leader believes the report before; the node itself knows better.
                 node._heartbeat.memory = 0.97
         for _ in range(4):
-            await cluster.service.trigger("long")
+            await cluster.service.jobs.trigger("long")
         await cluster.elapse(3)
         assert {node_name(where) for _, _, where, _ in cluster.executor.starts} == {"b"}
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
@@ -174,28 +174,28 @@ async def test_a_node_short_of_memory_defers_and_the_run_goes_elsewhere() -> Non
 async def test_a_drained_node_ends_what_runs_takes_no_more_and_comes_back() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(overlap=Overlap.ALLOW)])
-        first = await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.ALLOW)])
+        first = await cluster.service.jobs.trigger("long")
         await cluster.elapse(1)
-        name = node_name((await cluster.service.run(first)).node or "")
+        name = node_name((await cluster.service.runs.get(first)).node or "")
         other = "b" if name == "a" else "a"
-        member = await cluster.service.drain(name)
+        member = await cluster.service.cluster.drain(name)
         assert member.draining
         await cluster.elapse(0.25)
         for _ in range(3):
-            await cluster.service.trigger("long")
+            await cluster.service.jobs.trigger("long")
         await cluster.elapse(20)
-        member, job_locks = await cluster.service.node(name)
+        member, job_locks = await cluster.service.cluster.node(name)
         assert (member.report.draining, member.drained, set(job_locks)) == (True, False, {first})
         assert [node_name(where) for _, _, where, _ in cluster.executor.starts] == [name, other, other, other]
         cluster.executor.release.set()
         await cluster.elapse(1)
-        assert (await cluster.service.node(name))[0].drained
+        assert (await cluster.service.cluster.node(name))[0].drained
         assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
-        await cluster.service.undrain(name)
-        await cluster.service.drain(other)
+        await cluster.service.cluster.undrain(name)
+        await cluster.service.cluster.drain(other)
         await cluster.elapse(1)
-        await cluster.service.trigger("long")
+        await cluster.service.jobs.trigger("long")
         await cluster.elapse(2)
         assert node_name(cluster.executor.starts[-1][2]) == name
 
@@ -203,11 +203,11 @@ async def test_a_drained_node_ends_what_runs_takes_no_more_and_comes_back() -> N
 async def test_a_node_that_is_drained_gives_the_lead_to_another_and_does_not_take_it_back() -> None:
     async with a_cluster("a", "b") as cluster:
         (leader,) = cluster.leaders
-        await cluster.service.drain(node_name(leader.id))
+        await cluster.service.cluster.drain(node_name(leader.id))
         await cluster.elapse(1.5)
         (successor,) = cluster.leaders
         assert successor is not leader
-        await cluster.service.stepdown()
+        await cluster.service.cluster.stepdown()
         await cluster.elapse(60)
         assert cluster.leaders == [successor]
         # It stood for no election in between: there were three terms, of which it had the first alone.
@@ -219,7 +219,7 @@ async def test_a_node_that_is_drained_gives_the_lead_to_another_and_does_not_tak
 async def test_a_node_that_is_drained_and_alone_leads_on_until_another_one_can() -> None:
     async with a_cluster("a") as cluster:
         (leader,) = cluster.leaders
-        await cluster.service.drain("a")
+        await cluster.service.cluster.drain("a")
         await cluster.elapse(40)
         assert cluster.leaders == [leader]
         cluster.start("b")
@@ -229,7 +229,7 @@ async def test_a_node_that_is_drained_and_alone_leads_on_until_another_one_can()
 
 async def test_draining_lasts_over_a_restart_and_a_flushed_redis() -> None:
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.drain("a")
+        await cluster.service.cluster.drain("a")
         await cluster.elapse(1)
         first = next(node for node in cluster.nodes if node_name(node.id) == "a")
         first.stop()
@@ -239,8 +239,8 @@ async def test_draining_lasts_over_a_restart_and_a_flushed_redis() -> None:
         await cluster.elapse(2)
         cluster.backends.memory.flush()
         await cluster.elapse(12)
-        assert (await cluster.service.node("a"))[0].draining
-        await cluster.service.apply([a_job("tick", schedule=Every("5s"), overlap=Overlap.ALLOW)])
+        assert (await cluster.service.cluster.node("a"))[0].draining
+        await cluster.service.jobs.apply([a_job("tick", schedule=Every("5s"), overlap=Overlap.ALLOW)])
         await cluster.elapse(21)
         assert {node_name(where) for _, _, where, _ in cluster.executor.starts} == {"b"}
         assert not again.leads
@@ -251,12 +251,12 @@ async def test_what_lies_in_the_list_of_a_drained_node_runs_elsewhere_within_a_s
         cluster.start("a", work="yes")
         await cluster.elapse(0.5)
         cluster.backends.faults.stall("queue.take")
-        await cluster.service.apply([a_job(require={"work": "yes"})])
-        await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([a_job(require={"work": "yes"})])
+        await cluster.service.jobs.trigger("long")
         await cluster.elapse(1.5)
         cluster.start("b", work="yes")
         await cluster.elapse(0.5)
-        await cluster.service.drain("a")
+        await cluster.service.cluster.drain("a")
         await cluster.clock.advance(0.05)
         cluster.backends.faults.heal()
         await cluster.elapse(1.25)

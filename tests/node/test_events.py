@@ -41,7 +41,7 @@ from cronflow.domain.events import (
 from cronflow.domain.job import Delivery, Overlap, PlanIntent, Retry
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.schedule.kinds import Every
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
 
@@ -100,7 +100,7 @@ async def test_a_lost_node_is_reported_once_across_leaders() -> None:
         await cluster.kill(worker)
         await cluster.elapse(15 + 10 + 6)
         assert await events_of(cluster, NodeLost) == [lost]
-        await cluster.service.stepdown()
+        await cluster.service.cluster.stepdown()
         await cluster.elapse(60)
         assert leader not in cluster.leaders
         assert await events_of(cluster, NodeLost) == [lost]
@@ -144,8 +144,8 @@ async def test_a_node_is_lost_with_what_it_had_taken_since_its_last_heartbeat_to
         worker = next(node for node in cluster.nodes if node is not leader)
         await cluster.elapse(6)
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("report", schedule=None)])
-        await cluster.service.trigger("report")
+        await cluster.service.jobs.apply([a_job("report", schedule=None)])
+        await cluster.service.jobs.trigger("report")
         while not cluster.executor.starts:
             await cluster.elapse(0.1, step=0.05)
             assert cluster.clock.monotonic() < 60
@@ -169,8 +169,8 @@ async def test_a_flushed_redis_is_reported_and_no_node_counts_as_lost() -> None:
 async def test_a_run_of_a_killed_worker_is_reported_reassigned_and_its_late_outcome_rejected() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("report", schedule=None)])
-        run = await cluster.service.trigger("report")
+        await cluster.service.jobs.apply([a_job("report", schedule=None)])
+        run = await cluster.service.jobs.trigger("report")
         await cluster.elapse(3)
         (start,) = cluster.executor.starts
         node = next(node for node in cluster.nodes if node.id == start[2])
@@ -183,8 +183,8 @@ async def test_a_run_that_must_not_start_twice_is_reported_lost_when_its_worker_
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
         once = a_job("pay", schedule=None, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
-        await cluster.service.apply([once])
-        run = await cluster.service.trigger("pay")
+        await cluster.service.jobs.apply([once])
+        run = await cluster.service.jobs.trigger("pay")
         await cluster.elapse(3)
         (start,) = cluster.executor.starts
         await cluster.kill(next(node for node in cluster.nodes if node.id == start[2]))
@@ -195,8 +195,8 @@ async def test_a_run_that_must_not_start_twice_is_reported_lost_when_its_worker_
 async def test_an_outcome_of_a_fenced_out_attempt_is_reported() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("report", schedule=None)])
-        run = await cluster.service.trigger("report")
+        await cluster.service.jobs.apply([a_job("report", schedule=None)])
+        run = await cluster.service.jobs.trigger("report")
         await cluster.elapse(3)
         store = cluster.backends.documents.runs
         from dataclasses import replace
@@ -211,9 +211,9 @@ async def test_an_outcome_of_a_fenced_out_attempt_is_reported() -> None:
 async def test_failures_of_one_job_are_one_event_with_a_count() -> None:
     async with a_cluster("a", slots=50) as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no rows")
-        await cluster.service.apply([a_job("report", schedule=None, retry=Retry(max=0), overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.apply([a_job("report", schedule=None, retry=Retry(max=0), overlap=Overlap.ALLOW)])
         for _ in range(20):
-            await cluster.service.trigger("report")
+            await cluster.service.jobs.trigger("report")
         await cluster.elapse(5)
         found = await events_of(cluster, RunsFailed)
         assert sum(event.count for event in found) == 20  # type: ignore[attr-defined]
@@ -224,8 +224,8 @@ async def test_failures_of_one_job_are_one_event_with_a_count() -> None:
 async def test_an_outage_of_mongodb_is_reported_with_the_spool(tmp_path: Path) -> None:
     async with a_cluster("a", spools=tmp_path) as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("report", schedule=None)])
-        await cluster.service.trigger("report")
+        await cluster.service.jobs.apply([a_job("report", schedule=None)])
+        await cluster.service.jobs.trigger("report")
         await cluster.elapse(3)
         cluster.backends.faults.fail_before("MongoDB", 1_000_000)
         await cluster.elapse(2)
@@ -255,9 +255,9 @@ async def test_a_wrong_clock_is_reported() -> None:
 
 async def test_draining_is_reported_from_beginning_to_end() -> None:
     async with a_cluster("a", "b") as cluster:
-        await cluster.service.drain("b")
+        await cluster.service.cluster.drain("b")
         await cluster.elapse(10)
-        await cluster.service.undrain("b")
+        await cluster.service.cluster.undrain("b")
         await cluster.elapse(10)
         assert await events_of(cluster, NodeDraining, NodeDrained, NodeUndrained) == [
             NodeDraining("b"),
@@ -276,17 +276,17 @@ async def test_a_recovered_plan_is_reported() -> None:
 async def test_changes_by_people_are_reported_with_their_names() -> None:
     async with a_cluster("a") as cluster:
         heard: list[Event] = []
-        service = Service(cluster.backends, cluster.clock, heard.append)
+        service = UseCases(cluster.backends, cluster.clock, heard.append)
         job = a_job("report", schedule=Every("1h"))
-        await service.apply([job], by="eva")
-        await service.apply([job], by="eva")
-        await service.apply([a_job("report", schedule=Every("2h"))], by="eva")
-        await service.pause("report", by="max")
-        await service.resume("report", by="max")
-        run = await service.trigger("report")
-        await service.cancel(run, "wrong day", by="max")
-        await service.delete("report", by="eva")
-        await service.stepdown(by="eva")
+        await service.jobs.apply([job], by="eva")
+        await service.jobs.apply([job], by="eva")
+        await service.jobs.apply([a_job("report", schedule=Every("2h"))], by="eva")
+        await service.jobs.pause("report", by="max")
+        await service.jobs.resume("report", by="max")
+        run = await service.jobs.trigger("report")
+        await service.runs.cancel(run, "wrong day", by="max")
+        await service.jobs.delete("report", by="eva")
+        await service.cluster.stepdown(by="eva")
         assert heard == [
             JobCreated("report", "eva"),
             JobChanged("report", "eva"),

@@ -22,9 +22,9 @@ async def a_doubled_item(cluster: Cluster, guard: StartGuard) -> None:
     list and had not heard of the lock.
     """
     cluster.executor.release = asyncio.Event()
-    await cluster.service.apply([Job(name="one", target=PythonTarget("a:b"), start_guard=guard)])
+    await cluster.service.jobs.apply([Job(name="one", target=PythonTarget("a:b"), start_guard=guard)])
     stall = cluster.backends.faults.stall("queue.take")
-    await cluster.service.trigger("one")
+    await cluster.service.jobs.trigger("one")
     memory = cluster.backends.memory
     while not any(memory.lists.values()):
         await cluster.elapse(0.25)
@@ -73,7 +73,7 @@ async def test_without_signals_a_fire_is_a_second_late_and_a_manual_run_two() ->
     async with a_cluster("a", "b") as cluster:
         cluster.backends.memory.signals.clear()
         cluster.backends.memory.notify = lambda channel: None  # type: ignore[method-assign]
-        await cluster.service.apply(
+        await cluster.service.jobs.apply(
             [
                 Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s")),
                 Job(name="hand", target=PythonTarget("a:b")),
@@ -85,7 +85,7 @@ async def test_without_signals_a_fire_is_a_second_late_and_a_manual_run_two() ->
         assert len(late) == len(fires) >= 3
         assert all(timedelta(milliseconds=-1) <= one <= 1.25 * SECOND for one in late)
         asked = cluster.clock.now()
-        by_hand = await cluster.service.trigger("hand")
+        by_hand = await cluster.service.jobs.trigger("hand")
         await cluster.elapse(3)
         (at,) = [at for run, _, _, at in cluster.executor.starts if run == by_hand]
         assert at - asked <= 2.25 * SECOND
@@ -95,8 +95,8 @@ async def test_without_signals_a_fire_is_a_second_late_and_a_manual_run_two() ->
 async def test_a_clock_step_of_mongodb_starts_no_running_job_twice(step: timedelta) -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([Job(name="long", target=PythonTarget("a:b"))])
-        await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([Job(name="long", target=PythonTarget("a:b"))])
+        await cluster.service.jobs.trigger("long")
         await cluster.elapse(8)
         assert [run.state for run in cluster.runs] == [RunState.RUNNING]
         step_mongodb(cluster, step)
@@ -111,8 +111,8 @@ async def test_a_clock_step_of_mongodb_starts_no_running_job_twice(step: timedel
 async def test_a_mongodb_whose_clock_went_back_finds_a_lost_run_later_by_as_much() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([Job(name="long", target=PythonTarget("a:b"), retry=Retry(max=0))])
-        await cluster.service.trigger("long")
+        await cluster.service.jobs.apply([Job(name="long", target=PythonTarget("a:b"), retry=Retry(max=0))])
+        await cluster.service.jobs.trigger("long")
         await cluster.elapse(3)
         step_mongodb(cluster, timedelta(minutes=-2))
         worker = next(node for node in cluster.nodes if node.id == cluster.runs[0].node)
@@ -127,12 +127,12 @@ async def test_a_mongodb_whose_clock_went_back_finds_a_lost_run_later_by_as_much
 
 async def test_an_edit_that_dies_between_its_move_and_its_skipped_run_loses_no_instant() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        await cluster.service.jobs.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
         await cluster.elapse(35)
-        await cluster.service.pause("tick")
+        await cluster.service.jobs.pause("tick")
         await cluster.elapse(30)
         stall = cluster.backends.faults.stall("runs.insert")
-        editor = asyncio.create_task(cluster.service.resume("tick"))
+        editor = asyncio.create_task(cluster.service.jobs.resume("tick"))
         await stall.reached.wait()
         editor.cancel()
         await asyncio.wait({editor})

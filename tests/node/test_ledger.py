@@ -97,9 +97,9 @@ async def emit(cluster: Cluster, step: Step, number: int) -> None:
                 misfire=Misfire(policy=step.misfire, late_after=10 * SECOND, max_catch_up=3),
                 enabled=step.enabled,
             )
-            await finished(cluster, service.apply([job]))
+            await finished(cluster, service.jobs.apply([job]))
         case "pause" | "resume" | "delete":
-            await finished(cluster, getattr(service, step.what)(step.name))
+            await finished(cluster, getattr(service.jobs, step.what)(step.name))
         case "hold":
             cluster.executor.release = asyncio.Event()
         case "free":
@@ -156,7 +156,7 @@ async def live(story: list[Step]) -> None:
         cluster.start("last")
         await cluster.elapse(50.0, step=0.5)
         for name in NAMES:
-            await finished(cluster, cluster.service.delete(name))
+            await finished(cluster, cluster.service.jobs.delete(name))
         history = {name: await versions(cluster, name) for name in NAMES}
         until = cluster.clock.now().replace(microsecond=0) + SECOND
         found = audit({name: expectations(known) for name, known in history.items()}, cluster.runs, until)

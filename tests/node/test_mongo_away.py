@@ -27,9 +27,9 @@ FOR_EVER = 1_000_000
 async def runs_under_way(cluster: Cluster, *jobs: str, **fields: object) -> None:
     """One run of each job, started and not ended."""
     cluster.executor.release = asyncio.Event()
-    await cluster.service.apply([Job(name=job, target=PythonTarget("a:b"), **fields) for job in jobs])  # type: ignore[arg-type]
+    await cluster.service.jobs.apply([Job(name=job, target=PythonTarget("a:b"), **fields) for job in jobs])  # type: ignore[arg-type]
     for job in jobs:
-        await cluster.service.trigger(job)
+        await cluster.service.jobs.trigger(job)
     await cluster.elapse(3)
     assert [run.state for run in cluster.runs] == [RunState.RUNNING] * len(jobs)
 
@@ -149,7 +149,7 @@ async def test_a_large_result_is_stored_before_its_run_and_waits_in_the_spool_wh
         await cluster.elapse(2)
         (run,) = cluster.runs
         assert (run.state, run.result, run.result_size) == (RunState.SUCCEEDED, None, 20_070)
-        assert (await cluster.service.whole(run)).result == rows
+        assert (await cluster.service.runs.whole(run)).result == rows
 
 
 async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_shown_with_the_late_ones() -> None:
@@ -162,7 +162,7 @@ async def test_the_large_result_of_an_attempt_that_was_fenced_out_is_kept_and_sh
         runs[run.id] = replace(run, fence=run.fence + 1)
         cluster.executor.release.set()  # type: ignore[union-attr]
         await cluster.elapse(3)
-        (late,) = await cluster.service.late(run.id)
+        (late,) = await cluster.service.runs.late(run.id)
         assert (late.attempt_result.result, late.attempt_result.result_size) == (rows, 20_061)
 
 
@@ -195,14 +195,14 @@ async def test_a_run_without_a_recorded_start_is_not_started_again_when_its_outc
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with a_cluster("a", "b", spools=tmp_path) as cluster:
-        await cluster.service.apply([Job(name="quick", target=PythonTarget("a:b"))])
+        await cluster.service.jobs.apply([Job(name="quick", target=PythonTarget("a:b"))])
         (leader,) = cluster.leaders
         worker = next(node for node in cluster.nodes if node is not leader)
         # The leader itself gets no work: all know from its next heartbeat on.
         leader._heartbeat.draining = True
         await cluster.elapse(6)
         cluster.executor.release = asyncio.Event()
-        await cluster.service.trigger("quick")
+        await cluster.service.jobs.trigger("quick")
         while not cluster.executor.starts:
             await cluster.elapse(0.05, step=0.01)
             assert cluster.clock.monotonic() < 60
@@ -283,11 +283,11 @@ async def test_a_node_under_another_name_records_what_a_dead_neighbour_left_on_t
 
 async def test_nothing_that_needs_a_recorded_start_begins_while_mongodb_is_away(tmp_path: Path) -> None:
     async with a_cluster("a", spools=tmp_path) as cluster:
-        await cluster.service.apply(
+        await cluster.service.jobs.apply(
             [Job(name="careful", target=PythonTarget("a:b"), start_guard=StartGuard.MONGO, overlap=Overlap.ALLOW)]
         )
         stall = cluster.backends.faults.stall("queue.dispatch")
-        await cluster.service.trigger("careful")
+        await cluster.service.jobs.trigger("careful")
         await cluster.elapse(3)
         assert stall.reached.is_set()
         cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
@@ -432,7 +432,7 @@ async def test_an_outage_is_reported_once_although_the_leader_stops_asking() -> 
 
 async def test_every_fire_of_an_outage_is_accounted_for_and_none_runs_twice(tmp_path: Path) -> None:
     async with a_cluster("a", "b", spools=tmp_path) as cluster:
-        await cluster.service.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
+        await cluster.service.jobs.apply([Job(name="tick", target=PythonTarget("a:b"), schedule=Every("10s"))])
         await cluster.elapse(25)
         cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
         await cluster.elapse(120)
@@ -454,7 +454,7 @@ async def test_a_node_reports_its_breakers_and_how_much_waits_in_its_spool_since
         node._heartbeat._breakers = lambda: {"MongoDB": "open", "shop:443": "half-open"}
 
         async def reported() -> NodeReport:
-            return (await cluster.service.node("a"))[0].report
+            return (await cluster.service.cluster.node("a"))[0].report
 
         assert (await reported()).spool == Backlog()
         cluster.backends.faults.fail_before("MongoDB", FOR_EVER)

@@ -62,7 +62,7 @@ async def test_a_new_fire_replaces_the_run_before_it_and_never_runs_beside_it() 
         cluster.start("a")
         cluster.start("b")
         await cluster.elapse(1)
-        await cluster.service.apply([a_job(overlap=Overlap.REPLACE)])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.REPLACE)])
         await cluster.elapse(38)
         states = [run.state for run in cluster.runs]
         assert states == [RunState.CANCELLED] * (len(states) - 1) + [RunState.RUNNING]
@@ -81,7 +81,9 @@ async def test_a_job_that_replaces_blocks_no_other_job_while_it_waits() -> None:
         alone(cluster)
         cluster.start("a")
         await cluster.elapse(1)
-        await cluster.service.apply([a_job("slow", overlap=Overlap.REPLACE), a_job("other", overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.apply(
+            [a_job("slow", overlap=Overlap.REPLACE), a_job("other", overlap=Overlap.ALLOW)]
+        )
         await cluster.elapse(32)
         late = [run.lateness for run in cluster.runs if run.job == "other"]
         assert len(late) >= 3
@@ -91,7 +93,7 @@ async def test_a_job_that_replaces_blocks_no_other_job_while_it_waits() -> None:
 async def test_what_is_replaced_on_a_dead_worker_bounds_the_wait_by_its_lease() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(every="20s", overlap=Overlap.REPLACE)])
+        await cluster.service.jobs.apply([a_job(every="20s", overlap=Overlap.REPLACE)])
         while not cluster.executor.starts:
             await cluster.elapse(1)
         await cluster.elapse(1)
@@ -111,7 +113,7 @@ async def test_what_waits_for_its_retry_is_replaced_at_once() -> None:
     async with a_cluster("a") as cluster:
         failing = cluster.executor.attempt_result
         cluster.executor.attempt_result = lambda assignment: type(failing(assignment))(Outcome.ERROR, error="no")
-        await cluster.service.apply([a_job(overlap=Overlap.REPLACE)])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.REPLACE)])
         await cluster.elapse(31)
         *replaced, last = cluster.runs
         assert len(replaced) >= 2
@@ -127,12 +129,12 @@ async def test_what_waits_for_its_retry_is_replaced_at_once() -> None:
 async def test_a_run_by_hand_waits_for_the_one_that_runs_without_being_placed_again_and_again() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(every=None)])
-        first = await cluster.service.trigger("tick")
+        await cluster.service.jobs.apply([a_job(every=None)])
+        first = await cluster.service.jobs.trigger("tick")
         await cluster.elapse(1)
-        second = await cluster.service.trigger("tick")
+        second = await cluster.service.jobs.trigger("tick")
         await cluster.elapse(60)
-        run = await cluster.service.run(second)
+        run = await cluster.service.runs.get(second)
         assert (run.state, run.attempt, run.redispatches) == (RunState.RETRYING, 0, 0)
         cluster.executor.release.set()
         await cluster.elapse(3)
@@ -147,8 +149,8 @@ async def test_several_runs_by_hand_at_one_moment_run_one_after_another() -> Non
         cluster.start("a")
         cluster.start("b")
         await cluster.elapse(1)
-        await cluster.service.apply([a_job(every=None)])
-        asked = [await cluster.service.trigger("tick") for _ in range(4)]
+        await cluster.service.jobs.apply([a_job(every=None)])
+        asked = [await cluster.service.jobs.trigger("tick") for _ in range(4)]
         await cluster.elapse(10)
         assert sorted(executor.runs_started) == sorted(asked)
         assert executor.most_at_once == 1
@@ -160,7 +162,7 @@ async def test_temporal_11281_deadline_on_retry() -> None:
     """temporal #11281, #11316, #11530, #4332: the same in a cluster, with a run that waited for a node."""
     async with a_cluster("a") as cluster:
         misfire = Misfire(grace=timedelta(minutes=5))
-        await cluster.service.apply([a_job(every="1h", misfire=misfire)])
+        await cluster.service.jobs.apply([a_job(every="1h", misfire=misfire)])
         cluster.executor.release = asyncio.Event()
         await cluster.elapse(3600, step=5)
         while not cluster.executor.starts:
@@ -182,7 +184,7 @@ async def test_temporal_11281_deadline_on_retry() -> None:
 async def test_a_queued_fire_starts_at_once_when_the_run_before_it_ends() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(every="60s", overlap=Overlap.QUEUE)])
+        await cluster.service.jobs.apply([a_job(every="60s", overlap=Overlap.QUEUE)])
         # The second fire has waited for long, so that its back-off has grown to five seconds.
         await cluster.elapse(60 + 60 + 20)
         (first,) = cluster.runs
@@ -197,7 +199,7 @@ async def test_a_queued_fire_starts_at_once_when_the_run_before_it_ends() -> Non
 
 async def test_releases_do_not_make_a_planner_look_that_has_nothing_waiting() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job(every=None, overlap=Overlap.ALLOW)])
+        await cluster.service.jobs.apply([a_job(every=None, overlap=Overlap.ALLOW)])
         await cluster.elapse(1)
         before = cluster.backends.faults.calls["jobs.due"]
         for _ in range(20):
@@ -212,8 +214,8 @@ async def test_thousands_of_jobs_that_nobody_can_run_do_not_keep_others_from_run
         hopeless = [
             a_job(f"picky-{k:04}", None, schedule=Once(at), require={"gpu": "yes"}, priority=9) for k in range(5000)
         ]
-        await cluster.service.apply(hopeless)
-        await cluster.service.apply([a_job(f"easy-{k}", None, schedule=Once(at + SECOND)) for k in range(10)])
+        await cluster.service.jobs.apply(hopeless)
+        await cluster.service.jobs.apply([a_job(f"easy-{k}", None, schedule=Once(at + SECOND)) for k in range(10)])
         before = cluster.backends.faults.calls["jobs.due"]
         await cluster.clock.advance((at - cluster.clock.now()).total_seconds())
         rounds = 0

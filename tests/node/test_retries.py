@@ -31,8 +31,8 @@ def overdue(found: Sequence[float], expected: Sequence[float]) -> list[float]:
 
 
 async def run_all(cluster: Cluster, job: Job, seconds: float) -> str:
-    await cluster.service.apply([job])
-    run = await cluster.service.trigger(job.name)
+    await cluster.service.jobs.apply([job])
+    run = await cluster.service.jobs.trigger(job.name)
     await cluster.elapse(seconds)
     return run
 
@@ -55,7 +55,7 @@ async def test_a_failing_run_is_tried_again_after_the_delays_of_its_job(retry: R
         cluster.executor.attempt_result = lambda _: NO
         run = await run_all(cluster, a_job(retry), sum(expected) + 2 * len(expected) + 5)
         assert overdue(waits(cluster), expected) == []
-        ended = await cluster.service.run(run)
+        ended = await cluster.service.runs.get(run)
         assert (ended.state, ended.attempt, ended.is_dead) == (RunState.FAILED, len(expected) + 1, True)
         assert [attempt.outcome for attempt in ended.attempts] == [Outcome.ERROR] * (len(expected) + 1)
 
@@ -65,9 +65,9 @@ async def test_a_permanent_error_is_a_dead_letter_at_once() -> None:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no such customer")
         run = await run_all(cluster, a_job(), 200)
         assert len(cluster.executor.starts) == 1
-        ended = await cluster.service.run(run)
+        ended = await cluster.service.runs.get(run)
         assert (ended.state, ended.outcome, ended.is_dead) == (RunState.FAILED, Outcome.PERMANENT, True)
-        assert await cluster.service.dead_letters() == 1
+        assert await cluster.service.backends.dead_letters.count() == 1
 
 
 async def test_a_run_that_succeeds_in_the_end_is_no_dead_letter() -> None:
@@ -76,9 +76,9 @@ async def test_a_run_that_succeeds_in_the_end_is_no_dead_letter() -> None:
             AttemptResult(Outcome.OK) if assignment.attempt == 3 else NO
         )
         run = await run_all(cluster, a_job(), 100)
-        ended = await cluster.service.run(run)
+        ended = await cluster.service.runs.get(run)
         assert (ended.state, ended.attempt) == (RunState.SUCCEEDED, 3)
-        assert await cluster.service.dead_letters() == 0
+        assert await cluster.service.backends.dead_letters.count() == 0
 
 
 async def test_the_delay_that_a_job_asks_for_goes_before_its_back_off_and_uses_up_a_retry() -> None:
@@ -89,21 +89,21 @@ async def test_the_delay_that_a_job_asks_for_goes_before_its_back_off_and_uses_u
         )
         run = await run_all(cluster, a_job(), 90)
         assert overdue(waits(cluster), (7, 60, 3)) == []
-        assert (await cluster.service.run(run)).state is RunState.FAILED
+        assert (await cluster.service.runs.get(run)).state is RunState.FAILED
 
 
 async def test_a_replay_runs_on_a_node_and_resolves_the_dead_letter_whatever_its_outcome() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT, error="no")
         run = await run_all(cluster, a_job(), 5)
-        await cluster.service.replay(run)
+        await cluster.service.runs.replay(run)
         await cluster.elapse(5)
-        failed = await cluster.service.run(f"{run}~r1")
+        failed = await cluster.service.runs.get(f"{run}~r1")
         assert (failed.kind, failed.state, failed.is_dead) == (Kind.REPLAY, RunState.FAILED, True)
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.OK)
-        again = await cluster.service.replay(failed.id)
+        again = await cluster.service.runs.replay(failed.id)
         await cluster.elapse(5)
-        assert (await cluster.service.run(again)).state is RunState.SUCCEEDED
+        assert (await cluster.service.runs.get(again)).state is RunState.SUCCEEDED
         assert cluster.executor.runs_started == [run, f"{run}~r1", f"{run}~r2"]
-        assert await cluster.service.dead_letters() == 0
-        assert (await cluster.service.run(run)).state is RunState.FAILED
+        assert await cluster.service.backends.dead_letters.count() == 0
+        assert (await cluster.service.runs.get(run)).state is RunState.FAILED

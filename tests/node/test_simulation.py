@@ -286,13 +286,13 @@ class Simulation:
         timeout = timedelta(seconds=self.rng.randint(60, 600))
         schedule = self.rng.choice([old.schedule, Every("6s")])
         new = replace(old, timeout=timeout, schedule=schedule)
-        if await self.done(self.cluster.service.apply([new])) is not None:
-            self.acks.append(Ack(new.name, (await self.cluster.service.job(new.name)).ver, self.now))
+        if await self.done(self.cluster.service.jobs.apply([new])) is not None:
+            self.acks.append(Ack(new.name, (await self.cluster.service.jobs.get(new.name)).ver, self.now))
 
     async def pause(self) -> None:
         """A job is paused, and perhaps resumed."""
         name = self.rng.choice(the_jobs()).name
-        for act in (self.cluster.service.pause, self.cluster.service.resume):
+        for act in (self.cluster.service.jobs.pause, self.cluster.service.jobs.resume):
             record = await self.done(act(name))
             if record is not None:
                 self.acks.append(Ack(name, record.ver, self.now))
@@ -300,7 +300,7 @@ class Simulation:
 
     async def trigger(self) -> None:
         """A job is run by hand."""
-        await self.done(self.cluster.service.trigger(self.rng.choice(the_jobs()).name))
+        await self.done(self.cluster.service.jobs.trigger(self.rng.choice(the_jobs()).name))
 
     # ------------------------------------------------------------------------------------------------ the schedule
 
@@ -309,7 +309,7 @@ class Simulation:
         for name in NODES:
             self.begin(name)
         await self.elapse(2.0)
-        await self.done(self.cluster.service.apply(the_jobs()))
+        await self.done(self.cluster.service.jobs.apply(the_jobs()))
 
     def start_again(self) -> None:
         """Those that were killed long enough ago, and those that found no server when they started."""
@@ -361,12 +361,12 @@ class Simulation:
             self.start_again()
         for job in the_jobs():
             # Its resumption may have failed; and what fell due while it was paused is covered only then.
-            await self.done(self.cluster.service.resume(job.name))
+            await self.done(self.cluster.service.jobs.resume(job.name))
         healed = self.now
         ends_within = 2 * LEASE
         await self.elapse(ends_within.total_seconds())
         for job in the_jobs():
-            record = await self.done(self.cluster.service.pause(job.name))
+            record = await self.done(self.cluster.service.jobs.pause(job.name))
             assert record is not None
             self.acks.append(Ack(job.name, record.ver, self.now))
         until = healed.replace(microsecond=0)

@@ -85,7 +85,7 @@ async def test_a_node_that_is_started_before_its_mongodb_joins_when_that_is_up_a
         await asyncio.to_thread(own_mongo.start)
 
         async def joined() -> bool:
-            return [member.report.name for member in await cluster.service.members()] == ["patient"]
+            return [member.report.name for member in await cluster.service.cluster.members()] == ["patient"]
 
         await eventually(joined, what="the patient node joins")
         assert cluster.log("patient").read_text().count("waiting for a server") == 1

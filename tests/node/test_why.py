@@ -53,9 +53,9 @@ async def test_a_fire_that_ran_is_explained_from_its_schedule_to_its_outcome() -
     async with a_cluster("a", "b") as cluster:
         cluster.start("c", gpu="yes")
         await cluster.elapse(1)
-        await cluster.service.apply([a_job(require={"gpu": "yes"})], by="ann@desk")
+        await cluster.service.jobs.apply([a_job(require={"gpu": "yes"})], by="ann@desk")
         await cluster.elapse(12)
-        why = await cluster.service.why("tick")
+        why = await cluster.service.explain.why("tick")
         assert kinds(why) == [
             "Due", "Lateness", "Overlapping", "Placed", "Dispatched", "Started", "Tried", "Ended",
         ]  # fmt: skip
@@ -81,52 +81,52 @@ async def test_a_fire_that_ran_is_explained_from_its_schedule_to_its_outcome() -
 
 async def test_an_instant_outside_the_schedule_gets_the_nearest_ones() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(25)
         asked = at(cluster, -7)
-        why = await cluster.service.why("tick", asked)
+        why = await cluster.service.explain.why("tick", asked)
         not_due = link(why, chain.NotDue)
         assert (not_due.before, not_due.after) == (asked - 3 * SECOND, asked + 7 * SECOND)
         assert not_due.reason == "not an instant of the schedule"
-        roughly = await cluster.service.why("tick", asked, exact=False)
+        roughly = await cluster.service.explain.why("tick", asked, exact=False)
         assert (roughly.instant, kinds(roughly)[-1]) == (asked - 3 * SECOND, "Ended")
 
 
 async def test_an_overlapping_fire_names_the_run_that_was_in_the_way() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(25)
         first = cluster.runs[0]
-        why = await cluster.service.why("tick")
+        why = await cluster.service.explain.why("tick")
         overlap = link(why, chain.Overlapping)
         assert (overlap.skipped, overlap.blocked_by, overlap.policy) == (True, first.id, Overlap.FORBID)
         assert kinds(why) == ["Due", "Lateness", "Overlapping", "Ended"]
-        assert link(await cluster.service.why("tick", first.fire_at), chain.RunsNow).attempt == 1
+        assert link(await cluster.service.explain.why("tick", first.fire_at), chain.RunsNow).attempt == 1
 
 
 async def test_a_queued_fire_names_the_run_it_waits_for_and_since_when() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job(overlap=Overlap.QUEUE)])
+        await cluster.service.jobs.apply([a_job(overlap=Overlap.QUEUE)])
         await cluster.elapse(40)
         first = cluster.runs[0]
-        why = await cluster.service.why("tick", first.fire_at + 10 * SECOND)
+        why = await cluster.service.explain.why("tick", first.fire_at + 10 * SECOND)
         waits = link(why, chain.Unplanned)
         assert (waits.reason, waits.blocked_by) == ("another run of this job is open", first.id)
         # Since it was due, not since it was looked at last.
         assert abs(waits.since - (first.fire_at + 10 * SECOND)) < SECOND
         cluster.executor.release.set()
         await cluster.elapse(10)
-        record = await cluster.service.job("tick")
+        record = await cluster.service.jobs.get("tick")
         assert record.waiting is None
 
 
 async def test_a_fire_that_no_node_can_take_has_the_reason_of_each() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job(require={"gpu": "yes"})])
+        await cluster.service.jobs.apply([a_job(require={"gpu": "yes"})])
         await cluster.elapse(15)
-        waits = link(await cluster.service.why("tick"), chain.Unplanned)
+        waits = link(await cluster.service.explain.why("tick"), chain.Unplanned)
         assert waits.reason == "no node can take it"
         assert [(node[0], reason) for node, reason in waits.nodes] == [("a", "no label gpu (needs gpu=yes)")]
 
@@ -134,27 +134,27 @@ async def test_a_fire_that_no_node_can_take_has_the_reason_of_each() -> None:
 async def test_a_fire_waits_when_no_node_has_a_free_slot() -> None:
     async with a_cluster("a", slots=1) as cluster:
         cluster.executor.release = asyncio.Event()
-        await cluster.service.apply([a_job("long"), a_job("other", every="20s")])
+        await cluster.service.jobs.apply([a_job("long"), a_job("other", every="20s")])
         await cluster.elapse(45)
-        waits = link(await cluster.service.why("other"), chain.Unplanned)
+        waits = link(await cluster.service.explain.why("other"), chain.Unplanned)
         assert waits.reason == "no node can take it"
         assert [reason for _, reason in waits.nodes] == ["no free slot"]
 
 
 async def test_a_fire_waits_when_the_cluster_has_no_leader() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(5)
         await cluster.kill(cluster.nodes[0])
         await cluster.elapse(40)
-        why = await cluster.service.why("tick")
+        why = await cluster.service.explain.why("tick")
         assert link(why, chain.Unplanned).reason == "the cluster has no leader"
         assert why.run is None
 
 
 async def test_missed_fires_are_explained_by_the_run_that_stands_for_them() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(5)
         await cluster.kill(cluster.nodes[0])
         await cluster.elapse(120, step=5)
@@ -163,7 +163,7 @@ async def test_missed_fires_are_explained_by_the_run_that_stands_for_them() -> N
         covering = next(run for run in cluster.runs if run.covers is not None)
         assert covering.covers is not None
         inside = covering.covers.first + 30 * SECOND
-        why = await cluster.service.why("tick", inside)
+        why = await cluster.service.explain.why("tick", inside)
         assert why.run == covering.id
         late = link(why, chain.Lateness)
         assert (late.missed, late.policy, late.covers) == (True, MisfirePolicy.FIRE_ONCE, covering.covers)
@@ -172,52 +172,52 @@ async def test_missed_fires_are_explained_by_the_run_that_stands_for_them() -> N
 
 async def test_a_missed_fire_that_the_policy_skips_ends_there() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job(misfire=Misfire(policy=MisfirePolicy.SKIP))])
+        await cluster.service.jobs.apply([a_job(misfire=Misfire(policy=MisfirePolicy.SKIP))])
         await cluster.elapse(5)
         await cluster.kill(cluster.nodes[0])
         await cluster.elapse(120, step=5)
         cluster.start("b")
         await cluster.elapse(5)
         skipped = next(run for run in cluster.runs if run.reason == "misfire")
-        why = await cluster.service.why("tick", skipped.fire_at)
+        why = await cluster.service.explain.why("tick", skipped.fire_at)
         assert kinds(why) == ["Due", "Lateness", "Ended"]
         assert link(why, chain.Lateness).skipped
 
 
 async def test_what_an_edit_kept_from_running_names_the_version_and_who_made_it() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()], by="ann@desk")
+        await cluster.service.jobs.apply([a_job()], by="ann@desk")
         await cluster.elapse(12)
-        await edited(cluster, cluster.service.pause("tick", by="bob@desk"))
+        await edited(cluster, cluster.service.jobs.pause("tick", by="bob@desk"))
         await cluster.elapse(30)
         paused_at = at(cluster, -10)
-        claimed = link(await cluster.service.why("tick", paused_at), chain.KeptByEdit)
+        claimed = link(await cluster.service.explain.why("tick", paused_at), chain.KeptByEdit)
         assert (claimed.reason, claimed.ver, claimed.by, claimed.recorded) == ("paused", 2, "bob@desk", False)
-        await edited(cluster, cluster.service.resume("tick", by="ann@desk"))
-        why = await cluster.service.why("tick", paused_at)
+        await edited(cluster, cluster.service.jobs.resume("tick", by="ann@desk"))
+        why = await cluster.service.explain.why("tick", paused_at)
         claimed = link(why, chain.KeptByEdit)
         assert (claimed.reason, claimed.ver, claimed.by, claimed.recorded) == ("paused", 2, "bob@desk", True)
         assert link(why, chain.Ended).state is RunState.SKIPPED
         # And the fire before the pause still belongs to the first version.
-        assert link(await cluster.service.why("tick", cluster.runs[0].fire_at), chain.Due).ver == 1
+        assert link(await cluster.service.explain.why("tick", cluster.runs[0].fire_at), chain.Due).ver == 1
 
 
 async def test_what_a_deletion_or_an_edit_jumped_over_names_the_new_version() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job("gone"), a_job("new")])
+        await cluster.service.jobs.apply([a_job("gone"), a_job("new")])
         await cluster.elapse(5)
         await cluster.kill(cluster.nodes[0])
         await cluster.elapse(20)
         jumped = at(cluster, 0)
-        await edited(cluster, cluster.service.delete("gone", by="bob"))
-        await edited(cluster, cluster.service.apply([a_job("new", every="1h")], by="ann"))
+        await edited(cluster, cluster.service.jobs.delete("gone", by="bob"))
+        await edited(cluster, cluster.service.jobs.apply([a_job("new", every="1h")], by="ann"))
         for name, reason, by in (("gone", "deleted", "bob"), ("new", "edited", "ann")):
-            claimed = link(await cluster.service.why(name, jumped), chain.KeptByEdit)
+            claimed = link(await cluster.service.explain.why(name, jumped), chain.KeptByEdit)
             assert (claimed.reason, claimed.ver, claimed.by) == (reason, 2, by)
         # Under the old schedule it would have been due, under the new one it is not.
-        later = link(await cluster.service.why("new", jumped + 20 * SECOND), chain.NotDue)
+        later = link(await cluster.service.explain.why("new", jumped + 20 * SECOND), chain.NotDue)
         assert (later.ver, later.before) == (2, jumped)
-        assert link(await cluster.service.why("gone", jumped + 20 * SECOND), chain.NotDue).reason == (
+        assert link(await cluster.service.explain.why("gone", jumped + 20 * SECOND), chain.NotDue).reason == (
             "the job was deleted"
         )
 
@@ -226,7 +226,7 @@ async def test_before_the_start_and_after_the_end_of_a_schedule_nothing_is_due()
     async with a_cluster("a") as cluster:
         begin = at(cluster, 20)
         bounded = Every("10s", start=begin, end=begin + 30 * SECOND)
-        await cluster.service.apply([a_job(schedule=bounded), a_job("hand", schedule=None)])
+        await cluster.service.jobs.apply([a_job(schedule=bounded), a_job("hand", schedule=None)])
         await cluster.elapse(60)
         cases: Sequence[tuple[datetime, str]] = [
             (begin - 10 * SECOND, "before the schedule's start"),
@@ -234,28 +234,28 @@ async def test_before_the_start_and_after_the_end_of_a_schedule_nothing_is_due()
             (begin - timedelta(days=1), "before the job was defined"),
         ]
         for instant, reason in cases:
-            assert link(await cluster.service.why("tick", instant), chain.NotDue).reason == reason
-        assert (await cluster.service.why("tick")).instant == begin + 20 * SECOND
-        by_hand = link(await cluster.service.why("hand"), chain.NotDue)
+            assert link(await cluster.service.explain.why("tick", instant), chain.NotDue).reason == reason
+        assert (await cluster.service.explain.why("tick")).instant == begin + 20 * SECOND
+        by_hand = link(await cluster.service.explain.why("hand"), chain.NotDue)
         assert by_hand.reason == "the job has no schedule"
 
 
 async def test_a_future_instant_shows_when_and_whether_it_will_be_planned() -> None:
     async with a_cluster("a") as cluster:
         later = cluster.clock.now().replace(microsecond=0) + timedelta(hours=1)
-        await cluster.service.apply([a_job(schedule=Once(later))])
-        why = await cluster.service.why("tick")
+        await cluster.service.jobs.apply([a_job(schedule=Once(later))])
+        why = await cluster.service.explain.why("tick")
         assert (why.instant, kinds(why)) == (later, ["Due", "Upcoming"])
-        await edited(cluster, cluster.service.pause("tick"))
-        assert kinds(await cluster.service.why("tick")) == ["Due", "KeptByEdit", "Upcoming"]
+        await edited(cluster, cluster.service.jobs.pause("tick"))
+        assert kinds(await cluster.service.explain.why("tick")) == ["Due", "KeptByEdit", "Upcoming"]
 
 
 async def test_a_retrying_run_shows_when_it_is_tried_again() -> None:
     async with a_cluster("a") as cluster:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
-        await cluster.service.apply([a_job(every="10m", retry=Retry(max=1, initial="30s"))])
+        await cluster.service.jobs.apply([a_job(every="10m", retry=Retry(max=1, initial="30s"))])
         await cluster.elapse(602)
-        why = await cluster.service.why("tick")
+        why = await cluster.service.explain.why("tick")
         again = link(why, chain.TriesAgain)
         assert (again.attempt, again.waiting) == (2, None)
         assert again.at is not None
@@ -268,11 +268,11 @@ async def test_a_retry_that_no_node_can_take_remembers_the_reasons() -> None:
         cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no")
         gpu = cluster.start("c", gpu="yes")
         await cluster.elapse(1)
-        await cluster.service.apply([a_job(every="10m", require={"gpu": "yes"})])
+        await cluster.service.jobs.apply([a_job(every="10m", require={"gpu": "yes"})])
         await cluster.elapse(602)
         await cluster.kill(gpu)
         await cluster.elapse(60)
-        again = link(await cluster.service.why("tick"), chain.TriesAgain)
+        again = link(await cluster.service.explain.why("tick"), chain.TriesAgain)
         assert again.waiting is not None
         assert {reason for _, reason in again.waiting.nodes} == {"no label gpu (needs gpu=yes)"}
         assert again.waiting.since < cluster.clock.now() - 20 * SECOND
@@ -280,25 +280,25 @@ async def test_a_retry_that_no_node_can_take_remembers_the_reasons() -> None:
 
 async def test_a_run_that_exists_only_as_a_pending_run_is_explained_too() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         stall = cluster.backends.faults.stall("runs.insert")
         await cluster.elapse(12)
         assert stall.reached.is_set()
-        why = await cluster.service.why("tick")
+        why = await cluster.service.explain.why("tick")
         sent = link(why, chain.Dispatched)
         assert (sent.taken, why.run) == (False, run_id("tick", why.instant))
 
 
 async def test_an_instant_whose_run_was_deleted_is_explained() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job()])
+        await cluster.service.jobs.apply([a_job()])
         await cluster.elapse(35)
         first = cluster.runs[0]
         del cluster.backends.documents.runs[first.id]
-        assert kinds(await cluster.service.why("tick", first.fire_at)) == ["Due", "Unrecorded"]
+        assert kinds(await cluster.service.explain.why("tick", first.fire_at)) == ["Due", "Unrecorded"]
 
 
 async def test_there_is_no_chain_of_a_job_that_never_was() -> None:
     async with a_cluster("a") as cluster:
         with pytest.raises(NotFound):
-            await cluster.service.why("nobody")
+            await cluster.service.explain.why("nobody")

@@ -19,7 +19,7 @@ from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Backends, RunQuery
 from cronflow.testing.audit import Audit, Expectation, audit
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.children import cluster_environment, python
 from tests.waiting import PATIENCE_S, eventually
 
@@ -50,8 +50,8 @@ class Processes:
     children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
-    def service(self) -> Service:
-        return Service(self.backends, SystemClock())
+    def service(self) -> UseCases:
+        return UseCases(self.backends, SystemClock())
 
     @property
     def sink(self) -> Path:
@@ -126,7 +126,7 @@ class Processes:
         """Wait until all are members and one leads. Returns the name of the leader."""
 
         async def ready() -> str | None:
-            members = {member.report.name for member in await self.service.members()}
+            members = {member.report.name for member in await self.service.cluster.members()}
             return await self.leader() if members >= set(names) else None
 
         leader = await eventually(ready, timeout, f"nodes {names} are up and have a leader")
@@ -158,7 +158,7 @@ class Processes:
         found: list[Run] = []
         while True:
             before = (found[-1].fire_at, found[-1].id) if found else None
-            page = await self.service.runs(RunQuery(before=before, limit=500))
+            page = await self.service.backends.runs.find(RunQuery(before=before, limit=500))
             found += page
             if len(page) < 500:
                 return found[::-1]
@@ -167,7 +167,7 @@ class Processes:
         """Wait until the cluster has handled everything that is due until now, then audit."""
         until = datetime.now(UTC).replace(microsecond=0)
         await self.all_handled(until, timeout)
-        jobs = {record.name: record.job for record in await self.service.jobs()}
+        jobs = {record.name: record.job for record in await self.service.backends.jobs.find()}
         expected = {
             name: Expectation(job.schedule, since[name])
             for name, job in jobs.items()
@@ -180,7 +180,7 @@ class Processes:
         """Wait until every run due before `until` is planned and has ended."""
 
         async def ended() -> bool:
-            records = await self.service.jobs()
+            records = await self.service.backends.jobs.find()
             planned = all(record.next_fire is None or record.next_fire >= until for record in records)
             return planned and not any(run.is_open for run in await self.runs() if run.fire_at < until)
 
@@ -188,8 +188,10 @@ class Processes:
 
     async def apply(self, *jobs: Job) -> dict[str, datetime]:
         """Apply the jobs. Returns the creation time of each."""
-        await self.service.apply(jobs)
-        return {record.name: record.created_at.replace(microsecond=0) for record in await self.service.jobs()}
+        await self.service.jobs.apply(jobs)
+        return {
+            record.name: record.created_at.replace(microsecond=0) for record in await self.service.backends.jobs.find()
+        }
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Run
 from cronflow.ports import RunStore
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 
 class Stops:
@@ -37,7 +37,7 @@ async def main(redis_url: str, mongo_url: str, namespace: str, job: str) -> None
     """Resume the job up to the insert."""
     async with open_backends(redis_url, mongo_url, namespace) as backends:
         stopping = replace(backends, runs=Stops(backends.runs))  # type: ignore[arg-type]
-        await Service(stopping, SystemClock()).resume(job)
+        await UseCases(stopping, SystemClock()).jobs.resume(job)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.alerts import Alert, AlertKind, Notification, NotificationState, Webhook
 from cronflow.domain.job import CommandTarget, Job, Retry
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.executors.web import Server, answer
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually
@@ -104,13 +104,13 @@ async def ended(processes: Processes) -> bool:
 
 async def test_a_receiver_verifies_a_real_notification_as_in_the_how_to(processes: Processes) -> None:
     processes.limits["CRONFLOW_SECRETS_KEY"] = base64.b64encode(SEALED_WITH).decode()
-    service = Service(processes.backends, SystemClock(), vault=Vault([SEALED_WITH]))
+    service = UseCases(processes.backends, SystemClock(), vault=Vault([SEALED_WITH]))
     await service.secrets.set("HOOKS", SECRET)
     async with receiving() as receiver:
         await define(processes, receiver.web.port, "${secret:HOOKS}")
         await processes.up("a")
         await processes.apply(FAILS)
-        run = await processes.service.trigger("billing-sums")
+        run = await processes.service.jobs.trigger("billing-sums")
         await eventually(lambda: ended(processes), what="the notification was delivered")
         [request] = receiver.web.requests
         is_genuine = genuine()
@@ -134,7 +134,7 @@ async def test_a_receiver_that_is_down_then_fails_then_recovers_gets_the_notific
     await define(processes, port)
     await processes.up("a")
     await processes.apply(FAILS)
-    await processes.service.trigger("billing-sums")
+    await processes.service.jobs.trigger("billing-sums")
 
     async def refused() -> bool:
         notification = await the_notice(processes)
@@ -165,7 +165,7 @@ async def test_another_node_delivers_the_notification_of_a_node_killed_while_the
         await define(processes, receiver.web.port)
         leader = await processes.up("a", "b")
         await processes.apply(FAILS)
-        await processes.service.trigger("billing-sums")
+        await processes.service.jobs.trigger("billing-sums")
         await eventually(lambda: receiver.web.requests, what="a first attempt")
         processes.kill(leader)
         await processes.new_leader(leader, 60)

@@ -115,7 +115,7 @@ class Chaos:
             self.cluster.kill(name)
 
         async def forgotten() -> bool:
-            return name not in {member.report.name for member in await self.cluster.service.members()}
+            return name not in {member.report.name for member in await self.cluster.service.cluster.members()}
 
         await eventually(forgotten, PATIENCE_S, f"the heartbeat of {name} has expired")
         self.cluster.start(name)
@@ -162,12 +162,12 @@ class Chaos:
         """Change the duration of a job."""
         assert isinstance(job.target, PythonTarget)
         target = replace(job.target, args={**job.target.args, "seconds": 0.4})
-        await self.cluster.service.apply([replace(job, target=target)])
-        self.acks.append(Ack(job.name, (await self.cluster.service.job(job.name)).ver, self.now))
+        await self.cluster.service.jobs.apply([replace(job, target=target)])
+        self.acks.append(Ack(job.name, (await self.cluster.service.jobs.get(job.name)).ver, self.now))
 
     async def pause(self, name: str) -> None:
         """Pause a job."""
-        record = await self.cluster.service.pause(name)
+        record = await self.cluster.service.jobs.pause(name)
         self.acks.append(Ack(name, record.ver, self.now))
 
     async def live(self, jobs: list[Job]) -> None:
@@ -184,7 +184,7 @@ class Chaos:
             await self.edit(edited.pop())
             await self.pause(paused.name)
             await act()
-            resumed = await self.cluster.service.resume(paused.name)
+            resumed = await self.cluster.service.jobs.resume(paused.name)
             self.acks.append(Ack(paused.name, resumed.ver, self.now))
 
     async def heal(self) -> History:
@@ -193,7 +193,7 @@ class Chaos:
         healed = self.now
         until = healed.replace(microsecond=0)
         await self.cluster.all_handled(until, PATIENCE_S)
-        for record in await self.cluster.service.jobs():
+        for record in await self.cluster.service.backends.jobs.find():
             if not record.name.startswith(SYSTEM_PREFIX):
                 await self.pause(record.name)
         await eventually(self.nothing_open, PATIENCE_S, "no run is open")

@@ -23,7 +23,7 @@ from cronflow.domain.access import Role
 from cronflow.domain.job import CommandTarget, Job, Overlap
 from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.embedded.server import free_port
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.api.test_process import status
 from tests.children import ADMIN, cluster_environment, process
 from tests.processes.conftest import Processes, process_cluster
@@ -119,7 +119,7 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
 ) -> None:
     url, child = api
     await cluster.up("a")
-    service = Service(cluster.backends, SystemClock())
+    service = UseCases(cluster.backends, SystemClock())
     keys = [(await service.keys.create(f"key-{n}", Role.VIEWER))[1] for n in range(CROWD // LIMITS.sockets_each + 1)]
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
@@ -167,7 +167,7 @@ async def test_two_hundred_sockets_for_a_minute_with_a_slow_a_silent_and_a_flood
         # The server handled as many of its commands as the rate limit allows.
         assert 0 < flooding.errors <= LIMITS.burst + LIMITS.messages_s * took
 
-        await service.pause("chatty")
+        await service.jobs.pause("chatty")
         runs = [run.id for run in await cluster.runs()]
         printed = [f"{run} {n}" for run in runs for n in (1, 2, 3)]
         assert len(runs) > 1

@@ -99,10 +99,10 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         await cluster.apply(cluster.job("long", every=None, seconds=1.0))
-        run_id = await cluster.service.trigger("long")
+        run_id = await cluster.service.jobs.trigger("long")
 
         async def running_on() -> str | None:
-            run = await cluster.service.run(run_id)
+            run = await cluster.service.runs.get(run_id)
             return run.node if run.state is RunState.RUNNING else None
 
         node = await eventually(running_on, what="the run is recorded as running")
@@ -114,10 +114,10 @@ async def test_sidekiq_3196_a_run_whose_worker_was_killed_runs_again_with_a_high
             await cluster.new_leader(leader)
 
         async def ended() -> bool:
-            return not (await cluster.service.run(run_id)).is_open
+            return not (await cluster.service.runs.get(run_id)).is_open
 
         await eventually(ended, what="the run has ended")
-        run = await cluster.service.run(run_id)
+        run = await cluster.service.runs.get(run_id)
         assert run.state is RunState.SUCCEEDED
         assert [attempt.outcome for attempt in run.attempts] == [Outcome.LOST, Outcome.OK]
         _, second = cluster.noted("start")
@@ -197,22 +197,22 @@ async def test_apscheduler_1116_a_handler_that_blocks_the_event_loop_loses_no_le
         since = await cluster.apply(
             Job(name="block", target=target, retry=Retry(max=0)), cluster.job("tick", overlap=Overlap.ALLOW)
         )
-        run_id = await cluster.service.trigger("block")
+        run_id = await cluster.service.jobs.trigger("block")
 
         async def ended() -> bool:
-            return not (await cluster.service.run(run_id)).is_open
+            return not (await cluster.service.runs.get(run_id)).is_open
 
         await eventually(
             lambda: any(run == run_id for run, _ in cluster.noted("start")), what="the handler has started"
         )
 
         async def reported_as_blocked() -> bool:
-            return any(member.report.lag_s > 2 for member in await cluster.service.members())
+            return any(member.report.lag_s > 2 for member in await cluster.service.cluster.members())
 
         await eventually(reported_as_blocked, what="the node reports the blocked event loop")
-        assert len(await cluster.service.members()) == 2
+        assert len(await cluster.service.cluster.members()) == 2
         await eventually(ended, what="the run has ended")
-        run = await cluster.service.run(run_id)
+        run = await cluster.service.runs.get(run_id)
         assert (run.state, len(run.attempts), run.redispatches) == (RunState.SUCCEEDED, 1, 0)
         assert [noted for noted, _ in cluster.noted("start")].count(run_id) == 1
         found = await cluster.proof(since)
@@ -228,10 +228,10 @@ async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
         # The shell and its child in the same group; both ignore SIGTERM.
         line = f"trap '' TERM; (echo $$ >>{pids}; while :; do sleep 0.1; done) & while :; do sleep 0.1; done"
         await cluster.apply(Job(name="long", target=CommandTarget(line), timeout=timedelta(minutes=5)))
-        run = await cluster.service.trigger("long")
+        run = await cluster.service.jobs.trigger("long")
 
         async def running() -> Run | None:
-            found = await cluster.service.run(run)
+            found = await cluster.service.runs.get(run)
             return found if found.state is RunState.RUNNING and pids.exists() and pids.read_text().strip() else None
 
         first = await eventually(running, what="the run has started")
@@ -244,7 +244,7 @@ async def test_what_a_killed_node_ran_is_gone_before_it_runs_again(
         await eventually(lambda: len(pids.read_text().split()) == 2, what="the second attempt has started")
         assert in_group(group) == 0
         assert in_group(int(pids.read_text().split()[1])) >= 2
-        await cluster.service.cancel(run)
+        await cluster.service.runs.cancel(run)
 
 
 def in_group(group: int) -> int:

@@ -103,16 +103,16 @@ async def test_a_worker_cut_from_redis_takes_nothing_and_ends_what_it_has(
         await cluster.all_up("leader", "cut")
         # Longer than the lease, the job lock and the TTL of a heartbeat.
         await cluster.apply(cluster.job("long", every=None, seconds=7.0, require={"on": "cut"}))
-        first = await cluster.service.trigger("long")
+        first = await cluster.service.jobs.trigger("long")
         began = await running(cluster, first)
         link.cut()
         await eventually(lambda: first in dict(cluster.noted("end")), what="its handler has ended")
         done = await ended(cluster, first)
         assert (done.state, done.fence, attempts(done)) == (RunState.SUCCEEDED, began.fence, [Outcome.OK])
-        second = await cluster.service.trigger("long")
+        second = await cluster.service.jobs.trigger("long")
 
         async def waits() -> bool:
-            run = await cluster.service.run(second)
+            run = await cluster.service.runs.get(second)
             return run.waiting is not None and second not in dict(cluster.noted("start"))
 
         await eventually(waits, what="no node takes the next run")
@@ -129,7 +129,7 @@ async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_
         cluster.start("cut", "on=worker", mongo_url=link.url)
         await cluster.all_up("leader", "cut")
         await cluster.apply(cluster.job("long", every=None, seconds=2.0, require={"on": "worker"}))
-        run_id = await cluster.service.trigger("long")
+        run_id = await cluster.service.jobs.trigger("long")
         first = await running(cluster, run_id)
         link.cut()
         await eventually(lambda: cluster.noted("end"), what="its handler has ended")
@@ -141,10 +141,10 @@ async def test_a_worker_cut_from_mongodb_is_replaced_and_what_it_tells_later_is_
         await link.mend()
 
         async def kept() -> list[int]:
-            return [late.fence for late in await cluster.service.late(run_id)]
+            return [late.fence for late in await cluster.service.runs.late(run_id)]
 
         assert await eventually(kept, what="its outcome is stored as a late result") == [first.fence]
-        assert await cluster.service.run(run_id) == second
+        assert await cluster.service.runs.get(run_id) == second
 
 
 # ----------------------------------------------------------------------------------------------------- lost workers
@@ -158,13 +158,13 @@ async def test_a_worker_stopped_beyond_its_lease_wakes_is_fenced_out_and_aborts(
         cluster.start("stopped", "on=worker")
         await cluster.all_up("leader", "stopped")
         await cluster.apply(cluster.job("long", every=None, seconds=20.0, require={"on": "worker"}))
-        run_id = await cluster.service.trigger("long")
+        run_id = await cluster.service.jobs.trigger("long")
         first = await running(cluster, run_id)
         cluster.signal("stopped", signal.SIGSTOP)
         cluster.start("other", "on=worker")
 
         async def elsewhere() -> bool:
-            run = await cluster.service.run(run_id)
+            run = await cluster.service.runs.get(run_id)
             return run.state is RunState.RUNNING and run.fence > first.fence
 
         await eventually(elsewhere, what="another node runs it")
@@ -172,7 +172,7 @@ async def test_a_worker_stopped_beyond_its_lease_wakes_is_fenced_out_and_aborts(
         await logs(cluster, "stopped", "run superseded")
         last = await ended(cluster, run_id)
         assert (last.state, attempts(last)) == (RunState.SUCCEEDED, [Outcome.LOST, Outcome.OK])
-        assert [late.fence for late in await cluster.service.late(run_id)] == [first.fence]
+        assert [late.fence for late in await cluster.service.runs.late(run_id)] == [first.fence]
         # The command of the first attempt was stopped.
         assert cluster.noted("end") == [(run_id, last.fence)]
 
@@ -187,7 +187,7 @@ async def test_at_most_once_a_run_whose_worker_was_killed_is_lost_and_not_starte
         await cluster.all_up("leader", "killed", "other")
         once = cluster.job("once", every=None, seconds=2.0, require={"on": "worker"}, delivery=Delivery.AT_MOST_ONCE)
         await cluster.apply(once)
-        run_id = await cluster.service.trigger("once")
+        run_id = await cluster.service.jobs.trigger("once")
         run = await running(cluster, run_id)
         assert run.node is not None
         await eventually(lambda: cluster.noted("start"), what="the handler has started")
@@ -195,7 +195,7 @@ async def test_at_most_once_a_run_whose_worker_was_killed_is_lost_and_not_starte
         lost = await ended(cluster, run_id)
         assert (lost.state, lost.outcome, lost.fence) == (RunState.LOST, Outcome.LOST, run.fence)
         assert cluster.noted("start") == [(run_id, run.fence)]
-        assert await cluster.service.dead_letters() == 1
+        assert await cluster.service.backends.dead_letters.count() == 1
 
 
 async def test_sidekiq_4633_a_job_that_kills_three_nodes_is_poison_and_kills_no_fourth(
@@ -210,7 +210,7 @@ async def test_sidekiq_4633_a_job_that_kills_three_nodes_is_poison_and_kills_no_
         await cluster.all_up("leader", *workers)
         target = PythonTarget("tests.processes.handlers:die", {"sink": str(cluster.sink)})
         await cluster.apply(Job(name="poison", target=target, require={"on": "worker"}, retry=Retry(max=9)))
-        run_id = await cluster.service.trigger("poison")
+        run_id = await cluster.service.jobs.trigger("poison")
         run = await ended(cluster, run_id)
         assert (run.state, run.outcome) == (RunState.FAILED, Outcome.POISON)
         assert attempts(run) == [Outcome.LOST] * 3
@@ -299,7 +299,7 @@ async def test_without_doorbells_everything_is_found_by_polls(
             deaf = asyncio.create_task(deafen())
             try:
                 await more_runs(cluster, "tick", 3)
-                run = await cluster.service.trigger("by-hand")
+                run = await cluster.service.jobs.trigger("by-hand")
                 assert (await ended(cluster, run)).state is RunState.SUCCEEDED
                 await more_runs(cluster, "tick", 3)
             finally:
@@ -339,7 +339,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
         await cluster.up("a")
         since = await cluster.apply(cluster.job("tick"))
         await more_runs(cluster, "tick", 2)
-        paused = await cluster.service.pause("tick")
+        paused = await cluster.service.jobs.pause("tick")
 
         async def fell_due() -> bool:
             known = [run.fire_at for run in await cluster.runs()]
@@ -355,7 +355,7 @@ async def test_an_editor_killed_in_the_midst_of_an_edit_leaves_a_note_that_the_l
             assert editor.stdout is not None
             assert await asyncio.to_thread(editor.stdout.readline) == b"moved\n"
             editor.kill()
-        moved = await cluster.service.job("tick")
+        moved = await cluster.service.jobs.get("tick")
         assert moved.ver == paused.ver + 1
         assert moved.pending_run is not None
         await more_runs(cluster, "tick", 2)

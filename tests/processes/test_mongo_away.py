@@ -20,10 +20,10 @@ RUNS = 3
 async def runs_end_without_mongodb(cluster: Processes, own_mongo: MongoServer) -> tuple[list[Run], str]:
     """Kill MongoDB while runs are running, and wait until their outcomes are in the spool of their worker."""
     await cluster.apply(cluster.job("long", every=None, seconds=3.0))
-    ids = [await cluster.service.trigger("long") for _ in range(RUNS)]
+    ids = [await cluster.service.jobs.trigger("long") for _ in range(RUNS)]
 
     async def under_way() -> list[Run]:
-        found = [await cluster.service.run(run) for run in ids]
+        found = [await cluster.service.runs.get(run) for run in ids]
         return found if all(run.state is RunState.RUNNING for run in found) else []
 
     runs = await eventually(under_way, what="the runs are recorded as running")
@@ -38,11 +38,11 @@ async def runs_end_without_mongodb(cluster: Processes, own_mongo: MongoServer) -
 
 async def all_recorded_once(cluster: Processes, before: list[Run]) -> None:
     async def ended() -> bool:
-        return all([not (await cluster.service.run(run.id)).is_open for run in before])
+        return all([not (await cluster.service.runs.get(run.id)).is_open for run in before])
 
     await eventually(ended, what="the outcomes are recorded")
     for run in before:
-        after = await cluster.service.run(run.id)
+        after = await cluster.service.runs.get(run.id)
         assert (after.state, after.fence, after.node) == (RunState.SUCCEEDED, run.fence, run.node)
     assert sorted(cluster.noted("start")) == sorted((run.id, run.fence) for run in before)
     await eventually(lambda: not list(cluster.folder.glob("spool/*/*/*.spool")), what="the spools are empty")

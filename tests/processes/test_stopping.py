@@ -25,7 +25,7 @@ async def running(cluster: Processes, run_id: str) -> Run:
     """Wait until the run is recorded as running."""
 
     async def found() -> Run | None:
-        run = await cluster.service.run(run_id)
+        run = await cluster.service.runs.get(run_id)
         return run if run.state is RunState.RUNNING else None
 
     run = await eventually(found, what="the run is recorded as running")
@@ -37,7 +37,7 @@ async def ended(cluster: Processes, run_id: str, timeout: float = PATIENCE_S) ->
     """Wait until the run has ended."""
 
     async def found() -> Run | None:
-        run = await cluster.service.run(run_id)
+        run = await cluster.service.runs.get(run_id)
         return None if run.is_open else run
 
     run = await eventually(found, timeout, "the run has ended")
@@ -77,7 +77,7 @@ async def test_a_cancelled_command_is_stopped_with_its_child_processes(
         job = cluster.job("stubborn", every=None)
         target = CommandTarget(f'sh -c "{child.replace("$", chr(92) + "$")}" & echo $$ >>{pids}; wait; sleep 300')
         await cluster.apply(replace(job, target=target))
-        run_id = await cluster.service.trigger("stubborn")
+        run_id = await cluster.service.jobs.trigger("stubborn")
         await running(cluster, run_id)
         await eventually(
             lambda: pids.exists() and len(set(pids.read_text().split())) == 3, what="all three have started"
@@ -86,7 +86,7 @@ async def test_a_cancelled_command_is_stopped_with_its_child_processes(
         assert all(runs_still(pid) for pid in started)
         answer = await cronflow(cluster, "runs", "show", run_id)
         assert answer["state"] == "running"
-        await cluster.service.cancel(run_id, "too slow", by="ada")
+        await cluster.service.runs.cancel(run_id, "too slow", by="ada")
         run = await ended(cluster, run_id)
         assert (run.state, run.outcome, run.reason) == (
             RunState.CANCELLED,
@@ -102,11 +102,11 @@ async def test_draining_waits_for_running_jobs_and_returns_the_rest(
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b")
         since = await cluster.apply(cluster.job("tick"), cluster.job("long", every=None, seconds=6.0))
-        run_id = await cluster.service.trigger("long")
+        run_id = await cluster.service.jobs.trigger("long")
         name = node_name((await running(cluster, run_id)).node or "")
         answer = await cronflow(cluster, "nodes", "drain", name, "--wait")
         assert answer == {"name": name, "draining": True, "drained": True}
-        run = await cluster.service.run(run_id)
+        run = await cluster.service.runs.get(run_id)
         assert (run.state, node_name(run.node or "")) == (RunState.SUCCEEDED, name)
         if leader == name:
             await cluster.new_leader(name)
@@ -137,11 +137,11 @@ async def test_a_run_whose_worker_is_killed_after_a_cancel_request_ends_as_cance
     async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
         leader = await cluster.up("a", "b", "c")
         await cluster.apply(cluster.job("long", every=None, seconds=2.0))
-        run_id = await cluster.service.trigger("long")
+        run_id = await cluster.service.jobs.trigger("long")
         name = node_name((await running(cluster, run_id)).node or "")
         # Stopped first, so that it does not receive the cancellation.
         cluster.signal(name, signal.SIGSTOP)
-        asked = await cluster.service.cancel(run_id, "", by="ada")
+        asked = await cluster.service.runs.cancel(run_id, "", by="ada")
         assert (asked.state, asked.cancel_requested) == (RunState.RUNNING, True)
         cluster.kill(name)
         if name == leader:

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.chaos
 
 async def requested_run(cluster: Processes, job: str) -> Run:
     """Request a run and wait until it has ended."""
-    name = await cluster.service.trigger(job)
+    name = await cluster.service.jobs.trigger(job)
 
     async def ended() -> Run | None:
-        run = await cluster.service.run(name)
+        run = await cluster.service.runs.get(name)
         return None if run.is_open else run
 
     run = await eventually(ended, what=f"{job} has ended")
@@ -34,7 +34,7 @@ async def test_no_false_alarms_before_and_after_a_worker_was_killed(
         leader = await cluster.up("a", "b")
 
         async def defined() -> bool:
-            return {record.name for record in await cluster.service.jobs()} >= {SWEEP, CLEANUP}
+            return {record.name for record in await cluster.service.backends.jobs.find()} >= {SWEEP, CLEANUP}
 
         await eventually(defined, what="the leader has defined the system jobs")
         since = await cluster.apply(*(cluster.job(f"job-{k}", seconds=0.3) for k in range(5)))
@@ -43,7 +43,7 @@ async def test_no_false_alarms_before_and_after_a_worker_was_killed(
         for job in (SWEEP, CLEANUP, SWEEP):
             run = await requested_run(cluster, job)
             assert run.state is RunState.SUCCEEDED, run.error
-        report = await cluster.service.last_sweep()
+        report = await cluster.service.backends.store_admin.report()
         assert report is not None
         assert [f"{one.kind} {one.where}" for one in report.findings] == []
         assert report.checked["runs"] >= 10

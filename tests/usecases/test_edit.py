@@ -21,7 +21,7 @@ from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Backends, RunQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from tests.contracts.builders import a_job, a_pend, a_run
 
 MINUTE = timedelta(minutes=1)
@@ -34,7 +34,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.service = Service(self.backends, self.clock)
+        self.service = UseCases(self.backends, self.clock)
         self.start = self.clock.now()
 
     async def pass_time(self, minutes: float) -> None:
@@ -45,7 +45,7 @@ class Bench:
         return found
 
     async def runs(self) -> list[Run]:
-        return (await self.service.runs(RunQuery()))[::-1]
+        return (await self.service.backends.runs.find(RunQuery()))[::-1]
 
     async def wait_for_servers(self, edit: Coroutine[Any, Any, Answer]) -> Answer:
         """An edit that waits for runs to show that they have started."""
@@ -60,24 +60,24 @@ def bench() -> Bench:
 
 
 async def test_applying_returns_what_happened_to_each_job(bench: Bench) -> None:
-    assert await bench.service.apply([a_job("a"), a_job("b")]) == [("a", "created"), ("b", "created")]
-    results = await bench.service.apply([a_job("a"), a_job("b", description="new")])
+    assert await bench.service.jobs.apply([a_job("a"), a_job("b")]) == [("a", "created"), ("b", "created")]
+    results = await bench.service.jobs.apply([a_job("a"), a_job("b", description="new")])
     assert results == [("a", "unchanged"), ("b", "changed")]
     assert ((await bench.record("a")).ver, (await bench.record("b")).ver) == (1, 2)
 
 
 async def test_nothing_is_applied_when_two_jobs_have_one_name_or_a_reserved_one(bench: Bench) -> None:
     with pytest.raises(InvalidInput, match="more than one job is called 'a'"):
-        await bench.service.apply([a_job("b"), a_job("a"), a_job("a")])
-    with pytest.raises(InvalidInput, match="the system's own"):
-        await bench.service.apply([a_job("b"), a_job("_sys:sweep")])
-    assert await bench.service.jobs() == []
+        await bench.service.jobs.apply([a_job("b"), a_job("a"), a_job("a")])
+    with pytest.raises(InvalidInput, match="reserved for system jobs"):
+        await bench.service.jobs.apply([a_job("b"), a_job("_sys:sweep")])
+    assert await bench.service.backends.jobs.find() == []
 
 
 async def test_an_edit_of_the_schedule_records_what_had_fallen_due_as_skipped(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     await bench.pass_time(3)
-    await bench.service.apply([a_job(schedule=Every("1h"))])
+    await bench.service.jobs.apply([a_job(schedule=Every("1h"))])
     (skipped,) = await bench.runs()
     assert (skipped.state, skipped.reason) == (RunState.SKIPPED, "edited")
     assert skipped.covers == Covers(bench.start, bench.start + 3 * MINUTE, 4)
@@ -86,27 +86,27 @@ async def test_an_edit_of_the_schedule_records_what_had_fallen_due_as_skipped(be
 
 
 async def test_an_edit_that_leaves_the_schedule_alone_leaves_the_cursor_alone(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     await bench.pass_time(3)
-    await bench.service.apply([a_job(timeout=timedelta(seconds=5))])
+    await bench.service.jobs.apply([a_job(timeout=timedelta(seconds=5))])
     assert (await bench.record()).next_fire == bench.start
     assert await bench.runs() == []
 
 
 async def test_pausing_a_paused_job_makes_no_version(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
-    await bench.service.pause("report")
+    await bench.service.jobs.apply([a_job()])
+    await bench.service.jobs.pause("report")
     before = await bench.record()
-    await bench.service.pause("report")
+    await bench.service.jobs.pause("report")
     assert await bench.record() == before
 
 
 async def test_what_falls_due_while_paused_is_recorded_when_it_is_resumed(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
-    await bench.service.pause("report")
+    await bench.service.jobs.apply([a_job()])
+    await bench.service.jobs.pause("report")
     assert not (await bench.record()).active
     await bench.pass_time(10.5)
-    await bench.service.resume("report")
+    await bench.service.jobs.resume("report")
     (skipped,) = await bench.runs()
     assert (skipped.reason, skipped.covers and skipped.covers.count) == ("paused", 11)
     record = await bench.record()
@@ -114,45 +114,45 @@ async def test_what_falls_due_while_paused_is_recorded_when_it_is_resumed(bench:
 
 
 async def test_a_deleted_job_leaves_its_history_and_a_tombstone_and_may_come_back(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     await bench.pass_time(2)
-    await bench.service.delete("report")
+    await bench.service.jobs.delete("report")
     (skipped,) = await bench.runs()
     assert (skipped.reason, skipped.covers and skipped.covers.count) == ("deleted", 3)
     with pytest.raises(NotFound, match="no job 'report'"):
-        await bench.service.job("report")
-    assert await bench.service.jobs() == []
-    assert await bench.service.apply([a_job()]) == [("report", "created")]
+        await bench.service.jobs.get("report")
+    assert await bench.service.backends.jobs.find() == []
+    assert await bench.service.jobs.apply([a_job()]) == [("report", "created")]
     record = await bench.record()
     assert (record.ver, record.next_fire) == (3, bench.start + 3 * MINUTE)
 
 
 async def test_an_edit_inserts_the_missing_run_of_the_pending_run(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     record = await bench.record()
     pending_run = a_pend(bench.start)
     moved = replace(record, pending_run=pending_run, next_fire=bench.start + MINUTE)
     bench.backends.documents.jobs["report"] = moved
-    await bench.wait_for_servers(bench.service.apply([a_job(timeout=MINUTE)]))
-    found = await bench.service.run(run_id("report", bench.start))
+    await bench.wait_for_servers(bench.service.jobs.apply([a_job(timeout=MINUTE)]))
+    found = await bench.service.runs.get(run_id("report", bench.start))
     # It had been planned under the old version and had not started: it will start under the new one.
     assert (found.state, found.job_ver, found.attempt) == (RunState.RETRYING, 2, 0)
 
 
 async def test_an_edit_keeps_what_runs_or_waits_and_gives_back_what_has_not_started(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     states = (RunState.DISPATCHED, RunState.RUNNING, RunState.RETRYING)
     await bench.backends.runs.insert([a_run(fire=bench.start - k * MINUTE, state=s) for k, s in enumerate(states)])
-    await bench.wait_for_servers(bench.service.apply([a_job(timeout=MINUTE)]))
+    await bench.wait_for_servers(bench.service.jobs.apply([a_job(timeout=MINUTE)]))
     found = [(run.state, run.job_ver) for run in (await bench.runs())[::-1]]
     assert found == [(RunState.RETRYING, 2), (RunState.RUNNING, 2), (RunState.RETRYING, 2)]
 
 
 async def test_a_run_that_starts_while_the_edit_waits_for_it_is_not_started_twice(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     run = a_run(fire=bench.start)
     await bench.backends.runs.insert([run])
-    edit = asyncio.create_task(bench.service.apply([a_job(timeout=MINUTE)]))
+    edit = asyncio.create_task(bench.service.jobs.apply([a_job(timeout=MINUTE)]))
     await bench.clock.advance(0.1)
     claimed = ClaimedRun(
         run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE
@@ -166,60 +166,60 @@ async def test_a_run_that_starts_while_the_edit_waits_for_it_is_not_started_twic
 
 
 async def test_a_pause_cancels_what_has_not_started_and_what_waits_for_a_retry(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     states = (RunState.DISPATCHED, RunState.RETRYING)
     await bench.backends.runs.insert([a_run(fire=bench.start - k * MINUTE, state=s) for k, s in enumerate(states)])
-    await bench.wait_for_servers(bench.service.pause("report"))
+    await bench.wait_for_servers(bench.service.jobs.pause("report"))
     assert [(run.state, run.reason) for run in await bench.runs()] == [(RunState.CANCELLED, "paused")] * 2
 
 
 async def test_an_edit_that_dies_before_its_move_leaves_an_intent_and_no_change(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
     await bench.pass_time(3)
     bench.backends.faults.fail_before("jobs.replace")
     with pytest.raises(BackendUnavailable):
-        await bench.service.apply([a_job(schedule=Every("1h"))])
+        await bench.service.jobs.apply([a_job(schedule=Every("1h"))])
     assert len(bench.backends.documents.plans) == 1
     assert (await bench.record()).next_fire == bench.start
 
 
 async def test_an_edit_that_keeps_losing_is_a_conflict(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
+    await bench.service.jobs.apply([a_job()])
 
     async def always_beaten(record: JobRecord, rev: int) -> bool:
         return False
 
     bench.backends.jobs.replace = always_beaten  # type: ignore[method-assign]
-    with pytest.raises(Conflict, match="changed by others again and again"):
-        await bench.service.apply([a_job(timeout=MINUTE)])
+    with pytest.raises(Conflict, match="keeps changing concurrently"):
+        await bench.service.jobs.apply([a_job(timeout=MINUTE)])
 
 
 async def test_the_same_key_triggers_the_same_run(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
-    first = await bench.service.trigger("report", {"region": "eu"}, key="k1")
-    assert await bench.service.trigger("report", key="k1") == first == "report@manual-k1"
-    assert (await bench.service.run(first)).args == {"region": "eu"}
-    assert await bench.service.trigger("report") != first
+    await bench.service.jobs.apply([a_job()])
+    first = await bench.service.jobs.trigger("report", {"region": "eu"}, key="k1")
+    assert await bench.service.jobs.trigger("report", key="k1") == first == "report@manual-k1"
+    assert (await bench.service.runs.get(first)).args == {"region": "eu"}
+    assert await bench.service.jobs.trigger("report") != first
     with pytest.raises(NotFound):
-        await bench.service.trigger("nobody")
+        await bench.service.jobs.trigger("nobody")
 
 
 async def test_the_next_fires_begin_with_the_cursor(bench: Bench) -> None:
-    await bench.service.apply([a_job(), a_job("by-hand", schedule=None)])
-    assert await bench.service.next_fires("report", 3) == [bench.start + k * MINUTE for k in range(3)]
-    assert await bench.service.next_fires("by-hand", 3) == []
+    await bench.service.jobs.apply([a_job(), a_job("by-hand", schedule=None)])
+    assert await bench.service.jobs.next_fires("report", 3) == [bench.start + k * MINUTE for k in range(3)]
+    assert await bench.service.jobs.next_fires("by-hand", 3) == []
 
 
 async def test_a_changed_schedule_leaves_a_pause_and_what_fell_due_in_it_is_recorded_as_paused(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
-    await bench.service.pause("report")
+    await bench.service.jobs.apply([a_job()])
+    await bench.service.jobs.pause("report")
     await bench.pass_time(3)
-    assert await bench.service.apply([a_job(schedule=Every("1h"))]) == [("report", "changed")]
+    assert await bench.service.jobs.apply([a_job(schedule=Every("1h"))]) == [("report", "changed")]
     assert (await bench.record()).paused
     (skipped,) = await bench.runs()
     assert (skipped.reason, skipped.covers and skipped.covers.count) == ("paused", 4)
     await bench.pass_time(120)
-    await bench.service.resume("report")
+    await bench.service.jobs.resume("report")
     record = await bench.record()
     assert (record.paused, record.next_fire) == (False, bench.start + timedelta(hours=3))
     assert [(run.reason, run.fire_at) for run in (await bench.runs())[1:]] == [
@@ -228,10 +228,10 @@ async def test_a_changed_schedule_leaves_a_pause_and_what_fell_due_in_it_is_reco
 
 
 async def test_a_job_that_was_paused_when_it_was_deleted_begins_anew_without_the_pause(bench: Bench) -> None:
-    await bench.service.apply([a_job()])
-    await bench.service.pause("report")
-    await bench.service.delete("report")
-    assert await bench.service.apply([a_job()]) == [("report", "created")]
+    await bench.service.jobs.apply([a_job()])
+    await bench.service.jobs.pause("report")
+    await bench.service.jobs.delete("report")
+    assert await bench.service.jobs.apply([a_job()]) == [("report", "created")]
     assert not (await bench.record()).paused
 
 
@@ -250,10 +250,10 @@ async def backends(request: pytest.FixtureRequest, namespace: str) -> AsyncItera
 async def test_a_pause_stays_until_it_is_resumed_whatever_is_applied(
     backends: Backends, change: dict[str, Any]
 ) -> None:
-    service = Service(backends, SystemClock())
-    await service.apply([a_job()])
-    await service.pause("report")
-    assert await service.apply([a_job(**change)]) == [("report", "changed")]
-    found = await service.job("report")
+    service = UseCases(backends, SystemClock())
+    await service.jobs.apply([a_job()])
+    await service.jobs.pause("report")
+    assert await service.jobs.apply([a_job(**change)]) == [("report", "changed")]
+    found = await service.jobs.get("report")
     assert (found.paused, found.active) == (True, False)
-    assert not (await service.resume("report")).paused
+    assert not (await service.jobs.resume("report")).paused

@@ -39,9 +39,9 @@ async def test_of_two_starts_of_a_run_in_one_batch_one_wins() -> None:
 async def test_at_most_once_starts_once_although_its_node_takes_it_under_two_fences_at_once() -> None:
     async with a_cluster("only") as cluster:
         job = Job(name="pay", target=PythonTarget("a:b"), delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
-        await cluster.service.apply([job])
+        await cluster.service.jobs.apply([job])
         cluster.backends.faults.stall("queue.take")
-        run_id = await cluster.service.trigger("pay")
+        run_id = await cluster.service.jobs.trigger("pay")
         await cluster.elapse(1.5)
         (run,) = cluster.runs
         assert run.state is RunState.DISPATCHED
@@ -61,11 +61,11 @@ async def test_at_most_once_starts_once_although_its_node_takes_it_under_two_fen
 async def test_a_run_that_an_edit_gave_back_starts_once_although_both_of_its_items_are_taken_together() -> None:
     async with a_cluster("only") as cluster:
         job = Job(name="report", target=PythonTarget("a:b"))
-        await cluster.service.apply([job])
+        await cluster.service.jobs.apply([job])
         stall = cluster.backends.faults.stall("queue.take")
-        run_id = await cluster.service.trigger("report")
+        run_id = await cluster.service.jobs.trigger("report")
         await cluster.elapse(1.5)
-        edit = asyncio.create_task(cluster.service.apply([replace(job, timeout=60 * SECOND)]))
+        edit = asyncio.create_task(cluster.service.jobs.apply([replace(job, timeout=60 * SECOND)]))
         await cluster.elapse(2.5)
         assert edit.done()
         (items,) = cluster.backends.memory.lists.values()

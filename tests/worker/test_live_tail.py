@@ -33,8 +33,8 @@ class Counting:
 async def a_chatty_run(cluster: Cluster, lines: int) -> str:
     for node in cluster.nodes:
         worker_of(node)._executor = Counting(cluster, lines)
-    await cluster.service.apply([a_job("chatty", schedule=None)])
-    return await cluster.service.trigger("chatty")
+    await cluster.service.jobs.apply([a_job("chatty", schedule=None)])
+    return await cluster.service.jobs.trigger("chatty")
 
 
 async def test_without_a_live_tail_a_node_asks_once_a_second_and_sends_nothing() -> None:
@@ -84,12 +84,12 @@ async def test_a_line_reaches_a_live_tail_within_12_tenths_of_a_second(watched_s
                 return AttemptResult(Outcome.OK)
 
         worker_of(cluster.nodes[0])._executor = Marked()
-        await cluster.service.apply([a_job("chatty", schedule=None)])
+        await cluster.service.jobs.apply([a_job("chatty", schedule=None)])
         await cluster.elapse(2)
         session = hub.open(None)
         await hub.following.subscribe(session, "logs", 0)
         await cluster.elapse(watched_s)
-        await cluster.service.trigger("chatty")
+        await cluster.service.jobs.trigger("chatty")
         late = {}
         for _ in range(1000):
             await cluster.clock.advance(0.02)
@@ -105,7 +105,7 @@ async def test_a_line_reaches_a_live_tail_within_12_tenths_of_a_second(watched_s
 
 async def test_a_redis_that_is_away_holds_up_no_run() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.apply([a_job("tick", schedule=Every("10s"))])
+        await cluster.service.jobs.apply([a_job("tick", schedule=Every("10s"))])
         run = await a_chatty_run(cluster, 10)
         await cluster.backends.live_tail.add_viewer(60)
         await cluster.elapse(0.5)

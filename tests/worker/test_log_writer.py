@@ -14,7 +14,7 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 from cronflow.worker.log_writer import LogWriter
 from tests.contracts.builders import T0, a_job
 from tests.node.cluster import Steady
@@ -102,9 +102,9 @@ async def test_an_attempt_keeps_a_limited_number_of_lines_and_the_last_reports_h
     node = build_node(backends, Chatty(), clock, Timings(), name="n1", resources=Steady(), lines_per_run=10)
     task = asyncio.create_task(node.run())
     await clock.advance(2)
-    service = Service(backends, clock)
-    await service.apply([a_job("chatty", schedule=None)])
-    run = await service.trigger("chatty")
+    service = UseCases(backends, clock)
+    await service.jobs.apply([a_job("chatty", schedule=None)])
+    run = await service.jobs.trigger("chatty")
     await clock.advance(3)
     lines = await backends.logs.read(run)
     assert [line.n for line in lines] == list(range(11))

@@ -15,7 +15,7 @@ from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
 from cronflow.api.openapi import REF, Document
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos
@@ -30,7 +30,7 @@ Generated from the OpenAPI document by `make docs`; do not edit it. A running AP
 def document(deployment: Deployment | None = None) -> Document:
     """The OpenAPI document, without a cluster."""
     # No route is called, so no service is needed.
-    return create_api(cast("Service", None), ClosedGate(), deployment).openapi()
+    return create_api(cast("UseCases", None), ClosedGate(), deployment).openapi()
 
 
 def reference(made: Document) -> str:

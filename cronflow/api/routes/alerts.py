@@ -13,6 +13,7 @@ from cronflow.api.pagination import Cursor, Limit, cursor_of, first_of, name_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.documents.alerts import parse_alert
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.schemas import Schema
 from cronflow.schemas.alerts import (
     AlertSchema,
     AnswerSchema,
@@ -21,7 +22,6 @@ from cronflow.schemas.alerts import (
     answer_schema,
     notification_schema,
 )
-from cronflow.schemas.base import Schema
 
 router = new_router("alerts")
 

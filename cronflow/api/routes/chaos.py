@@ -13,7 +13,7 @@ from cronflow.api.access import Admin
 from cronflow.api.bodies import NodeName, Uses
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import NotFound
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.usecases.audit import Changed
 
 router = new_router("chaos")
@@ -98,11 +98,11 @@ async def list_processes(chaos: Breaks, _: Admin) -> ProcessPage:
 @router.post("/chaos/leader/kill", responses=may(404))
 async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
     """Kill the leader. 404 when the cluster has no leader."""
-    status = await service.status()
+    status = await service.cluster.status()
     if status.leader is None:
         raise NotFound("leader", "of this cluster")
     chaos.kill(status.leader)
-    await service.record(Changed("chaos.kill", f"node:{status.leader}", None, {"term": status.term}), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.kill", f"node:{status.leader}", None, {"term": status.term}))
     return {"killed": status.leader, "term": status.term}
 
 
@@ -110,7 +110,7 @@ async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
 async def pause_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName) -> ProcessSchema:
     """Stop the process of a node: it sends no heartbeat, and the cluster treats it as lost."""
     chaos.pause(name)
-    await service.record(Changed("chaos.pause", f"node:{name}"), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.pause", f"node:{name}"))
     return _shape(chaos, name)
 
 
@@ -118,7 +118,7 @@ async def pause_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName)
 async def resume_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName) -> ProcessSchema:
     """Continue a paused node, which may hold the lead or runs that others have taken over."""
     chaos.resume(name)
-    await service.record(Changed("chaos.resume", f"node:{name}"), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.resume", f"node:{name}"))
     return _shape(chaos, name)
 
 
@@ -126,5 +126,5 @@ async def resume_process(service: Uses, chaos: Breaks, by: Admin, name: NodeName
 async def flush_redis(service: Uses, chaos: Breaks, by: Admin) -> FlushedSchema:
     """Delete all keys of this cluster from Redis: the leader, the nodes, the queues."""
     keys = await chaos.flush()
-    await service.record(Changed("chaos.flush", "redis", None, {"keys": keys}), by=by.name)
+    await service.audit.record(by.name, Changed("chaos.flush", "redis", None, {"keys": keys}))
     return {"keys": keys}

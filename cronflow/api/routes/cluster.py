@@ -11,10 +11,16 @@ from cronflow.api.bodies import Deployed, Uses
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import NotFound
 from cronflow.domain.rollup import Span
-from cronflow.schemas.base import milliseconds
-from cronflow.schemas.cluster import ClusterSchema, SettingsSchema, StepdownSchema, cluster_schema
+from cronflow.schemas import milliseconds
+from cronflow.schemas.cluster import (
+    ClusterSchema,
+    SeriesSchema,
+    SettingsSchema,
+    StepdownSchema,
+    cluster_schema,
+    series_schema,
+)
 from cronflow.schemas.runs import AskedSchema, asked_schema
-from cronflow.schemas.series import SeriesSchema, series_schema
 
 router = new_router("cluster")
 
@@ -22,7 +28,7 @@ router = new_router("cluster")
 @router.get("/cluster")
 async def show_cluster(service: Uses, _: Viewer, deployed: Deployed) -> ClusterSchema:
     """The leader and its lease, the nodes, the lengths of their queues, and the last sweep."""
-    return cluster_schema(deployed.namespace, await service.status(), deployed.heartbeat)
+    return cluster_schema(deployed.namespace, await service.cluster.status(), deployed.heartbeat)
 
 
 @router.get("/series")
@@ -33,7 +39,7 @@ async def series(
     hour, per ten minutes for a day, per hour for a week. After a failure some counts may be missing; no decision
     depends on them.
     """
-    return series_schema(span, await service.series(span))
+    return series_schema(span, await service.cluster.series(span))
 
 
 @router.get("/cluster/settings")
@@ -53,8 +59,8 @@ async def show_settings(_: Viewer, deployed: Deployed) -> SettingsSchema:
 @router.post("/cluster/stepdown", status_code=202, responses=may(404))
 async def stepdown(service: Uses, by: Operator) -> StepdownSchema:
     """Ask the leader to step down; running jobs continue. 404 when the cluster has no leader."""
-    term = (await service.status()).term
-    return {"asked": await service.stepdown(by=by.name), "term": term}
+    term = (await service.cluster.status()).term
+    return {"asked": await service.cluster.stepdown(by=by.name), "term": term}
 
 
 @router.post("/cluster/sweep", status_code=202, responses=may(404))
@@ -63,6 +69,6 @@ async def sweep(service: Uses, by: Operator) -> AskedSchema:
     the cluster has never had a leader.
     """
     try:
-        return asked_schema(await service.run(await service.sweep(by=by.name)))
+        return asked_schema(await service.runs.get(await service.cluster.sweep(by=by.name)))
     except NotFound as error:
         raise NotFound("leader", "that has ever led this cluster") from error

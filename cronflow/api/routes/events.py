@@ -10,8 +10,8 @@ from cronflow.api.access import Viewer
 from cronflow.api.bodies import From, Uses
 from cronflow.api.pagination import Cursor, Limit, first_of, name_key
 from cronflow.api.responses import new_router
-from cronflow.schemas.base import Schema
-from cronflow.schemas.events import EventSchema, event_schema
+from cronflow.schemas import Schema
+from cronflow.schemas.stream import EventSchema, event_schema
 
 router = new_router("events")
 
@@ -37,6 +37,6 @@ async def list_events(
     limit: Limit = 50,
 ) -> EventPage:
     """Events of the cluster, newest first; kept as long as log lines."""
-    found = await service.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
+    found = await service.cluster.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
     shown, before = first_of(found, limit, lambda happened: happened.id)
     return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

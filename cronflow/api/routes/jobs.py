@@ -33,7 +33,7 @@ from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.ports import RunQuery
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.jobs import (
     AppliedSchema,
     DeletedSchema,
@@ -47,7 +47,7 @@ from cronflow.schemas.jobs import (
     version_schema,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
-from cronflow.schemas.schedule_load import DaysSchema, days_schema
+from cronflow.schemas.schedules import DaysSchema, days_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases.edit import ABSENT
 from cronflow.usecases.search import JobFilter
@@ -139,7 +139,7 @@ async def list_jobs(
     """Jobs, by name. System jobs are included; their names begin with `_sys:`."""
     labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label or ())}
     wanted = JobFilter(text=q, labels=labels, enabled=enabled)
-    found, after = await service.search(wanted, after=name_key(cursor), limit=limit)
+    found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     return {
         "items": [job_schema(record) for record in found],
         "next_cursor": None if after is None else cursor_of(after),
@@ -150,7 +150,7 @@ async def list_jobs(
 async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, response: Response) -> JobSchema:
     """Create a job. 409 when the name exists."""
     job = parse_job(body, "", retry=deployed.retry)
-    record, _ = await service.define(job, by=by.name, expected=ABSENT)
+    record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
     return job_schema(record)
@@ -162,7 +162,7 @@ async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, asked: Planned
     jobs are not affected.
     """
     jobs = _jobs(asked, deployed)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.compare(jobs)]}
+    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.compare(jobs)]}
 
 
 @router.post("/jobs/apply", responses=may(409))
@@ -171,13 +171,13 @@ async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, asked: Planne
     when one of them keeps being changed concurrently: those before it are applied, and it is safe to apply all again.
     """
     jobs = _jobs(asked, deployed)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.applied(jobs, by=by.name)]}
+    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.applied(jobs, by=by.name)]}
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
 async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) -> JobSchema:
     """A job: its document with every default, and its state in the cluster."""
-    record = await service.job(name)
+    record = await service.jobs.get(name)
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
 
@@ -192,7 +192,7 @@ async def put_job(
     document = {"name": name, **body} if isinstance(body, Mapping) else body
     job = parse_job(document, "", retry=deployed.retry)
     _check_same(job, name)
-    record, result = await service.define(job, by=by.name, expected=expected)
+    record, result = await service.jobs.define(job, by=by.name, expected=expected)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
@@ -219,7 +219,7 @@ async def patch_job(
         _check_same(made, name)
         return made
 
-    record = await service.amend(name, patched, by=by.name, expected=expected)
+    record = await service.jobs.amend(name, patched, by=by.name, expected=expected)
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
 
@@ -227,7 +227,7 @@ async def patch_job(
 @router.delete("/jobs/{name}", responses=may(404, 409))
 async def delete_job(service: Uses, by: Admin, name: JobName, expected: Expected) -> DeletedSchema:
     """Delete a job. Its runs and logs are kept for the retention period."""
-    return deleted_schema(await service.delete(name, by=by.name, expected=expected))
+    return deleted_schema(await service.jobs.delete(name, by=by.name, expected=expected))
 
 
 @router.post(
@@ -251,9 +251,9 @@ async def run_job(
     if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
         what = "expected 1 to 64 letters, digits and ._-, beginning with a letter or digit"
         raise InvalidInput(Problem("Idempotency-Key", what, "a UUID is fine"))
-    if asked.args and not (await service.job(name)).job.takes_args:
+    if asked.args and not (await service.jobs.get(name)).job.takes_args:
         raise InvalidInput(Problem("args", f"{name} is not a Python job and takes no arguments", "remove them"))
-    run, new = await service.request(name, asked.args, idempotency_key, by=by.name)
+    run, new = await service.jobs.request(name, asked.args, idempotency_key, by=by.name)
     response.status_code = 202 if new else 200
     return asked_schema(run)
 
@@ -261,13 +261,13 @@ async def run_job(
 @router.post("/jobs/{name}/pause", responses=may(404, 409))
 async def pause_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Plan no more fires of a job until it is resumed. Running jobs continue."""
-    return job_schema(await service.pause(name, by=by.name))
+    return job_schema(await service.jobs.pause(name, by=by.name))
 
 
 @router.post("/jobs/{name}/resume", responses=may(404, 409))
 async def resume_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
-    return job_schema(await service.resume(name, by=by.name))
+    return job_schema(await service.jobs.resume(name, by=by.name))
 
 
 @router.get("/jobs/{name}/next", responses=may(404))
@@ -278,7 +278,7 @@ async def next_fires(
     n: Annotated[int, Query(ge=1, le=1000, description="How many.")] = 10,
 ) -> FiresSchema:
     """The next fires of a job."""
-    return fires_schema(await service.job(name), await service.next_fires(name, n))
+    return fires_schema(await service.jobs.get(name), await service.jobs.next_fires(name, n))
 
 
 @router.get("/jobs/{name}/why", responses=may(404))
@@ -294,7 +294,7 @@ async def why(
     """Why a fire of a job ran, did not run, or waits: every decision from the schedule to the outcome. Deleted jobs are
     explained too, as long as they are stored.
     """
-    return why_schema(await service.why(name, at, exact=exact))
+    return why_schema(await service.explain.why(name, at, exact=exact))
 
 
 @router.get("/jobs/{name}/runs", responses=may(404))
@@ -302,7 +302,7 @@ async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = 
     """The runs of a job, latest fire first; also of a deleted job, as long as its runs are kept."""
     page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit)
     if not page["items"]:
-        await service.versions(name)
+        await service.explain.versions(name)
     return page
 
 
@@ -311,14 +311,14 @@ async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysSchema:
     """The states of a job's runs per day (UTC) over 53 weeks, as long as runs are kept and for the newest 50,000;
     also of a deleted job.
     """
-    days, more = await service.days(name)
+    days, more = await service.jobs.days(name)
     return days_schema(name, days, more=more)
 
 
 @router.get("/jobs/{name}/history", responses=may(404))
 async def history(service: Uses, _: Viewer, name: JobName) -> VersionPage:
     """Every version of a job: since when, by whom, and its document; also of a deleted job."""
-    return {"items": [version_schema(version) for version in await service.versions(name)], "next_cursor": None}
+    return {"items": [version_schema(version) for version in await service.explain.versions(name)], "next_cursor": None}
 
 
 def _check_same(job: Job, name: str) -> None:

@@ -12,7 +12,7 @@ from cronflow.api.pagination import Cursor, Limit, cursor_of, line_key, time_key
 from cronflow.api.responses import may, new_router
 from cronflow.domain.log_levels import at_least
 from cronflow.ports import LineQuery
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.runs import LogSchema, log_schema
 
 router = new_router("logs")
@@ -57,7 +57,7 @@ async def search_logs(
     limit: Limit = 200,
 ) -> FoundPage:
     """Log lines of all jobs. A page reads a bounded number of lines, so it may be short although more follow."""
-    found = await service.find_lines(
+    found = await service.backends.logs.find(
         LineQuery(
             text=q,
             levels=() if level is None else at_least(level),
@@ -91,8 +91,8 @@ async def run_logs(
 ) -> LogPage:
     """Log lines of all attempts of a run. While the run is open `next_cursor` is never null: poll with it."""
     # The state first: all lines that the run wrote before it ended are then included.
-    is_open = (await service.run(id)).is_open
-    lines, (fence, n), more = await service.search_logs(id, q, after=line_key(after), limit=limit)
+    is_open = (await service.runs.get(id)).is_open
+    lines, (fence, n), more = await service.search.lines(id, q, after=line_key(after), limit=limit)
     return {
         "items": [log_schema(line) for line in lines],
         "next_cursor": cursor_of(fence, n) if more or is_open else None,

@@ -16,6 +16,7 @@ from cronflow.documents.values import choice, flag, instant, optional
 from cronflow.domain.access import LONGEST_PASSWORD, Role
 from cronflow.domain.secret import LONGEST as LONGEST_SECRET
 from cronflow.ports import AuditQuery
+from cronflow.schemas import Schema
 from cronflow.schemas.access import (
     AuditSchema,
     KeySchema,
@@ -28,7 +29,6 @@ from cronflow.schemas.access import (
     secret_schema,
     user_schema,
 )
-from cronflow.schemas.base import Schema
 
 users = new_router("users")
 keys = new_router("api-keys")
@@ -216,6 +216,6 @@ async def list_changes(
 ) -> AuditPage:
     """Who changed what, newest first."""
     query = AuditQuery(by=by, action=action, target=target, before=name_key(cursor) or None, limit=limit + 1)
-    found = await service.audit(query)
+    found = await service.backends.audit.find(query)
     shown, after = first_of(found, limit, lambda entry: entry.id)
     return {"items": [audit_schema(entry) for entry in shown], "next_cursor": after}

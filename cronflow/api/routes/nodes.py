@@ -5,7 +5,7 @@ from __future__ import annotations
 from cronflow.api.access import Operator, Viewer
 from cronflow.api.bodies import Deployed, NodeName, Uses
 from cronflow.api.responses import may, new_router
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.cluster import (
     DrainSchema,
     NodeDetailSchema,
@@ -32,7 +32,7 @@ class NodePage(Schema):
 @router.get("/nodes")
 async def list_nodes(service: Uses, _: Viewer, deployed: Deployed) -> NodePage:
     """The nodes that are up, by name, with their load."""
-    status = await service.status()
+    status = await service.cluster.status()
     nodes = [node_schema(member, status.leader, deployed.heartbeat) for member in status.members]
     return {"items": nodes, "next_cursor": None}
 
@@ -40,17 +40,17 @@ async def list_nodes(service: Uses, _: Viewer, deployed: Deployed) -> NodePage:
 @router.get("/nodes/{name}", responses=may(404))
 async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName) -> NodeDetailSchema:
     """A node that is up: its load, its labels, and its runs."""
-    member, holds = await service.node(name)
-    return node_detail_schema(member, holds, (await service.status()).leader, deployed.heartbeat)
+    member, holds = await service.cluster.node(name)
+    return node_detail_schema(member, holds, (await service.cluster.status()).leader, deployed.heartbeat)
 
 
 @router.post("/nodes/{name}/drain", responses=may(404))
 async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainSchema:
     """Let a node finish its running jobs and accept no new ones, even after a restart, until it is undrained."""
-    return drain_schema(name, await service.drain(name, by=by.name))
+    return drain_schema(name, await service.cluster.drain(name, by=by.name))
 
 
 @router.post("/nodes/{name}/undrain")
 async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainSchema:
     """Let a node accept work again, even one that is not up."""
-    return undrain_schema(name, await service.undrain(name, by=by.name))
+    return undrain_schema(name, await service.cluster.undrain(name, by=by.name))

@@ -31,7 +31,7 @@ from cronflow.documents.values import choice, got, list_of
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, Run, RunState
 from cronflow.ports import RunQuery
-from cronflow.schemas.base import Schema
+from cronflow.schemas import Schema
 from cronflow.schemas.jobs import RecentSchema, recent_schema
 from cronflow.schemas.runs import (
     ReplaySchema,
@@ -42,7 +42,7 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 router = new_router("runs")
 
@@ -262,7 +262,7 @@ async def recent_runs(
     limit: Annotated[int, Query(ge=1, le=MOST_RECENT, description="How many runs of each at most.")] = 20,
 ) -> RecentPage:
     """The next fires of some jobs, and a summary of their last runs."""
-    found = await service.recent(job, limit)
+    found = await service.runs.recent(job, limit)
     return {"items": [recent_schema(record, runs) for record, runs in found], "next_cursor": None}
 
 
@@ -275,8 +275,8 @@ async def report(
     limit: Limit = 100,
 ) -> ReportSchema:
     """Failures since an instant, by reason: how many, when, which jobs, and an example."""
-    failures, more = await service.report(since, job)
-    return report_schema(since, job, await service.dead_letters(job), failures, limit, more=more)
+    failures, more = await service.runs.report(since, job)
+    return report_schema(since, job, await service.backends.dead_letters.count(job), failures, limit, more=more)
 
 
 @router.post("/runs/cancel", responses=may(409))
@@ -291,7 +291,7 @@ async def cancel_runs(
             Problem("filter.state", f"{ended[0]} runs have ended", "use dispatched, running or retrying")
         )
     found, after = await _page(service, replace(query, states=query.states or sorted(OPEN)), asked.limit)
-    runs = await service.cancel_all([run.id for run in found], asked.reason, by=by.name)
+    runs = await service.runs.cancel_all([run.id for run in found], asked.reason, by=by.name)
     states = {run.id: run.state for run in runs}
     return {"items": [{"id": run.id, "state": states.get(run.id, run.state)} for run in found], "next_cursor": after}
 
@@ -307,7 +307,7 @@ async def retry_runs(
     for run in found:
         try:
             await _check_args(service, run.job, asked.args)
-            replay = await service.replay(run.id, asked.args, by=by.name, note=asked.note, only_dead=True)
+            replay = await service.runs.replay(run.id, asked.args, by=by.name, note=asked.note, only_dead=True)
             items.append({"id": replay, "replay_of": run.id})
         except (Conflict, NotFound, InvalidInput) as error:
             skipped.append({"id": run.id, "why": str(error)})
@@ -320,7 +320,7 @@ async def acknowledge_runs(
 ) -> AcknowledgedPage:
     """Acknowledge dead letters, newest first: they need no further action."""
     found, after = await _chosen_dead(service, asked)
-    done = await service.acknowledge([run.id for run in found], by=by.name, note=asked.note)
+    done = await service.runs.acknowledge([run.id for run in found], by=by.name, note=asked.note)
     return {"items": [{"id": run.id} for run in found if run.id in done], "next_cursor": after}
 
 
@@ -332,8 +332,8 @@ async def show_run(
     whole: Annotated[bool, Query(description="Include a large result that is stored separately.")] = False,
 ) -> RunDetailSchema:
     """A run: when and where it ran, its result or error, every attempt, and late outcomes."""
-    run = await service.run(id)
-    return run_detail_schema(await service.whole(run) if whole else run, await service.late(id))
+    run = await service.runs.get(id)
+    return run_detail_schema(await service.runs.whole(run) if whole else run, await service.runs.late(id))
 
 
 @router.post("/runs/{id}/cancel", responses=may(404, 409))
@@ -346,7 +346,7 @@ async def cancel_run(
     """Cancel a run: at once if it has not started, else its worker stops it. Repeating the request is safe; 409 when
     the run has ended.
     """
-    return run_schema(await service.cancel(id, asked.reason, by=by.name))
+    return run_schema(await service.runs.cancel(id, asked.reason, by=by.name))
 
 
 @router.post("/runs/{id}/retry", status_code=202, responses=may(404, 409))
@@ -357,9 +357,9 @@ async def retry_run(
     asked: Annotated[RetryInput, body(RetryInput)],
 ) -> ReplaySchema:
     """Replay an ended run: a new run for the same fire, with the present version of the job. 409 while it is open."""
-    run = await service.run(id)
+    run = await service.runs.get(id)
     await _check_args(service, run.job, asked.args)
-    replay = await service.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)
+    replay = await service.runs.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)
     return {"id": replay, "replay_of": id}
 
 
@@ -371,27 +371,27 @@ async def acknowledge_run(
     asked: Annotated[AckInput, body(AckInput)],
 ) -> RunSchema:
     """Acknowledge a dead letter. Repeating the request is safe; 409 when the run is not a dead letter."""
-    run = await service.run(id)
+    run = await service.runs.get(id)
     if run.resolution is None:
         if run.state not in DEAD:
             raise Conflict(f"run {id} is {run.state.value}: only failed or lost runs can be acknowledged")
-        await service.acknowledge([id], by=by.name, note=asked.note)
-        run = await service.run(id)
+        await service.runs.acknowledge([id], by=by.name, note=asked.note)
+        run = await service.runs.get(id)
     return run_schema(run)
 
 
-async def run_page(service: Service, query: RunQuery, limit: int) -> RunPage:
+async def run_page(service: UseCases, query: RunQuery, limit: int) -> RunPage:
     found, after = await _page(service, query, limit)
     return {"items": [run_schema(run) for run in found], "next_cursor": after}
 
 
-async def _page(service: Service, query: RunQuery, limit: int) -> tuple[list[Run], str | None]:
-    found = await service.runs(replace(query, limit=limit + 1))
+async def _page(service: UseCases, query: RunQuery, limit: int) -> tuple[list[Run], str | None]:
+    found = await service.backends.runs.find(replace(query, limit=limit + 1))
     shown = found[:limit]
     return shown, cursor_of(shown[-1].fire_at, shown[-1].id) if len(found) > limit else None
 
 
-async def _chosen_dead(service: Service, asked: BulkInput) -> tuple[list[Run], str | None]:
+async def _chosen_dead(service: UseCases, asked: BulkInput) -> tuple[list[Run], str | None]:
     query = asked.query()
     others = sorted(set(query.states) - DEAD)
     if others:
@@ -400,6 +400,6 @@ async def _chosen_dead(service: Service, asked: BulkInput) -> tuple[list[Run], s
     return await _page(service, replace(query, dead=True), asked.limit)
 
 
-async def _check_args(service: Service, job: str, args: dict[str, object] | None) -> None:
-    if args and not (await service.job(job)).job.takes_args:
+async def _check_args(service: UseCases, job: str, args: dict[str, object] | None) -> None:
+    if args and not (await service.jobs.get(job)).job.takes_args:
         raise InvalidInput(Problem("args", f"{job} is not a Python job and takes no arguments", "remove them"))

@@ -14,8 +14,7 @@ from cronflow.documents import parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule.kinds import Schedule
-from cronflow.schemas.preview import PreviewSchema, preview_schema
-from cronflow.schemas.schedule_load import ScheduleLoadSchema, schedule_load_schema
+from cronflow.schemas.schedules import PreviewSchema, ScheduleLoadSchema, preview_schema, schedule_load_schema
 
 router = new_router("schedules")
 
@@ -38,7 +37,7 @@ async def preview_schedule(
     service: Uses, _: Viewer, asked: Annotated[PreviewInput, body(PreviewInput)]
 ) -> PreviewSchema:
     """What a schedule means: in words, its next fires, and warnings."""
-    return preview_schema(service.preview(asked.schedule, asked.count, asked.start))
+    return preview_schema(service.jobs.preview(asked.schedule, asked.count, asked.start))
 
 
 @router.get("/schedules/herd", responses=may(404))
@@ -55,4 +54,4 @@ async def schedule_load(
     if job is not None and cron is not None:
         raise InvalidInput(Problem("cron", "cannot be combined with job", "use one of the two"))
     schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
-    return schedule_load_schema(await service.schedule_load(job or "", schedule))
+    return schedule_load_schema(await service.jobs.schedule_load(job or "", schedule))

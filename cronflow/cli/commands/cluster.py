@@ -41,8 +41,8 @@ from cronflow.domain.errors import CronFlowError, NotFound
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
     from cronflow.schemas.cluster import DrainSchema, SweepSchema
-    from cronflow.schemas.events import EventSchema
     from cronflow.schemas.runs import RunDetailSchema
+    from cronflow.schemas.stream import EventSchema
 
 EVENTS_POLL_S = 1.0
 OVERLAP = timedelta(seconds=30)

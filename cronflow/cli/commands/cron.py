@@ -21,7 +21,7 @@ from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.schedule.describe import preview
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.domain.schedule.zones import find_zone, instant_of
-from cronflow.schemas.preview import preview_schema
+from cronflow.schemas.schedules import preview_schema
 
 cron = new_group("Explain cron expressions without a cluster.")
 

@@ -184,12 +184,12 @@ async def servers(read: Settings) -> list[Finding]:
         return unset + [Finding(service, "unchecked", both) for service, (_, url) in urls.items() if url]
     try:
         async with connect.open_service(read) as service:
-            health = await service.health()
+            health = await service.cluster.health()
             kept = [
-                *_keeping(await service.redis_config()),
-                *_replica_set(await service.replica_set()),
-                *_clocks(await service.offsets()),
-                *_zones(await service.members()),
+                *_keeping(await service.backends.coordination_admin.redis_config()),
+                *_replica_set(await service.backends.store_admin.replica_set()),
+                *_clocks(await service.cluster.offsets()),
+                *_zones(await service.cluster.members()),
             ]
     except BackendUnavailable as error:
         return [_unavailable(name, urls[name], error) for name in urls]

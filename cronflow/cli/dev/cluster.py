@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cronflow.app import load_app
-from cronflow.bootstrap.commands import open_service
 from cronflow.bootstrap.memory import memory_cluster
+from cronflow.bootstrap.parts import open_service
 from cronflow.cli.dev import output as summary
 from cronflow.cli.dev.inputs import DevCredentials, Given, Servers, complete, missing, open_servers
 from cronflow.cli.dev.output import Live
@@ -29,7 +29,7 @@ from cronflow.cli.terminal.formatting import plural
 from cronflow.cli.terminal.output import author, console, diagnostics, warn, write_json
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 UP_WITHIN_S = 40.0
 DRAIN_S = 10.0
@@ -98,7 +98,7 @@ async def _in_memory(options: Options, stop: asyncio.Event, out: Console, live: 
 
 
 async def _run_until_stopped(
-    service: Service,
+    service: UseCases,
     start: summary.Baseline,
     options: Options,
     stop: asyncio.Event,
@@ -110,7 +110,7 @@ async def _run_until_stopped(
     await _until_up(service, options, stop)
     await _apply(service, options, out)
     began = datetime.now(UTC)
-    status = await service.status()
+    status = await service.cluster.status()
     # Imported here: nothing else in this process needs the web framework.
     from cronflow.api.static_page import is_built
 
@@ -146,20 +146,20 @@ def _print_proof(proof: summary.Proof | None, options: Options, out: Console) ->
     return proof.audit.holds
 
 
-async def _apply(service: Service, options: Options, out: Console) -> None:
+async def _apply(service: UseCases, options: Options, out: Console) -> None:
     if options.given.jobs:
-        results = await service.apply(options.given.jobs, by=author())
+        results = await service.jobs.apply(options.given.jobs, by=author())
         counts = {word: sum(r == word for _, r in results) for word in ("created", "changed", "unchanged")}
         summary_text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         _print(out, f"{plural(len(results), 'job')} applied: {summary_text}")
 
 
-async def _until_up(service: Service, options: Options, stop: asyncio.Event) -> None:
+async def _until_up(service: UseCases, options: Options, stop: asyncio.Event) -> None:
     """Wait for the nodes, their leader and the API: a job that fires at once may need any of them."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + UP_WITHIN_S
     while not stop.is_set():
-        status, listening = await service.status(), await _listens(options.port)
+        status, listening = await service.cluster.status(), await _listens(options.port)
         if status.leader is not None and len(status.members) >= options.nodes and listening:
             return
         if loop.time() > deadline:

@@ -24,7 +24,7 @@ from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Once
 from cronflow.ports import RunQuery
 from cronflow.testing.audit import Audit, Expectation, audit, percentile
-from cronflow.usecases.service import Service
+from cronflow.usecases.all import UseCases
 
 POLL_S = 0.5
 LINES_PER_POLL = 12
@@ -41,12 +41,12 @@ class Live:
         if not self._quiet:
             self._console.print(Text.assemble((f"{process:<8} │ ", GRAY), clean(line)))
 
-    async def follow(self, service: Service, since: datetime) -> None:
+    async def follow(self, service: UseCases, since: datetime) -> None:
         """Print ended runs until the task is cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
-                runs = await service.runs(
+                runs = await service.backends.runs.find(
                     RunQuery(since=max(since, _newest(self._shown, since) - LOOK_BACK), limit=500)
                 )
             except BackendUnavailable:
@@ -106,19 +106,19 @@ class Proof:
     took: timedelta
 
 
-async def baseline(service: Service) -> Baseline:
+async def baseline(service: UseCases) -> Baseline:
     return {record.name: record for record in await _all_jobs(service)}
 
 
-async def prove(service: Service, start: Baseline, began: datetime, term: int) -> Proof:
+async def prove(service: UseCases, start: Baseline, began: datetime, term: int) -> Proof:
     """Wait until the cluster has handled everything due by now, then audit. `term` is the one at the start."""
     until = datetime.now(UTC).replace(microsecond=0)
     await _wait_for_cluster(service, until)
     found = await _audit(service, start, until)
-    return Proof(found, max(0, (await service.status()).term - term), datetime.now(UTC) - began)
+    return Proof(found, max(0, (await service.cluster.status()).term - term), datetime.now(UTC) - began)
 
 
-async def _wait_for_cluster(service: Service, until: datetime) -> None:
+async def _wait_for_cluster(service: UseCases, until: datetime) -> None:
     """Wait a bounded time until every run that was due before `until` is planned and has ended."""
 
     async def planned() -> bool:
@@ -126,13 +126,15 @@ async def _wait_for_cluster(service: Service, until: datetime) -> None:
         return all(r.next_fire is None or r.next_fire >= until or not r.active for r in records)
 
     async def ended() -> bool:
-        return not any(run.is_open and run.fire_at < until for run in await service.runs(RunQuery(limit=PAGE)))
+        return not any(
+            run.is_open and run.fire_at < until for run in await service.backends.runs.find(RunQuery(limit=PAGE))
+        )
 
     await _wait_until(planned, PLANNED_WITHIN_S)
     await _wait_until(ended, ENDED_WITHIN_S)
 
 
-async def _audit(service: Service, start: Baseline, until: datetime) -> Audit:
+async def _audit(service: UseCases, start: Baseline, until: datetime) -> Audit:
     """A new or edited job counts from its change on; paused and deleted jobs do not count."""
     expected: dict[str, Expectation] = {}
     for record in await _all_jobs(service):
@@ -148,7 +150,7 @@ async def _audit(service: Service, start: Baseline, until: datetime) -> Audit:
     runs: list[Run] = []
     last: tuple[datetime, str] | None = None
     while True:
-        page = await service.runs(RunQuery(since=since, before=last, limit=PAGE))
+        page = await service.backends.runs.find(RunQuery(since=since, before=last, limit=PAGE))
         runs += [run for run in page if run.fire_at < until]
         if len(page) < PAGE:
             return audit(expected, runs, until)
@@ -208,10 +210,10 @@ def _ms(value: timedelta | None) -> float | None:
     return None if value is None else round(value.total_seconds() * 1000, 1)
 
 
-async def _all_jobs(service: Service) -> list[JobRecord]:
+async def _all_jobs(service: UseCases) -> list[JobRecord]:
     found: list[JobRecord] = []
     while True:
-        page = await service.jobs(after=found[-1].name if found else "", limit=PAGE)
+        page = await service.backends.jobs.find(after=found[-1].name if found else "", limit=PAGE)
         found += page
         if len(page) < PAGE:
             return found

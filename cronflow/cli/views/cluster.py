@@ -14,7 +14,7 @@ from cronflow.cli.terminal.tables import Column, facts, table_of
 
 if TYPE_CHECKING:
     from cronflow.schemas.cluster import ClusterSchema, NodeDetailSchema, NodeSchema, SpoolSchema, SweepSchema
-    from cronflow.schemas.events import EventSchema
+    from cronflow.schemas.stream import EventSchema
 
 NO_NODES = "No nodes are up. Start one: cronflow node"
 

@@ -23,9 +23,8 @@ from cronflow.domain.run import OPEN, RunState
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
-    from cronflow.schemas.events import EventSchema
     from cronflow.schemas.runs import LogSchema, RunSchema
-    from cronflow.schemas.stream import LiveNodeSchema, LiveSchema, StreamMessage
+    from cronflow.schemas.stream import EventSchema, LiveNodeSchema, LiveSchema, StreamMessage
 
 EVENTS = 50
 POINTS = 600

@@ -1,0 +1,132 @@
+"""Use cases for the cluster: status, nodes, draining, leadership, events and health."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from cronflow.documents import nearest
+from cronflow.domain.cluster import ClusterStatus, Member, node_name
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
+from cronflow.domain.events import KINDS, RecordedEvent, StepdownRequested, current_kind
+from cronflow.domain.job import SWEEP
+from cronflow.domain.rollup import Span, Tally, over
+from cronflow.ports import Backends, Clock
+from cronflow.usecases.audit import Auditor, Changed
+from cronflow.usecases.jobs import JobUseCases, notify_leader
+
+
+class ClusterUseCases:
+    def __init__(self, backends: Backends, clock: Clock, audit: Auditor, jobs: JobUseCases) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._audit = audit
+        self._jobs = jobs
+
+    async def members(self) -> list[Member]:
+        """The nodes that are up, by name."""
+        return sorted(await self._backends.membership.members(), key=lambda member: member.report.name)
+
+    async def node(self, name: str) -> tuple[Member, Mapping[str, int]]:
+        """A node that is up, and the runs that it has taken with their fences. Raises NotFound."""
+        found = [member for member in await self._backends.membership.members() if member.report.name == name]
+        if not found:
+            raise NotFound("node", name)
+        holdings = await self._backends.membership.holdings([found[0].id])
+        return found[0], holdings[found[0].id][1]
+
+    async def drain(self, name: str, *, by: str = "") -> Member:
+        """Make a node finish its running jobs and accept no new ones, also after a restart, until `undrain`. Raises
+        NotFound.
+        """
+        await self.node(name)
+        await self._backends.membership.drain(name, wanted=True)
+        await self._audit.record(by, Changed("node.drain", f"node:{name}"))
+        # The node hands back the runs that it has not started; the leader places them elsewhere.
+        await notify_leader(self._backends.bus)
+        return (await self.node(name))[0]
+
+    async def undrain(self, name: str, *, by: str = "") -> Member | None:
+        """Let the node accept work again. Returns it, or None if no node with this name is up."""
+        await self._backends.membership.drain(name, wanted=False)
+        await self._audit.record(by, Changed("node.undrain", f"node:{name}"))
+        try:
+            return (await self.node(name))[0]
+        except NotFound:
+            return None
+
+    async def status(self) -> ClusterStatus:
+        """The leader, its term and the nodes that are up."""
+        record = await self._backends.control.leader()
+        held = await self._backends.election.holder()
+        return ClusterStatus(
+            leader=None if held is None else node_name(held[0]),
+            term=0 if record is None else record.term,
+            lease_left_s=None if held is None else held[1],
+            elected_at=None if held is None or record is None else record.elected_at,
+            members=await self.members(),
+            sweep=await self._backends.store_admin.report(),
+        )
+
+    async def sweep(self, *, by: str = "") -> str:
+        """Start a sweep now and return its run id. Raises NotFound if the cluster has never had a leader."""
+        return await self._jobs.trigger(SWEEP, by=by)
+
+    async def stepdown(self, *, by: str = "") -> str:
+        """Ask the leader to hand over to another node, and return its name. Raises NotFound if there is no leader."""
+        held = await self._backends.election.holder()
+        record = await self._backends.control.leader()
+        if held is None or record is None:
+            raise NotFound("leader", "of this cluster")
+        await self._backends.election.ask_to_resign(record.term)
+        leader = node_name(held[0])
+        changed = Changed("cluster.stepdown", f"node:{leader}", None, {"term": record.term})
+        await self._audit.record_events(by, (changed, StepdownRequested(leader, by)))
+        return leader
+
+    async def events(
+        self,
+        *,
+        kinds: Collection[str] = (),
+        since: datetime | None = None,
+        after: str = "",
+        before: str = "",
+        limit: int = 100,
+    ) -> list[RecordedEvent]:
+        """With `after`, the events after this id, oldest first; otherwise those before `before`, newest first.
+
+        Raises InvalidInput for an unknown kind.
+        """
+        for kind in kinds:
+            if current_kind(kind) not in KINDS:
+                near = nearest(kind, KINDS)
+                raise InvalidInput(
+                    Problem("kind", f"there is no kind of event {kind!r}", f"did you mean {near}?" if near else "")
+                )
+        return await self._backends.events.find(kinds=kinds, since=since, after=after, before=before, limit=limit)
+
+    async def series(self, span: Span) -> list[tuple[datetime, Tally]]:
+        """Finished runs, their delays and durations over a span, oldest point first."""
+        now = self._clock.now()
+        points = span.points(now)
+        buckets = await self._backends.rollups.read(span.resolution, points[0], now)
+        return list(zip(points, over(points, buckets), strict=True))
+
+    async def health(self) -> Mapping[str, float | str]:
+        """By server, the round trip in seconds or the reason why it is unavailable."""
+        found: dict[str, float | str] = {}
+        for name, ping in (("redis", self._backends.queue.ping), ("mongodb", self._backends.control.ping)):
+            try:
+                found[name] = await ping()
+            except BackendUnavailable as error:
+                found[name] = str(error)
+        return found
+
+    async def offsets(self) -> Mapping[str, float]:
+        """By server, how many seconds its clock is ahead of this machine's, give or take half a round trip."""
+        found = {}
+        for name, server_clock in self._backends.server_clocks.items():
+            before = self._clock.now()
+            theirs = await server_clock.now()
+            found[name] = (theirs - before - (self._clock.now() - before) / 2).total_seconds()
+        return found

@@ -1,0 +1,272 @@
+"""Use cases for jobs: apply, compare, change, pause, delete, trigger and look up.
+
+`edit.Editor` applies each change to the stores. This module checks names, records the change in the audit log, emits
+the event and notifies the leader. A lost notification delays the leader by one poll at most.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import cast
+
+from cronflow.documents import job_document
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
+from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
+from cronflow.domain.planning import first_fire, run_on_request
+from cronflow.domain.run import Kind, Run, RunState
+from cronflow.domain.schedule.describe import Preview, preview
+from cronflow.domain.schedule.kinds import Schedule, next_after
+from cronflow.ports import Backends, Bus, Clock, Signal
+from cronflow.usecases.audit import Auditor, Changed
+from cronflow.usecases.edit import Editor, Result, consumed
+from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
+
+LONGEST_MAP = timedelta(weeks=53)
+MOST_COUNTED = 50_000
+"""At most this many runs of a job are counted for its day map."""
+
+Difference = tuple[str, object, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The result of an edit, or of the edit that `compare` predicts. Only a prediction has `differences`: the path,
+    old value and new value of each part that differs.
+    """
+
+    record: JobRecord
+    result: Result
+    differences: Sequence[Difference] = ()
+
+
+class JobUseCases:
+    def __init__(self, backends: Backends, clock: Clock, audit: Auditor) -> None:
+        self._backends = backends
+        self._clock = clock
+        self._audit = audit
+        self._editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
+
+    async def apply(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[tuple[str, Result]]:
+        """Create or change jobs and return the name and result of each. `by` is stored as the author of the version;
+        `each` is called after every job.
+
+        Raises InvalidInput before any change if a name is used twice or is reserved. Raises Conflict if a job keeps
+        changing concurrently; the jobs before it are applied, and applying again is safe.
+        """
+        names = [job.name for job in jobs]
+        _check_names(names)
+        before = {record.name: record for record in await self._backends.jobs.get(names)}
+        results: list[tuple[str, Result]] = []
+        try:
+            for job in jobs:
+                results.append((job.name, await self._editor.define(job, by=by)))
+                each()
+        finally:
+            pairs = zip(results, jobs, strict=False)
+            done = [(result, job) for (_, result), job in pairs if result != "unchanged"]
+            await self._audit.record_events(
+                by, *(_defined(result, before.get(job.name), job, by) for result, job in done)
+            )
+        await notify_leader(self._backends.bus)
+        return results
+
+    async def applied(
+        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+    ) -> list[Comparison]:
+        """Like `apply`, but return each stored job with its result."""
+        results = await self.apply(jobs, by=by, each=each)
+        names = [name for name, _ in results]
+        records = {record.name: record for record in await self._backends.jobs.get(names)}
+        if gone := set(names) - records.keys():
+            raise NotFound("job", min(gone))
+        return [Comparison(records[name], result) for name, result in results]
+
+    async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> tuple[JobRecord, Result]:
+        """Create or change one job. Raises Conflict unless its version is `expected` (`edit.ABSENT`: the job must not
+        exist), and InvalidInput for a reserved name.
+        """
+        _check_names([job.name])
+        before = next(iter(await self._backends.jobs.get([job.name])), None)
+        result = await self._editor.define(job, by=by, expected=expected)
+        if result != "unchanged":
+            await self._audit.record_events(by, _defined(result, before, job, by))
+        await notify_leader(self._backends.bus)
+        return await self.get(job.name), result
+
+    async def amend(
+        self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
+    ) -> JobRecord:
+        """Replace a job with `make(job)`. Raises NotFound, whatever `make` raises, Conflict unless its version is
+        `expected`, and InvalidInput for a system job.
+        """
+        before = await self._editable(name)
+        after = await self._editor.amend(name, make, by=by, expected=expected)
+        if after.ver != before.ver:
+            await self._audit.record_events(by, _defined("changed", before, after.job, by))
+        await notify_leader(self._backends.bus)
+        return after
+
+    async def compare(self, jobs: Sequence[Job]) -> list[Comparison]:
+        """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
+        _check_names([job.name for job in jobs])
+        now = self._clock.now()
+        found = await self._backends.jobs.get([job.name for job in jobs])
+        stored = {record.name: record for record in found if record.deleted_at is None}
+        return [compare(stored.get(job.name), job, now) for job in jobs]
+
+    async def get(self, name: str) -> JobRecord:
+        """Raises NotFound, also for a deleted job."""
+        found = await self._backends.jobs.get([name])
+        if not found or found[0].deleted_at is not None:
+            raise NotFound("job", name)
+        return found[0]
+
+    async def pause(self, name: str, *, by: str = "") -> JobRecord:
+        """Raises NotFound, Conflict, and InvalidInput for a system job."""
+        before = await self._editable(name)
+        return await self._edited("pause", before, await self._editor.pause(name, by=by), JobPaused(name, by))
+
+    async def resume(self, name: str, *, by: str = "") -> JobRecord:
+        """Raises NotFound, Conflict, and InvalidInput for a system job."""
+        before = await self._editable(name)
+        return await self._edited("resume", before, await self._editor.resume(name, by=by), JobResumed(name, by))
+
+    async def delete(self, name: str, *, by: str = "", expected: int | None = None) -> JobRecord:
+        """Raises NotFound, Conflict (also unless its version is `expected`), and InvalidInput for a system job."""
+        before = await self._editable(name)
+        after = await self._editor.delete(name, by=by, expected=expected)
+        return await self._edited("delete", before, after, JobDeleted(name, by))
+
+    async def next_fires(self, name: str, count: int) -> list[datetime]:
+        """The next fire times, starting at the cursor; empty for a job without a schedule. Raises NotFound."""
+        record = await self.get(name)
+        fires: list[datetime] = []
+        fire = record.next_fire
+        while fire is not None and len(fires) < count and record.job.schedule is not None:
+            fires.append(fire)
+            fire = next_after(record.job.schedule, fire)
+        return fires
+
+    def preview(self, schedule: Schedule, count: int, start: datetime | None = None) -> Preview:
+        """Describe a schedule and list its fires from `start` on, by default from now. Raises InvalidInput."""
+        return preview(schedule, self._clock.now(), count, start)
+
+    async def schedule_load(self, name: str = "", schedule: Schedule | None = None) -> ScheduleLoadReport:
+        """The planned fires of all jobs for a week, and the rank of the named job or given schedule among them.
+        Raises NotFound.
+        """
+        found = (await self.get(name)).job.schedule if name else schedule
+        return await schedule_load_report(self._backends.jobs, self._clock.now(), name, found)
+
+    async def days(self, name: str) -> tuple[Mapping[date, Mapping[RunState, int]], bool]:
+        """Count the runs of a job by UTC day and state over the last 53 weeks. The flag is true if the job has more
+        runs than are counted. Raises NotFound; a deleted job is found while its history is kept.
+        """
+        found = await self._backends.runs.days(name, self._clock.now() - LONGEST_MAP, MOST_COUNTED)
+        if not found and not await self._backends.jobs.get([name]):
+            raise NotFound("job", name)
+        return found, sum(sum(states.values()) for states in found.values()) == MOST_COUNTED
+
+    async def trigger(
+        self, name: str, args: Mapping[str, object] | None = None, key: str | None = None, *, by: str = ""
+    ) -> str:
+        """Run a job now, independently of its schedule, and return the run id. Repeating a `key` returns the same run.
+        Raises NotFound.
+        """
+        return (await self.request(name, args, key, by=by))[0].id
+
+    async def request(
+        self, name: str, args: Mapping[str, object] | None = None, key: str | None = None, *, by: str = ""
+    ) -> tuple[Run, bool]:
+        """Like `trigger`, but return the run and whether it is new."""
+        record = await self.get(name)
+        now = self._clock.now()
+        run_id = f"{name}@manual-{key or secrets.token_hex(8)}"
+        run = run_on_request(record, run_id, Kind.MANUAL, now.replace(microsecond=0), dict(args) if args else None, now)
+        if await self._backends.runs.insert([run]):
+            await self._audit.record(by, Changed("job.run", f"job:{name}", None, {"run": run.id, "args": run.args}))
+            await notify_leader(self._backends.bus)
+            return run, True
+        [present] = await self._backends.runs.get([run.id])
+        return present, False
+
+    async def _editable(self, name: str) -> JobRecord:
+        record = await self.get(name)
+        if name.startswith(SYSTEM_PREFIX):
+            what = f"{name} is a system job and cannot be changed, paused, resumed or deleted"
+            raise InvalidInput(Problem("", what, "set SWEEP_AT and CLEANUP_AT to choose when system jobs run"))
+        return record
+
+    async def _edited(
+        self, verb: str, before: JobRecord, after: JobRecord, event: JobPaused | JobResumed | JobDeleted
+    ) -> JobRecord:
+        if after.ver != before.ver:
+            changed = Changed(f"job.{verb}", f"job:{after.name}", _state(before), _state(after))
+            await self._audit.record_events(event.by, (changed, event))
+        await notify_leader(self._backends.bus)
+        return after
+
+
+async def notify_leader(bus: Bus) -> None:
+    """Ask the leader to look at jobs and runs now. If Redis is unavailable, the leader notices at its next poll."""
+    try:
+        await bus.notify(Signal.JOBS)
+    except BackendUnavailable:
+        return
+
+
+def compare(stored: JobRecord | None, job: Job, now: datetime) -> Comparison:
+    """Predict exactly what `Editor.define` would do at this moment. `stored` is None for a job that does not exist or
+    was deleted.
+    """
+    if stored is None:
+        new = JobRecord(job=job, next_fire=first_fire(job, now), created_at=now, updated_at=now)
+        return Comparison(new, "created")
+    if stored.job == job:
+        return Comparison(stored, "unchanged")
+    planned = replace(stored, job=job)
+    if (stored.job.schedule, stored.job.enabled) != (job.schedule, job.enabled):
+        # The editor restarts the cursor after the instants that are already covered.
+        planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
+    return Comparison(planned, "changed", _differences(stored.job, job))
+
+
+def _differences(before: Job, after: Job) -> list[Difference]:
+    old, new = _flat(job_document(before)), _flat(job_document(after))
+    return [(path, old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)]
+
+
+def _flat(document: object, place: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in cast("Mapping[str, object]", document).items():
+        path = f"{place}.{key}" if place else key
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, path))
+        else:
+            flat[path] = value
+    return flat
+
+
+def _defined(result: Result, record: JobRecord | None, job: Job, by: str) -> tuple[Changed, Event]:
+    verb, event = ("create", JobCreated) if result == "created" else ("change", JobChanged)
+    gone = record is None or record.deleted_at is not None
+    before = None if gone or record is None else job_document(record.job, compact=True)
+    return Changed(f"job.{verb}", f"job:{job.name}", before, job_document(job, compact=True)), event(job.name, by)
+
+
+def _state(record: JobRecord) -> Mapping[str, object]:
+    return {"version": record.ver, "paused": record.paused, "deleted": record.deleted_at is not None}
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise InvalidInput(f"more than one job is called {', '.join(map(repr, twice))}; names must be unique")
+    if any(name.startswith(SYSTEM_PREFIX) for name in names):
+        raise InvalidInput(f"names that begin with {SYSTEM_PREFIX} are reserved for system jobs")
