@@ -22,7 +22,7 @@ from cronflow.domain.schedule.kinds import Once
 from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, RunQuery
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.waiting import eventually
 
 HERD = 1000

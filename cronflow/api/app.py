@@ -14,10 +14,10 @@ from cronflow.api import problems
 from cronflow.api.access import Gate
 from cronflow.api.bodies import Deployment, Uses
 from cronflow.api.openapi import describe
-from cronflow.api.routes import alerts, chaos, cluster, events, jobs, logins, logs, management, nodes, runs, schedules
+from cronflow.api.routes import alerts, chaos, cluster, jobs, logins, logs, management, runs
 from cronflow.api.stream import Stream, add_stream
 from cronflow.ports import Exposition
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins
 
 
@@ -44,9 +44,17 @@ def create_api(
     api.state.logins = sessions
     problems.install(api)
     # Logs before runs: the path of a run would match theirs.
-    for group in (jobs, logs, runs, schedules, nodes, cluster, events, alerts):
+    for group in (jobs, logs, runs, cluster, alerts):
         api.include_router(group.router)
-    for router in (management.users, management.keys, management.secrets, management.audit):
+    for router in (
+        jobs.schedules,
+        cluster.nodes,
+        logs.events,
+        management.users,
+        management.keys,
+        management.secrets,
+        management.audit,
+    ):
         api.include_router(router)
     api.include_router(logins.router)
     if deployment.chaos is not None:

@@ -22,7 +22,7 @@ from cronflow.api.problems import Unreadable, problems_of
 from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos

@@ -16,14 +16,13 @@ from cronflow.circuit_breaker import breaker_figures
 from cronflow.config import Settings, credentials
 from cronflow.domain import metrics
 from cronflow.domain.metrics import MetricSource
-from cronflow.live.hub import Hub
-from cronflow.live.live_metrics import register_cluster_metrics
+from cronflow.live.hub import Hub, register_cluster_metrics
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
 from cronflow.node.role_loop import Outages, repeat
 from cronflow.ports import Backends, Clock
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
 
 if TYPE_CHECKING:
@@ -88,11 +87,10 @@ async def api_application(
 ) -> ASGIApp:
     """The API and the dashboard behind the middleware. Raises InvalidInput without an admin or a JWT_SECRET."""
     # Imported here because most commands do not need a web framework, and importing it is slow.
+    from cronflow.api.access import TokenGate
     from cronflow.api.app import create_api
     from cronflow.api.bodies import Deployment
-    from cronflow.api.gate import TokenGate
-    from cronflow.api.middleware import guarded
-    from cronflow.api.request_metrics import Measured
+    from cronflow.api.middleware import Measured, guarded
     from cronflow.api.static_page import Page, WithPage
     from cronflow.api.stream import Stream
 

@@ -24,9 +24,8 @@ from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, Mongo
 from cronflow.backends.redis.access import RedisRateLimiter, RedisTicketStore
 from cronflow.backends.redis.admin import RedisCoordinationAdmin
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection, RedisServerClock
 from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
-from cronflow.backends.redis.membership import RedisMembership
+from cronflow.backends.redis.nodes import RedisElection, RedisMembership, RedisServerClock
 from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.circuit_breaker import Circuit
 from cronflow.ports import UNMETERED, Backends, Meter

@@ -28,7 +28,7 @@ from cronflow.executors.http import Breakers
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import Breakers, HttpExecutor
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
-from cronflow.leader.cleanup import Cleanup
+from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.sweep import Sweep
 from cronflow.node.event_log import EventLog
 from cronflow.node.node import Node

@@ -28,7 +28,7 @@ from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.node.role_loop import Outages, repeat
 from cronflow.ports import EventSink
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 VERSION = metadata.version("cronflow")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cronflow.config import Settings
     from cronflow.live.hub import Hub
     from cronflow.schemas.runs import RunSchema
-    from cronflow.usecases.all import UseCases
+    from cronflow.usecases import UseCases
 
     Cluster = AsyncClient | LocalClient
 

@@ -13,13 +13,22 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cronflow.client.local_admin import Alerts, Audit, Keys, Resource, Secrets, Users, page_size, paged
+from cronflow.client.local_admin import (
+    LocalAlerts,
+    LocalAudit,
+    LocalKeys,
+    LocalSecrets,
+    LocalUsers,
+    Resource,
+    page_size,
+    paged,
+)
 from cronflow.documents import parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, Retry
-from cronflow.domain.log_levels import at_least
 from cronflow.domain.run import RunState
 from cronflow.ports import LineQuery, RunQuery
+from cronflow.ports.stores import at_least
 from cronflow.schemas import milliseconds
 from cronflow.schemas.cluster import (
     ClusterSchema,
@@ -62,7 +71,7 @@ from cronflow.schemas.runs import (
 )
 from cronflow.schemas.stream import EventSchema, event_schema
 from cronflow.schemas.why import WhySchema, why_schema
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from cronflow.usecases.search import JobFilter
 
 if TYPE_CHECKING:
@@ -88,17 +97,17 @@ class LocalClient:
         self.service, self.by = service, by
         self.namespace, self.heartbeat, self.retry = namespace, heartbeat, retry or Retry()
         self._hub = hub
-        self.jobs = Jobs(self)
-        self.runs = Runs(self)
-        self.nodes = Nodes(self)
-        self.cluster = Cluster(self)
-        self.events = Events(self)
-        self.logs = Logs(self)
-        self.alerts = Alerts(self)
-        self.users = Users(self)
-        self.keys = Keys(self)
-        self.secrets = Secrets(self)
-        self.audit = Audit(self)
+        self.jobs = LocalJobs(self)
+        self.runs = LocalRuns(self)
+        self.nodes = LocalNodes(self)
+        self.cluster = LocalCluster(self)
+        self.events = LocalEvents(self)
+        self.logs = LocalLogs(self)
+        self.alerts = LocalAlerts(self)
+        self.users = LocalUsers(self)
+        self.keys = LocalKeys(self)
+        self.secrets = LocalSecrets(self)
+        self.audit = LocalAudit(self)
 
     async def follow(self, *topics: str, tail: int = 0) -> AsyncGenerator[StreamMessage, None]:
         """The live stream. A gap precedes every snapshot but the first."""
@@ -125,7 +134,7 @@ class LocalClient:
             self._hub.close(session)
 
 
-class Jobs(Resource):
+class LocalJobs(Resource):
     """See `aio.Jobs`."""
 
     async def list(
@@ -182,7 +191,7 @@ class Jobs(Resource):
             await self._service.explain.versions(name)
 
 
-class Runs(Resource):
+class LocalRuns(Resource):
     """See `aio.Runs`."""
 
     def list(
@@ -276,7 +285,7 @@ class _RunReader:
         return [log_schema(line) for line in found], len(found) == size
 
 
-class Logs(Resource):
+class LocalLogs(Resource):
     """See `aio.Logs`."""
 
     async def search(
@@ -316,7 +325,7 @@ class Logs(Resource):
                 yield message
 
 
-class Events(Resource):
+class LocalEvents(Resource):
     """See `aio.Events`."""
 
     def list(
@@ -331,7 +340,7 @@ class Events(Resource):
         )
 
 
-class Nodes(Resource):
+class LocalNodes(Resource):
     """See `aio.Nodes`."""
 
     async def list(self) -> AsyncIterator[NodeSchema]:
@@ -350,7 +359,7 @@ class Nodes(Resource):
         return undrain_schema(name, await self._service.cluster.undrain(name, by=self._by))
 
 
-class Cluster(Resource):
+class LocalCluster(Resource):
     """See `aio.Cluster`."""
 
     async def get(self) -> ClusterSchema:

@@ -46,7 +46,7 @@ class Resource:
         self._by = client.by
 
 
-class Alerts(Resource):
+class LocalAlerts(Resource):
     """See `admin.Alerts`."""
 
     def list(self) -> AsyncIterator[AlertSchema]:
@@ -76,7 +76,7 @@ class Alerts(Resource):
         )
 
 
-class Users(Resource):
+class LocalUsers(Resource):
     """See `admin.Users`."""
 
     def list(self) -> AsyncIterator[UserSchema]:
@@ -97,7 +97,7 @@ class Users(Resource):
         await self._service.users.delete(name, by=self._by)
 
 
-class Keys(Resource):
+class LocalKeys(Resource):
     """See `admin.Keys`."""
 
     def list(self) -> AsyncIterator[KeySchema]:
@@ -115,7 +115,7 @@ class Keys(Resource):
         await self._service.keys.delete(name, by=self._by)
 
 
-class Secrets(Resource):
+class LocalSecrets(Resource):
     """See `admin.Secrets`."""
 
     def list(self) -> AsyncIterator[SecretSchema]:
@@ -128,7 +128,7 @@ class Secrets(Resource):
         await self._service.secrets.delete(name, by=self._by)
 
 
-class Audit(Resource):
+class LocalAudit(Resource):
     """See `admin.Audit`."""
 
     def list(

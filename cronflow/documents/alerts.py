@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from datetime import datetime
+from typing import Annotated, Any, NotRequired, cast
 
+import orjson
 from typing_extensions import TypedDict
 
 from cronflow.documents.jobs import LENGTH, LengthForm
-from cronflow.documents.tables import Key, Table
-from cronflow.documents.values import choice, flag, list_of, optional, text, under
-from cronflow.domain.alerts import Alert, AlertKind, Webhook
+from cronflow.documents.tables import DocumentTable, Key
+from cronflow.documents.values import choice, flag, instant_text, list_of, optional, text, under
+from cronflow.domain.alerts import Alert, AlertKind, Failing, Webhook
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.run import Kind, Outcome, Run, RunState
 
 
 class WebhookForm(TypedDict):
@@ -22,7 +25,7 @@ class WebhookForm(TypedDict):
     """The secret that signs them, as `${secret:NAME}`; null: not signed."""
 
 
-WEBHOOK = Table(WebhookForm, Webhook)
+WEBHOOK = DocumentTable(WebhookForm, Webhook)
 _kinds = list_of(choice(AlertKind), "words")
 _first_kind = (AlertKind.FAILED,)
 
@@ -51,8 +54,8 @@ class AlertForm(TypedDict):
     """Whether it sends notifications."""
 
 
-ALERT = Table(AlertForm, Alert)
-TABLES: tuple[Table[Any], ...] = (ALERT, WEBHOOK)
+ALERT = DocumentTable(AlertForm, Alert)
+TABLES: tuple[DocumentTable[Any], ...] = (ALERT, WEBHOOK)
 
 
 def parse_alert(document: object, place: str = "") -> Alert:
@@ -66,3 +69,122 @@ def parse_alert(document: object, place: str = "") -> Alert:
 def alert_document(alert: Alert) -> AlertForm:
     """The document of an alert, with every default."""
     return cast("AlertForm", ALERT.write(alert))
+
+
+MOST_OF_ERROR = 500
+TEST = "test"
+
+
+class MessageRunForm(TypedDict):
+    """A run in a notification."""
+
+    id: str
+    """Its id."""
+    state: RunState
+    """Its state."""
+    kind: Kind
+    """Why it was created."""
+    fire_at: str
+    """The fire that it belongs to."""
+    attempt: int
+    """Its latest attempt."""
+    max_attempts: int
+    """The most attempts it may have."""
+    outcome: Outcome | None
+    """The outcome of the latest attempt."""
+    error: str | None
+    """The error, at most 500 characters."""
+    reason: str | None
+    """Why it did not run."""
+    node: str | None
+    """The node that ran it last."""
+    started_at: str | None
+    """When its latest attempt started."""
+    ended_at: str | None
+    """When the run ended."""
+
+
+class MessageForm(TypedDict):
+    """The body of a notification."""
+
+    id: str
+    """The same as in the header `webhook-id`."""
+    alert: str
+    """The alert."""
+    kind: str
+    """What happened: `failed`, `recovered`, `dead_letter`, `late`, `no_leader`; or `test`."""
+    at: str
+    """When it happened."""
+    namespace: str
+    """The cluster."""
+    job: NotRequired[str]
+    """The job, if there is one."""
+    run: NotRequired[MessageRunForm]
+    """The run, if there is one."""
+    text: str
+    """A sentence for people."""
+
+
+def message(
+    notification: str,
+    alert: str,
+    kind: str,
+    at: datetime,
+    namespace: str,
+    text: str,
+    job: str | None = None,
+    run: Run | None = None,
+) -> str:
+    """The body of a notification, as JSON."""
+    body: MessageForm = {
+        "id": notification,
+        "alert": alert,
+        "kind": kind,
+        "at": instant_text(at),
+        "namespace": namespace,
+        "text": text,
+    }
+    if job is not None:
+        body["job"] = job
+    if run is not None:
+        body["run"] = _run(run)
+    return orjson.dumps(body).decode()
+
+
+def failure_text(run: Run) -> str:
+    if run.state is RunState.LOST:
+        return f"{run.id} was lost with its node and is not restarted, because its job must not run twice"
+    why = run.error or run.reason or (run.outcome.value if run.outcome else "")
+    attempts = "1 attempt" if run.attempt == 1 else f"{run.attempt} attempts"
+    return f"{run.id} failed after {attempts}: {why[:MOST_OF_ERROR]}".removesuffix(": ")
+
+
+def recovery_text(failing: Failing, run: Run) -> str:
+    return f"{failing.job} recovered: {run.id} succeeded after the failure of {failing.run}"
+
+
+def late_text(run: str, started_at: datetime | None, after_s: float) -> str:
+    if started_at is None:
+        return f"{run} is late: it has not started {after_s:g} s after it was due"
+    return f"{run} was late: it started at {instant_text(started_at)}, more than {after_s:g} s after it was due"
+
+
+def leaderless_text(since: datetime, node: str, term: int) -> str:
+    return f"the cluster has no leader since {instant_text(since)}; the last one was {node}, term {term}"
+
+
+def _run(run: Run) -> MessageRunForm:
+    return {
+        "id": run.id,
+        "state": run.state,
+        "kind": run.kind,
+        "fire_at": instant_text(run.fire_at),
+        "attempt": run.attempt,
+        "max_attempts": run.max_attempts,
+        "outcome": run.outcome,
+        "error": None if run.error is None else run.error[:MOST_OF_ERROR],
+        "reason": run.reason,
+        "node": run.node,
+        "started_at": None if run.started_at is None else instant_text(run.started_at),
+        "ended_at": None if run.ended_at is None else instant_text(run.ended_at),
+    }

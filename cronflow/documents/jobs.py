@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, cast, overload
 
 from typing_extensions import TypedDict
 
-from cronflow.documents.tables import NOT_YET, Key, Table, read_fields, read_variant, without_defaults
+from cronflow.documents.tables import NOT_YET, DocumentTable, Key, read_fields, read_variant, without_defaults
 from cronflow.documents.values import (
     choice,
     duration,
@@ -101,10 +101,10 @@ class OnceForm(TypedDict):
 
 
 ScheduleForm = CronForm | EveryForm | OnceForm
-CRON = Table(CronForm, Cron)
-EVERY = Table(EveryForm, Every, companions={"time": {"interval": "1d"}})  # a time of day suits whole days alone
-ONCE = Table(OnceForm, Once)
-_SCHEDULES: Mapping[str, Table[Any]] = {"cron": CRON, "every": EVERY, "at": ONCE}
+CRON = DocumentTable(CronForm, Cron)
+EVERY = DocumentTable(EveryForm, Every, companions={"time": {"interval": "1d"}})  # a time of day suits whole days alone
+ONCE = DocumentTable(OnceForm, Once)
+_SCHEDULES: Mapping[str, DocumentTable[Any]] = {"cron": CRON, "every": EVERY, "at": ONCE}
 _SCHEDULE_LATER = dict.fromkeys(
     ("any", "dst", "max_runs", "jitter", "calendars", "blackout", "after_completion"), NOT_YET
 )
@@ -193,7 +193,7 @@ class RequestForm(TypedDict):
     """The statuses that mean success; empty: every 2xx."""
 
 
-REQUEST = Table(RequestForm, HttpTarget)
+REQUEST = DocumentTable(RequestForm, HttpTarget)
 
 
 class HttpForm(TypedDict):
@@ -211,12 +211,12 @@ class SystemForm(TypedDict):
 
 
 TargetForm = PythonForm | ShellForm | ArgvForm | HttpForm | SystemForm
-PYTHON = Table(PythonForm, PythonTarget)
-SHELL = Table(ShellForm, CommandTarget)
-ARGV = Table(ArgvForm, CommandTarget)
-HTTP = Table(HttpForm, lambda http: http)
-SYSTEM = Table(SystemForm, SystemTarget)
-_TARGETS: Mapping[str, Table[Any]] = {"python": PYTHON, "shell": SHELL, "argv": ARGV, "http": HTTP}
+PYTHON = DocumentTable(PythonForm, PythonTarget)
+SHELL = DocumentTable(ShellForm, CommandTarget)
+ARGV = DocumentTable(ArgvForm, CommandTarget)
+HTTP = DocumentTable(HttpForm, lambda http: http)
+SYSTEM = DocumentTable(SystemForm, SystemTarget)
+_TARGETS: Mapping[str, DocumentTable[Any]] = {"python": PYTHON, "shell": SHELL, "argv": ARGV, "http": HTTP}
 
 
 def _read_target(value: object) -> Target:
@@ -276,8 +276,8 @@ class DelaysForm(TypedDict):
 
 
 RetryForm = BackoffForm | DelaysForm
-BACKOFF = Table(BackoffForm, Retry)
-DELAYS = Table(DelaysForm, Retry)
+BACKOFF = DocumentTable(BackoffForm, Retry)
+DELAYS = DocumentTable(DelaysForm, Retry)
 
 
 def _read_retry(value: object) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class MisfireForm(TypedDict):
     """With `catch_up`, how many run at most."""
 
 
-MISFIRE = Table(MisfireForm, Misfire)
+MISFIRE = DocumentTable(MisfireForm, Misfire)
 
 
 def _read_misfire(value: object) -> Misfire:
@@ -366,8 +366,21 @@ class JobForm(TypedDict):
     """Whether its fires are planned."""
 
 
-JOB = Table(JobForm, Job, refused=dict.fromkeys(("prefer", "resources", "concurrency", "after"), NOT_YET))
-TABLES: tuple[Table[Any], ...] = (JOB, CRON, EVERY, ONCE, PYTHON, SHELL, ARGV, HTTP, REQUEST, BACKOFF, DELAYS, MISFIRE)
+JOB = DocumentTable(JobForm, Job, refused=dict.fromkeys(("prefer", "resources", "concurrency", "after"), NOT_YET))
+TABLES: tuple[DocumentTable[Any], ...] = (
+    JOB,
+    CRON,
+    EVERY,
+    ONCE,
+    PYTHON,
+    SHELL,
+    ARGV,
+    HTTP,
+    REQUEST,
+    BACKOFF,
+    DELAYS,
+    MISFIRE,
+)
 """The mappings that users write."""
 
 _PLAIN_RETRY = Retry()

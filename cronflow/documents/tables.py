@@ -49,7 +49,7 @@ NOT_YET = Refusal("not supported by this version")
 
 
 @dataclass(frozen=True)
-class Table(Generic[Made]):
+class DocumentTable(Generic[Made]):
     """The mapping `form`, from which `make` makes a value of the domain.
 
     `companions` are the samples that suit only one argument.
@@ -156,7 +156,7 @@ def _not_allowed(key: object, known: Collection[str], refused: Mapping[str, Refu
 
 
 def read_variant(
-    document: object, variants: Mapping[str, Table[Any]], refused: Mapping[str, Refusal], if_none: str
+    document: object, variants: Mapping[str, DocumentTable[Any]], refused: Mapping[str, Refusal], if_none: str
 ) -> Any:
     """The value of a mapping that must have exactly one of the variants' first keys."""
     if not isinstance(document, Mapping):
@@ -175,7 +175,7 @@ def read_variant(
     return variant.build(*variant.fields(document, refused), document)
 
 
-def _elsewhere(first: str, variants: Mapping[str, Table[Any]]) -> dict[str, Refusal]:
+def _elsewhere(first: str, variants: Mapping[str, DocumentTable[Any]]) -> dict[str, Refusal]:
     """The keys of the other variants."""
     owners: dict[str, list[str]] = {}
     for owner, variant in variants.items():

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from cronflow.documents.messages import failure_text, late_text, leaderless_text, message, recovery_text
+from cronflow.documents.alerts import failure_text, late_text, leaderless_text, message, recovery_text
 from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import (
     DEAD_LETTER_KINDS,

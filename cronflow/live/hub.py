@@ -21,7 +21,7 @@ from cronflow.domain.errors import BackendUnavailable
 from cronflow.live.session import StreamSession
 from cronflow.live.state import Builder, ClusterConfig, point_of
 from cronflow.live.subscriptions import Following
-from cronflow.ports import UNMETERED, Backends, Clock, Entry, Meter
+from cronflow.ports import UNMETERED, Backends, Clock, Entry, Meter, Reading
 
 LOOK_EVERY_S = 0.05
 QUIET_S = 0.9
@@ -204,3 +204,33 @@ class Hub:
         self.end += 1
         self._ticked_at = self._clock.monotonic()
         self.meter.add(metrics.STREAM_TICKS)
+
+
+def register_cluster_metrics(meter: Meter, hub: Hub) -> None:
+
+    def queue(field: str) -> Reading:
+        found: float | None = hub.doc.get("queue", {}).get(field)
+        return found
+
+    def plain(field: str) -> Reading:
+        found: float | None = hub.doc.get(field)
+        return found
+
+    def jobs() -> Reading:
+        counts = hub.doc.get("jobs")
+        return None if counts is None else {state: counts[state] for state in ("active", "paused", "idle")}
+
+    def leader_known() -> Reading:
+        doc = hub.doc
+        return float(doc["leader"] is not None) if doc else None
+
+    meter.read(metrics.LEADER_KNOWN, leader_known)
+    meter.read(metrics.TERM, lambda: plain("term"))
+    meter.read(metrics.LEASE_LEFT, lambda: plain("lease_left_s"))
+    meter.read(metrics.CLUSTER_SLOTS, lambda: queue("slots"))
+    meter.read(metrics.CLUSTER_IN_FLIGHT, lambda: queue("in_flight"))
+    meter.read(metrics.QUEUE_DEPTH, lambda: queue("queued"))
+    meter.read(metrics.RUNS_OPEN, lambda: queue("open"))
+    meter.read(metrics.DEAD_LETTERS, lambda: plain("dead_letters"))
+    meter.read(metrics.JOBS, jobs)
+    meter.read(metrics.STREAM_AGE, lambda: hub.age_s)

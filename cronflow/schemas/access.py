@@ -9,7 +9,7 @@ from cronflow.schemas import Schema, iso, optional_iso
 
 
 class TokensSchema(Schema):
-    """Tokens of a login or refresh."""
+    """IssuedTokens of a login or refresh."""
 
     access_token: str
     """Send it as `Authorization: Bearer …`."""

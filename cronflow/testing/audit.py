@@ -37,7 +37,7 @@ def expectations(versions: Sequence[Version]) -> list[Expectation]:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class FireAudit:
     """The result. `lost` and `doubled` are (job, instant). `lateness` is that of first starts, sorted. `dead_runs` are
     failed or lost; they do not violate the guarantee, because a job may fail for its own reasons.
     """
@@ -56,7 +56,9 @@ class Audit:
         return not self.lost and not self.doubled
 
 
-def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Iterable[Run], until: datetime) -> Audit:
+def audit(
+    expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Iterable[Run], until: datetime
+) -> FireAudit:
     """Check the instants before `until`. `runs` must contain all runs of the expected jobs from their `since` on; it
     may contain others. A job that was edited has an expectation for each version (see `expectations`).
     """
@@ -77,7 +79,7 @@ def audit(expected: Mapping[str, Expectation | Sequence[Expectation]], runs: Ite
                 lost.append((job, fire))
             elif covering > 1:
                 doubled.append((job, fire))
-    return Audit(
+    return FireAudit(
         fires_due=due,
         lost=lost,
         doubled=doubled,

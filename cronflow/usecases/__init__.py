@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from cronflow.auth.passwords import Passwords
+from cronflow.auth.vault import Vault
+from cronflow.ports import Backends, Clock, EventSink, WebhookSender, discard_event
+from cronflow.usecases.accounts import ApiKeys, SecretValues, UserAccounts
+from cronflow.usecases.alerts import AlertRules
+from cronflow.usecases.audit import Auditor
+from cronflow.usecases.cluster import ClusterUseCases
+from cronflow.usecases.explain import Explainer
+from cronflow.usecases.jobs import JobUseCases
+from cronflow.usecases.runs import RunUseCases
+from cronflow.usecases.search import Searcher
+
+
+class UseCases:
+    """Groups the use cases by what they act on. `backends` serves plain reads that need no use case.
+
+    `vault` seals secrets, `webhook_sender` sends test alerts, `admin` is the user name reserved by the settings, and
+    `emit` receives an event for every change to a job, a run or the cluster.
+    """
+
+    def __init__(
+        self,
+        backends: Backends,
+        clock: Clock,
+        emit: EventSink = discard_event,
+        *,
+        vault: Vault | None = None,
+        admin: str = "admin",
+        webhook_sender: WebhookSender | None = None,
+        namespace: str = "default",
+    ) -> None:
+        self.backends = backends
+        self.passwords = Passwords()
+        self.audit = Auditor(backends.audit, clock, emit)
+        self.explain = Explainer(backends, clock)
+        self.search = Searcher(backends)
+        self.jobs = JobUseCases(backends, clock, self.audit)
+        self.runs = RunUseCases(backends, clock, self.audit)
+        self.cluster = ClusterUseCases(backends, clock, self.audit, self.jobs)
+        self.users = UserAccounts(backends.users, clock, self.audit, self.passwords, reserved=admin)
+        self.keys = ApiKeys(backends.keys, clock, self.audit)
+        self.secrets = SecretValues(backends.secrets, clock, self.audit, vault)
+        self.alerts = AlertRules(backends, clock, self.audit, webhook_sender, namespace)

@@ -45,7 +45,7 @@ log = structlog.get_logger("cronflow.auth")
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class IssuedTokens:
     """The tokens of a login or refresh. `expires_in` is the lifetime of the access token in seconds."""
 
     access_token: str
@@ -75,7 +75,7 @@ class Logins:
         self._passwords = passwords
         self._auditor = Auditor(backends.audit, clock)
 
-    async def login(self, name: str, password: str, address: str) -> Tokens | None:
+    async def login(self, name: str, password: str, address: str) -> IssuedTokens | None:
         """Start a session; None for a wrong name or password. Raises TooSoon."""
         place, account = f"login:{_network(address)}", f"login:user:{hashed(name)[:32]}"
         for key in (place, account):
@@ -98,7 +98,7 @@ class Logins:
         log.info("login", user=user.name, address=address)
         return self._tokens_for(user.name, session, random)
 
-    async def refresh(self, refresh_token: str) -> Tokens | None:
+    async def refresh(self, refresh_token: str) -> IssuedTokens | None:
         """New tokens for the latest refresh token. Any other token returns None and ends its session."""
         session, random = await self._session_of(refresh_token)
         if session is None or await self._user_in(session) is None:
@@ -136,8 +136,8 @@ class Logins:
         """The principal of the ticket; None if it was redeemed or has expired."""
         return await self._backends.tickets.take(hashed(ticket))
 
-    def _tokens_for(self, user: str, session: str, random: str) -> Tokens:
-        return Tokens(self._tokens.make(Claims(user, session)), refresh_text(session, random))
+    def _tokens_for(self, user: str, session: str, random: str) -> IssuedTokens:
+        return IssuedTokens(self._tokens.make(Claims(user, session)), refresh_text(session, random))
 
     async def _session_of(self, refresh_token: str) -> tuple[Session | None, str]:
         parts = refresh_parts(refresh_token)

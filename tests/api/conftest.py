@@ -20,8 +20,8 @@ from cronflow.api.bodies import Deployment
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.access import Principal, Role
+from cronflow.usecases import UseCases
 from cronflow.usecases.accounts import SecretValues
-from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
 from tests.auth.bench import QUICK, SECRET
 from tests.cli.scene import Scene

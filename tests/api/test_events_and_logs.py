@@ -13,7 +13,7 @@ from cronflow.domain.events import Event, JobPaused, LeaderElected, NodeLost, Re
 from cronflow.ports import AuditQuery, LogLine
 from cronflow.schemas.runs import log_schema
 from cronflow.schemas.stream import event_schema
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import NOON, Scene
 

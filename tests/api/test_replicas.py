@@ -12,7 +12,7 @@ import pytest
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Outcome, RunState
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.api.conftest import Client, client_of
 from tests.cli.scene import RUNS, ago, run
 

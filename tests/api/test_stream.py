@@ -31,7 +31,7 @@ from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.ports import Backends, LogLine
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.contracts.builders import T0, a_report
 from tests.waiting import PATIENCE_S, eventually
 

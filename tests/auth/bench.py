@@ -12,17 +12,16 @@ from argon2 import Parameters, PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 from fastapi import FastAPI
 
-from cronflow.api.access import ClosedGate
+from cronflow.api.access import ClosedGate, TokenGate
 from cronflow.api.app import create_api
-from cronflow.api.gate import TokenGate
 from cronflow.api.middleware import guarded
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import AccessTokens
 from cronflow.auth.vault import Vault
 from cronflow.domain.job import CommandTarget, Job
 from cronflow.ports import Backends, Clock, WebhookSender
+from cronflow.usecases import UseCases
 from cronflow.usecases.accounts import UserAccounts
-from cronflow.usecases.all import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
 
 SECRET = "a secret of the tests that is long enough"
@@ -128,7 +127,7 @@ class Replica:
         return await self.send("POST", "/auth/token", {"username": name, "password": password}, **rest)
 
     async def tokens_of(self, name: str = "admin", password: str = PASSWORD) -> dict[str, Any]:
-        """Tokens of a login that must succeed."""
+        """IssuedTokens of a login that must succeed."""
         answer = await self.login(name, password)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()

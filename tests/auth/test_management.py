@@ -13,7 +13,7 @@ from cronflow.domain.job import CommandTarget, HttpTarget, Job
 from cronflow.ports import AuditQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from cronflow.usecases.audit import Auditor, Changed, client_address, masked
 from tests.auth.bench import PASSWORD, Replica, a_job
 

@@ -28,7 +28,7 @@ from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import RunQuery
 from cronflow.testing.embedded import MongoServer, RedisServer
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.bench import stream
 from tests.bench.words import say, spread
 from tests.children import cluster_environment, python

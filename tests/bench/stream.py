@@ -23,7 +23,7 @@ from cronflow.domain.job import Job, PythonTarget
 from cronflow.live.hub import Hub
 from cronflow.live.state import ClusterConfig
 from cronflow.testing.embedded.server import free_port
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.bench.words import say, spread
 from tests.children import ADMIN, cluster_environment, python
 

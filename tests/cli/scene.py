@@ -20,7 +20,7 @@ from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule, next_aft
 from cronflow.ports import LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 FENCE = 1795262400000000

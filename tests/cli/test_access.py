@@ -14,7 +14,7 @@ from cronflow.config import Settings, credentials
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.errors import CronFlowError
 from cronflow.ports import AuditQuery
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import FAILED, RETRYING, Scene
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cronflow.cli.dev.output import Live, Proof, as_json, view
 from cronflow.domain.run import RunState
-from cronflow.testing.audit import Audit
+from cronflow.testing.audit import FireAudit
 from tests.cli.scene import NOON, run
 
 
@@ -26,7 +26,7 @@ class Shown:
 
 
 def proof(*lateness: timedelta) -> Proof:
-    return Proof(Audit(len(lateness), (), (), (), (), {}, lateness), 0, timedelta(seconds=60))
+    return Proof(FireAudit(len(lateness), (), (), (), (), {}, lateness), 0, timedelta(seconds=60))
 
 
 def test_lengths_have_a_suitable_unit_and_are_aligned() -> None:

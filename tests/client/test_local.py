@@ -23,7 +23,7 @@ from cronflow.live.hub import Hub
 from cronflow.live.state import ClusterConfig
 from cronflow.ports import LogLine
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.cli.scene import FENCE, RUNNING, RUNS, SUCCEEDED
 from tests.contracts.builders import T0
 

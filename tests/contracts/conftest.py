@@ -19,9 +19,8 @@ from cronflow.backends.mongo.logs import MongoLogStore
 from cronflow.backends.mongo.runs import MongoDeadLetters, MongoLateStore, MongoResultStore, MongoRunStore
 from cronflow.backends.redis.admin import RedisCoordinationAdmin
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
 from cronflow.backends.redis.live import RedisFeed, RedisLiveTail
-from cronflow.backends.redis.membership import RedisMembership
+from cronflow.backends.redis.nodes import RedisElection, RedisMembership
 from cronflow.backends.redis.queue import RedisBus, RedisQueue
 from cronflow.ports import (
     Archive,

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.nodes import RedisElection
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain import transitions
 from cronflow.domain.cluster import Backlog, Renewal

@@ -24,7 +24,7 @@ from cronflow.executors.secrets import WithSecrets
 from cronflow.ports import Executor, SecretStore
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.executors import Lines, assignment
 from tests.executors.web import Server, answer
 

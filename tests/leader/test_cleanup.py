@@ -13,8 +13,8 @@ import pytest
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.job import JobRecord
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
-from cronflow.leader import cleanup as cleaning
-from cronflow.leader.cleanup import Cleanup
+from cronflow.leader import maintenance
+from cronflow.leader.maintenance import Cleanup
 from cronflow.ports import LateResult, LogLine
 from cronflow.usecases.edit import Editor
 from tests.contracts.builders import a_job, a_pend, a_run, an_assignment
@@ -185,7 +185,7 @@ async def test_a_job_whose_tombstone_goes_while_it_is_applied_again_is_created(f
 async def test_it_deletes_in_batches_with_pauses_and_goes_on_after_a_failure(
     forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "BATCH", 3)
+    monkeypatch.setattr(maintenance, "BATCH", 3)
     runs = await a_job_with_runs(forge, *(k * DAY for k in range(31, 42)))
     delete, sizes = forge.backends.archive.delete_runs, list[int]()
 

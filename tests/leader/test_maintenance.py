@@ -20,7 +20,7 @@ from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retr
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.executors import Executors, SystemExecutor
-from cronflow.leader.cleanup import Cleanup
+from cronflow.leader.maintenance import Cleanup
 from cronflow.leader.planner import Planned
 from cronflow.leader.sweep import Sweep
 from cronflow.node.node import Node
@@ -28,7 +28,7 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Move
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.contracts.builders import an_assignment
 from tests.node.cluster import Cluster, Recording, Steady, planner_of
 

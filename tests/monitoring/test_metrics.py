@@ -14,8 +14,7 @@ from cronflow.domain.job import Retry
 from cronflow.domain.metrics import METRICS, MOST_SERVICES, RUNS_ENDED, TERM, Metric, MetricKind, MetricSource
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.schedule.kinds import Every
-from cronflow.live.hub import Hub
-from cronflow.live.live_metrics import register_cluster_metrics
+from cronflow.live.hub import Hub, register_cluster_metrics
 from cronflow.live.state import ClusterConfig
 from cronflow.monitoring.prometheus import PrometheusMeter
 from cronflow.testing.clock import FakeClock

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from cronflow.api.app import create_api
-from cronflow.api.request_metrics import Measured
+from cronflow.api.middleware import Measured
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.metrics import MetricSource
 from cronflow.monitoring.prometheus import PrometheusMeter

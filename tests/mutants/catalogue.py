@@ -242,7 +242,7 @@ MEMORY: tuple[Mutant, ...] = (
         ("return run.is_dead if resolution.how is Settled.ACKNOWLEDGED else not run.is_open", "return not run.is_open"),
     ),
     *_of(
-        "testing/memory/table.py",
+        "testing/memory/documents.py",
         # insert and replace_if
         ("        if key in self:\n            return False\n", ""),
         ("if value is None or not holds(value):", "if value is None:"),

@@ -21,7 +21,7 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, WebhookSender
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from cronflow.worker.spool import Spool
 from cronflow.worker.worker import Worker
 

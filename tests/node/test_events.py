@@ -41,7 +41,7 @@ from cronflow.domain.events import (
 from cronflow.domain.job import Delivery, Overlap, PlanIntent, Retry
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.schedule.kinds import Every
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
 

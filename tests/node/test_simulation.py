@@ -26,7 +26,7 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink
 from cronflow.testing.clock import FakeClock
-from cronflow.testing.memory.table import Table
+from cronflow.testing.memory.documents import Table
 from tests.history.checker import check
 from tests.history.history import END, START, Ack, Elected, Fault, History, Noted, Step
 from tests.node.cluster import Cluster, Recording, a_cluster

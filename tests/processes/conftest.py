@@ -18,8 +18,8 @@ from cronflow.domain.job import CommandTarget, Job, Overlap, Retry
 from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Backends, RunQuery
-from cronflow.testing.audit import Audit, Expectation, audit
-from cronflow.usecases.all import UseCases
+from cronflow.testing.audit import Expectation, FireAudit, audit
+from cronflow.usecases import UseCases
 from tests.children import cluster_environment, python
 from tests.waiting import PATIENCE_S, eventually
 
@@ -163,7 +163,7 @@ class Processes:
             if len(page) < 500:
                 return found[::-1]
 
-    async def proof(self, since: dict[str, datetime], timeout: float = PATIENCE_S) -> Audit:
+    async def proof(self, since: dict[str, datetime], timeout: float = PATIENCE_S) -> FireAudit:
         """Wait until the cluster has handled everything that is due until now, then audit."""
         until = datetime.now(UTC).replace(microsecond=0)
         await self.all_handled(until, timeout)

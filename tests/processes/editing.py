@@ -15,7 +15,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.run import Run
 from cronflow.ports import RunStore
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 
 class Stops:

@@ -18,7 +18,7 @@ from cronflow.auth.vault import Vault
 from cronflow.backends.clock import SystemClock
 from cronflow.domain.alerts import Alert, AlertKind, Notification, NotificationState, Webhook
 from cronflow.domain.job import CommandTarget, Job, Retry
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.executors.web import Server, answer
 from tests.processes.conftest import Processes, process_cluster
 from tests.waiting import eventually

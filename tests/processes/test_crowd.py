@@ -23,7 +23,7 @@ from cronflow.domain.access import Role
 from cronflow.domain.job import CommandTarget, Job, Overlap
 from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.embedded.server import free_port
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.api.test_process import status
 from tests.children import ADMIN, cluster_environment, process
 from tests.processes.conftest import Processes, process_cluster

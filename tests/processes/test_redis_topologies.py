@@ -8,7 +8,7 @@ import pytest
 
 from cronflow.backends.redis.clients import parse
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.election import RedisElection
+from cronflow.backends.redis.nodes import RedisElection
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain.cluster import Renewal
 from cronflow.domain.errors import InvalidInput

@@ -21,7 +21,7 @@ from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Backends, RunQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.contracts.builders import a_job, a_pend, a_run
 
 MINUTE = timedelta(minutes=1)

@@ -14,7 +14,7 @@ from cronflow.domain.run import Kind, Outcome, Run, RunState, Settled, original_
 from cronflow.ports import RunQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from tests.contracts.builders import T0, a_job, a_run
 
 MINUTE = timedelta(minutes=1)

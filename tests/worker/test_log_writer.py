@@ -14,7 +14,7 @@ from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, LineSink, LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 from cronflow.worker.log_writer import LogWriter
 from tests.contracts.builders import T0, a_job
 from tests.node.cluster import Steady

@@ -15,7 +15,7 @@ from cronflow.api.access import ClosedGate
 from cronflow.api.app import create_api
 from cronflow.api.bodies import Deployment
 from cronflow.api.openapi import REF, Document
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos

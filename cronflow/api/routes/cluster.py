@@ -7,18 +7,26 @@ from typing import Annotated
 from fastapi import Query
 
 from cronflow.api.access import Operator, Viewer
-from cronflow.api.bodies import Deployed, Uses
+from cronflow.api.bodies import Deployed, NodeName, Uses
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import NotFound
 from cronflow.domain.rollup import Span
-from cronflow.schemas import milliseconds
+from cronflow.schemas import Schema, milliseconds
 from cronflow.schemas.cluster import (
     ClusterSchema,
+    DrainSchema,
+    NodeDetailSchema,
+    NodeSchema,
     SeriesSchema,
     SettingsSchema,
     StepdownSchema,
+    UndrainSchema,
     cluster_schema,
+    drain_schema,
+    node_detail_schema,
+    node_schema,
     series_schema,
+    undrain_schema,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
 
@@ -72,3 +80,42 @@ async def sweep(service: Uses, by: Operator) -> AskedSchema:
         return asked_schema(await service.runs.get(await service.cluster.sweep(by=by.name)))
     except NotFound as error:
         raise NotFound("leader", "that has ever led this cluster") from error
+
+
+nodes = new_router("nodes")
+
+
+class NodePage(Schema):
+    """The nodes that are up, by name."""
+
+    items: list[NodeSchema]
+    """All of them."""
+    next_cursor: None
+    """Always null: there is one page."""
+
+
+@nodes.get("/nodes")
+async def list_nodes(service: Uses, _: Viewer, deployed: Deployed) -> NodePage:
+    """The nodes that are up, by name, with their load."""
+    status = await service.cluster.status()
+    nodes = [node_schema(member, status.leader, deployed.heartbeat) for member in status.members]
+    return {"items": nodes, "next_cursor": None}
+
+
+@nodes.get("/nodes/{name}", responses=may(404))
+async def show_node(service: Uses, _: Viewer, deployed: Deployed, name: NodeName) -> NodeDetailSchema:
+    """A node that is up: its load, its labels, and its runs."""
+    member, holds = await service.cluster.node(name)
+    return node_detail_schema(member, holds, (await service.cluster.status()).leader, deployed.heartbeat)
+
+
+@nodes.post("/nodes/{name}/drain", responses=may(404))
+async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainSchema:
+    """Let a node finish its running jobs and accept no new ones, even after a restart, until it is undrained."""
+    return drain_schema(name, await service.cluster.drain(name, by=by.name))
+
+
+@nodes.post("/nodes/{name}/undrain")
+async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainSchema:
+    """Let a node accept work again, even one that is not up."""
+    return undrain_schema(name, await service.cluster.undrain(name, by=by.name))

@@ -18,6 +18,7 @@ from cronflow.api.bodies import (
     Deployment,
     Expected,
     Input,
+    Instant,
     JobName,
     Uses,
     body,
@@ -28,10 +29,12 @@ from cronflow.api.bodies import (
 from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import RunPage, run_page
-from cronflow.documents import JobForm, job_document, parse_job
+from cronflow.documents import JobForm, job_document, parse_job, parse_schedule
+from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
+from cronflow.domain.schedule.kinds import Schedule
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
 from cronflow.schemas.jobs import (
@@ -47,7 +50,14 @@ from cronflow.schemas.jobs import (
     version_schema,
 )
 from cronflow.schemas.runs import AskedSchema, asked_schema
-from cronflow.schemas.schedules import DaysSchema, days_schema
+from cronflow.schemas.schedules import (
+    DaysSchema,
+    PreviewSchema,
+    ScheduleLoadSchema,
+    days_schema,
+    preview_schema,
+    schedule_load_schema,
+)
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases.edit import ABSENT
 from cronflow.usecases.search import JobFilter
@@ -352,3 +362,44 @@ def _merged(target: object, patch: object) -> object:
         else:
             merged[key] = _merged(merged.get(key), value)
     return merged
+
+
+schedules = new_router("schedules")
+
+PREVIEW = {"schedule": {"cron": "0 9 * * MON#2", "tz": "Europe/Berlin"}, "count": 3}
+
+
+class PreviewInput(Input, json_schema_extra={"examples": [PREVIEW]}):
+    """A schedule, as in a job."""
+
+    schedule: Annotated[Schedule, reads(lambda value: parse_schedule(value, ""), ScheduleForm)]
+    """The schedule."""
+    count: Annotated[int, Field(ge=1, le=100)] = 10
+    """How many fires."""
+    start: Instant = None
+    """Fires from this instant on; by default from now."""
+
+
+@schedules.post("/schedules/preview")
+async def preview_schedule(
+    service: Uses, _: Viewer, asked: Annotated[PreviewInput, body(PreviewInput)]
+) -> PreviewSchema:
+    """What a schedule means: in words, its next fires, and warnings."""
+    return preview_schema(service.jobs.preview(asked.schedule, asked.count, asked.start))
+
+
+@schedules.get("/schedules/herd", responses=may(404))
+async def schedule_load(
+    service: Uses,
+    _: Viewer,
+    job: Annotated[str | None, Query(max_length=200, description="Compare this job with the others.")] = None,
+    cron: Annotated[str | None, Query(max_length=500, description="Compare this expression with the jobs.")] = None,
+    tz: Annotated[str, Query(max_length=100, description="The time zone of `cron`.")] = "UTC",
+) -> ScheduleLoadSchema:
+    """The fires of all jobs in the coming week, hour by hour; at most 2,000 jobs are read. With `job` or `cron` also
+    how many share its minute, and a quieter minute. To move a job, patch its schedule.
+    """
+    if job is not None and cron is not None:
+        raise InvalidInput(Problem("cron", "cannot be combined with job", "use one of the two"))
+    schedule = None if cron is None else parse_schedule({"cron": cron, "tz": tz})
+    return schedule_load_schema(await service.jobs.schedule_load(job or "", schedule))

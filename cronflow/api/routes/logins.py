@@ -11,7 +11,7 @@ from cronflow.api.bodies import Input, body, secret_text
 from cronflow.api.responses import may, new_router
 from cronflow.domain.access import LONGEST_PASSWORD
 from cronflow.schemas.access import PrincipalSchema, TicketSchema, TokensSchema, principal_schema
-from cronflow.usecases.logins import TICKET_S, Logins, Tokens
+from cronflow.usecases.logins import TICKET_S, IssuedTokens, Logins
 
 router = new_router("auth")
 
@@ -78,7 +78,7 @@ async def who_am_i(principal: Anybody) -> PrincipalSchema:
     return principal_schema(principal)
 
 
-def _answer(given: Tokens | None, refusal: str) -> TokensSchema:
+def _answer(given: IssuedTokens | None, refusal: str) -> TokensSchema:
     if given is None:
         raise NotAuthenticated(refusal)
     return {

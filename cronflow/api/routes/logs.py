@@ -8,12 +8,13 @@ from fastapi import Query
 
 from cronflow.api.access import Viewer
 from cronflow.api.bodies import From, RunId, Uses
-from cronflow.api.pagination import Cursor, Limit, cursor_of, line_key, time_key
+from cronflow.api.pagination import Cursor, Limit, cursor_of, first_of, line_key, name_key, time_key
 from cronflow.api.responses import may, new_router
-from cronflow.domain.log_levels import at_least
 from cronflow.ports import LineQuery
+from cronflow.ports.stores import at_least
 from cronflow.schemas import Schema
 from cronflow.schemas.runs import LogSchema, log_schema
+from cronflow.schemas.stream import EventSchema, event_schema
 
 router = new_router("logs")
 
@@ -97,3 +98,32 @@ async def run_logs(
         "items": [log_schema(line) for line in lines],
         "next_cursor": cursor_of(fence, n) if more or is_open else None,
     }
+
+
+events = new_router("events")
+
+
+class EventPage(Schema):
+    """Events, newest first."""
+
+    items: list[EventSchema]
+    """The events."""
+    next_cursor: str | None
+    """For the next page; null: this is the last page."""
+
+
+@events.get("/events")
+async def list_events(
+    service: Uses,
+    _: Viewer,
+    since: From = None,
+    kind: Annotated[
+        list[str] | None, Query(max_length=100, description="Only this kind, for example `leader_elected`; repeatable.")
+    ] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> EventPage:
+    """Events of the cluster, newest first; kept as long as log lines."""
+    found = await service.cluster.events(kinds=kind or (), since=since, before=name_key(cursor), limit=limit + 1)
+    shown, before = first_of(found, limit, lambda happened: happened.id)
+    return {"items": [event_schema(happened) for happened in shown], "next_cursor": before}

@@ -42,7 +42,7 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 router = new_router("runs")
 

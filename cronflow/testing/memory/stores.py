@@ -14,11 +14,11 @@ import orjson
 from cronflow.backends.codec import line_id
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
-from cronflow.domain.log_levels import GRAVE, says
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Found, LargeResult, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
+from cronflow.ports.stores import GRAVE, contains
 from cronflow.testing.memory.documents import DocumentPort
 
 PLACE = attrgetter("fire_at", "id")
@@ -272,7 +272,7 @@ class MemoryLogStore(DocumentPort, port="logs"):
         found = [
             line
             for line in page
-            if says(line.text, query.text)
+            if contains(line.text, query.text)
             and (not query.levels or line.level in query.levels)
             and query.node in (None, line.node)
         ][: query.limit]
