@@ -1,4 +1,4 @@
-"""The client for asyncio. `cronflow.client.blocking` is made from this file."""
+"""The client for asyncio. `make client` generates `cronflow.client.blocking` from this file."""
 
 from __future__ import annotations
 
@@ -98,7 +98,6 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
 
     async def login(self, username: str, password: str) -> Tokens:
@@ -114,7 +113,6 @@ class AsyncClient:
         self.tokens = None
 
     async def me(self) -> PrincipalSchema:
-        """Who is logged in."""
         return await self.send(get(path_of("auth", "me")))
 
     async def preview(
@@ -225,7 +223,6 @@ class Jobs:
         return await self._client.send(call)
 
     async def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
-        """Remove a job."""
         return await self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
     async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
@@ -430,11 +427,9 @@ class Nodes:
         self._client = client
 
     def list(self) -> AsyncIterator[NodeSchema]:
-        """Nodes, by name."""
         return self._client.pages(get(path_of("nodes")))
 
     async def get(self, name: str) -> NodeDetailSchema:
-        """A node."""
         return await self._client.send(get(path_of("nodes", name)))
 
     async def drain(self, name: str) -> DrainSchema:

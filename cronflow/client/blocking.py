@@ -99,7 +99,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def login(self, username: str, password: str) -> Tokens:
@@ -115,7 +114,6 @@ class Client:
         self.tokens = None
 
     def me(self) -> PrincipalSchema:
-        """Who is logged in."""
         return self.send(get(path_of("auth", "me")))
 
     def preview(self, schedule: Mapping[str, object], count: int = 10, start: datetime | None = None) -> PreviewSchema:
@@ -224,7 +222,6 @@ class Jobs:
         return self._client.send(call)
 
     def delete(self, name: str, *, version: int | None = None) -> DeletedSchema:
-        """Remove a job."""
         return self._client.send(Call("DELETE", path_of("jobs", name), headers=_if(version)))
 
     def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
@@ -429,11 +426,9 @@ class Nodes:
         self._client = client
 
     def list(self) -> Iterator[NodeSchema]:
-        """Nodes, by name."""
         return self._client.pages(get(path_of("nodes")))
 
     def get(self, name: str) -> NodeDetailSchema:
-        """A node."""
         return self._client.send(get(path_of("nodes", name)))
 
     def drain(self, name: str) -> DrainSchema:

@@ -135,8 +135,6 @@ class LocalClient:
 
 
 class LocalJobs(Resource):
-    """See `aio.Jobs`."""
-
     async def list(
         self, q: str = "", *, label: Sequence[str] = (), enabled: bool | None = None
     ) -> AsyncIterator[JobSchema]:
@@ -192,8 +190,6 @@ class LocalJobs(Resource):
 
 
 class LocalRuns(Resource):
-    """See `aio.Runs`."""
-
     def list(
         self,
         *,
@@ -286,8 +282,6 @@ class _RunReader:
 
 
 class LocalLogs(Resource):
-    """See `aio.Logs`."""
-
     async def search(
         self,
         q: str = "",
@@ -326,8 +320,6 @@ class LocalLogs(Resource):
 
 
 class LocalEvents(Resource):
-    """See `aio.Events`."""
-
     def list(
         self, *, since: datetime | None = None, kind: Sequence[str] = (), limit: int | None = None
     ) -> AsyncIterator[EventSchema]:
@@ -341,8 +333,6 @@ class LocalEvents(Resource):
 
 
 class LocalNodes(Resource):
-    """See `aio.Nodes`."""
-
     async def list(self) -> AsyncIterator[NodeSchema]:
         status = await self._service.cluster.status()
         for member in status.members:
@@ -360,8 +350,6 @@ class LocalNodes(Resource):
 
 
 class LocalCluster(Resource):
-    """See `aio.Cluster`."""
-
     async def get(self) -> ClusterSchema:
         return cluster_schema(self._client.namespace, await self._service.cluster.status(), self._client.heartbeat)
 

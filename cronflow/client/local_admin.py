@@ -47,8 +47,6 @@ class Resource:
 
 
 class LocalAlerts(Resource):
-    """See `admin.Alerts`."""
-
     def list(self) -> AsyncIterator[AlertSchema]:
         return _by_name(self._service.alerts.find, alert_schema)
 
@@ -77,8 +75,6 @@ class LocalAlerts(Resource):
 
 
 class LocalUsers(Resource):
-    """See `admin.Users`."""
-
     def list(self) -> AsyncIterator[UserSchema]:
         return _by_name(self._service.users.find, user_schema)
 
@@ -98,8 +94,6 @@ class LocalUsers(Resource):
 
 
 class LocalKeys(Resource):
-    """See `admin.Keys`."""
-
     def list(self) -> AsyncIterator[KeySchema]:
         return _by_name(self._service.keys.find, key_schema)
 
@@ -116,8 +110,6 @@ class LocalKeys(Resource):
 
 
 class LocalSecrets(Resource):
-    """See `admin.Secrets`."""
-
     def list(self) -> AsyncIterator[SecretSchema]:
         return _by_name(self._service.secrets.find, secret_schema)
 
@@ -129,8 +121,6 @@ class LocalSecrets(Resource):
 
 
 class LocalAudit(Resource):
-    """See `admin.Audit`."""
-
     def list(
         self,
         *,

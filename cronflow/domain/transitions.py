@@ -67,76 +67,42 @@ class TransitionRule:
     only_when_due: bool = False
 
 
+_OPEN = "dispatched running retrying"
+_WAITING = "dispatched retrying"
+
+
 def _rule(
-    sources: str, targets: str, actors: str, meaning: str, *, fenced: bool = True, only_when_due: bool = False
+    sources: str, targets: str, actors: str, meaning: str, *, fenced: bool = True, due: bool = False
 ) -> TransitionRule:
-    def states(text: str) -> frozenset[RunState]:
-        return frozenset(RunState(word) for word in text.split())
-
-    return TransitionRule(
-        states(sources),
-        states(targets),
-        frozenset(Actor(word) for word in actors.split()),
-        meaning,
-        fenced,
-        only_when_due,
-    )
+    before, after = (frozenset(RunState(word) for word in text.split()) for text in (sources, targets))
+    return TransitionRule(before, after, frozenset(Actor(word) for word in actors.split()), meaning, fenced, due)
 
 
+T = Transition  # for the lines of the table
 TRANSITIONS: Mapping[Transition, TransitionRule] = {
-    Transition.PLAN: _rule("", "dispatched", "leader", "a fire is planned and placed on a node", fenced=False),
-    Transition.SKIP_FIRE: _rule(
-        "", "skipped", "leader editor", "a fire is not run; the reason is recorded", fenced=False
+    T.PLAN: _rule("", "dispatched", "leader", "a fire is planned and placed on a node", fenced=False),
+    T.SKIP_FIRE: _rule("", "skipped", "leader editor", "a fire is not run; the reason is recorded", fenced=False),
+    T.REQUEST: _rule("", "retrying", "editor leader", "a run is requested outside the schedule", fenced=False),
+    T.START: _rule("dispatched", "running", "worker", "the start is recorded"),
+    T.RENEW_LEASE: _rule("running", "running", "worker", "the lease is renewed"),
+    T.FINISH: _rule("dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt has ended"),
+    T.RETRY: _rule("dispatched running", "retrying", "worker", "an attempt has ended and another one follows"),
+    T.GIVE_BACK: _rule("dispatched running", "retrying", "worker", "given back before its handler has started"),
+    T.REDISPATCH_UNTAKEN: _rule("dispatched", "dispatched", "leader", "not taken in time: placed again", due=True),
+    T.REDISPATCH_LOST: _rule("running", "dispatched", "leader", "its worker is lost: placed again", due=True),
+    T.MARK_LOST: _rule("running", "lost", "leader worker", "its worker is lost, and it must not start twice"),
+    T.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", due=True),
+    T.SKIP_WAITING: _rule(_WAITING, "skipped", "leader", "it may no longer run; the reason is recorded"),
+    T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, impossible to place, or far beyond its timeout"),
+    T.CANCEL: _rule(_WAITING, "cancelled", "editor leader", "cancelled before it started", fenced=False),
+    T.REQUEST_CANCEL: _rule("running", "running", "editor leader", "its worker is asked to cancel it", fenced=False),
+    T.ADOPT_EDIT: _rule(
+        "running retrying", "running retrying", "editor leader", "it continues under the edited job", fenced=False
     ),
-    Transition.REQUEST: _rule("", "retrying", "editor leader", "a run is requested outside the schedule", fenced=False),
-    Transition.START: _rule("dispatched", "running", "worker", "the start is recorded"),
-    Transition.RENEW_LEASE: _rule("running", "running", "worker", "the lease is renewed"),
-    Transition.FINISH: _rule(
-        "dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt has ended"
-    ),
-    Transition.RETRY: _rule("dispatched running", "retrying", "worker", "an attempt has ended and another one follows"),
-    Transition.GIVE_BACK: _rule(
-        "dispatched running", "retrying", "worker", "the worker gives the run back before its handler has started"
-    ),
-    Transition.REDISPATCH_UNTAKEN: _rule(
-        "dispatched", "dispatched", "leader", "not taken in time: placed again", only_when_due=True
-    ),
-    Transition.REDISPATCH_LOST: _rule(
-        "running", "dispatched", "leader", "its worker is lost: placed again", only_when_due=True
-    ),
-    Transition.MARK_LOST: _rule(
-        "running", "lost", "leader worker", "its worker is lost, and an at_most_once run must not start twice"
-    ),
-    Transition.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", only_when_due=True),
-    Transition.SKIP_WAITING: _rule(
-        "dispatched retrying", "skipped", "leader", "it may no longer run; the reason is recorded"
-    ),
-    Transition.FAIL: _rule(
-        "dispatched retrying running", "failed", "leader", "poisoned, impossible to place, or far beyond its timeout"
-    ),
-    Transition.CANCEL: _rule(
-        "dispatched retrying", "cancelled", "editor leader", "cancelled before it started", fenced=False
-    ),
-    Transition.REQUEST_CANCEL: _rule(
-        "running", "running", "editor leader", "the worker is asked to cancel the run", fenced=False
-    ),
-    Transition.ADOPT_EDIT: _rule(
-        "running retrying", "running retrying", "editor leader", "the run continues under the edited job", fenced=False
-    ),
-    Transition.POSTPONE: _rule(
-        "dispatched running retrying",
-        "dispatched running retrying",
-        "leader",
-        "nothing to do yet: checked again later",
-        only_when_due=True,
-    ),
-    Transition.REQUEUE: _rule("dispatched", "retrying", "editor", "queued again under the edited job", fenced=False),
-    Transition.CONFIRM_CANCEL: _rule(
-        "dispatched running retrying",
-        "cancelled",
-        "leader",
-        "cancellation was requested and no worker runs it any more",
-        only_when_due=True,
+    T.POSTPONE: _rule(_OPEN, _OPEN, "leader", "nothing to do yet: checked again later", due=True),
+    T.REQUEUE: _rule("dispatched", "retrying", "editor", "queued again under the edited job", fenced=False),
+    T.CONFIRM_CANCEL: _rule(
+        _OPEN, "cancelled", "leader", "cancellation was requested and no worker runs it any more", due=True
     ),
 }
 

@@ -87,7 +87,7 @@ def test_a_retry_makes_a_new_run_and_links_both(cli: Cli, scene: Scene) -> None:
 @pytest.mark.usefixtures("scene")
 def test_a_run_that_is_open_or_missing_cannot_be_retried(cli: Cli) -> None:
     result = cli("runs", "retry", RUNNING)
-    assert (result.exit_code, "has not ended" in result.stderr) == (1, True)
+    assert (result.exit_code, "only a run that has ended can be replayed" in result.stderr) == (1, True)
     result = cli("runs", "retry", f"{FAILED}x")
     assert result.exit_code == 3
     assert f"did you mean {FAILED}?" in result.stderr

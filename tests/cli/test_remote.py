@@ -168,7 +168,7 @@ REFUSED = [
     (1, Given("keys create deploy"), "key 'deploy' already exists"),
     (1, Given(f"runs cancel {SUCCEEDED}"), "has already ended: succeeded"),
     (1, Given(f"runs ack {SUCCEEDED}"), "only failed or lost runs"),
-    (1, Given(f"runs retry {RUNNING}"), "it has not ended"),
+    (1, Given(f"runs retry {RUNNING}"), "only a run that has ended can be replayed"),
 ]
 
 

@@ -145,4 +145,4 @@ def test_system_jobs_are_listed_on_request(cli: Cli) -> None:
 def test_system_jobs_cannot_be_changed(cli: Cli, verb: str) -> None:
     result = cli("jobs", verb, SWEEP)
     assert result.exit_code == 2
-    assert "SWEEP_AT and CLEANUP_AT say when such jobs run" in result.stderr
+    assert "set SWEEP_AT and CLEANUP_AT to choose when system jobs run" in result.stderr

@@ -143,7 +143,7 @@ def test_its_methods_are_those_of_the_api_client() -> None:
     compared = 0
     for ours, theirs in ((local, aio), (local_admin, admin)):
         for name, resource in inspect.getmembers(ours, inspect.isclass):
-            counterpart = getattr(theirs, name.replace("LocalClient", "AsyncClient"), None)
+            counterpart = getattr(theirs, name.replace("LocalClient", "AsyncClient").removeprefix("Local"), None)
             if resource.__module__ != ours.__name__ or counterpart is None or name.startswith("_"):
                 continue
             for method, function in inspect.getmembers(resource, inspect.isfunction):
