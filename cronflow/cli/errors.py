@@ -71,11 +71,7 @@ def _described(error: CronFlowError) -> tuple[int, Sequence[str], Sequence[str]]
         case InvalidInput():
             return USAGE, [" ".join(str(problem).split("\n")) for problem in error.problems], ()
         case NotFound(kind="leader"):
-            return (
-                NOT_FOUND,
-                ["the cluster has no leader"],
-                ["list the nodes: cronflow nodes list; start one: cronflow node"],
-            )
+            return NOT_FOUND, [str(error)], ["list the nodes: cronflow nodes list; start one: cronflow node"]
         case NotFound():
             listed = f"list the {error.kind}s: cronflow {error.kind}s list"
             return NOT_FOUND, [str(error)], [listed] if error.kind in _LISTED else []

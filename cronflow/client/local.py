@@ -375,4 +375,4 @@ class LocalCluster(Resource):
         try:
             return asked_schema(await self._service.runs.get(await self._service.cluster.sweep(by=self._by)))
         except NotFound as error:
-            raise NotFound("leader", "that has ever led this cluster") from error
+            raise NotFound("leader") from error

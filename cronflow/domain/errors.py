@@ -43,11 +43,11 @@ class InvalidInput(CronFlowError):
 
 
 class NotFound(CronFlowError):
-    """The object does not exist. `kind` is for example job, run or node."""
+    """The object does not exist. `kind` is for example job, run or node; without a `name` the cluster has none."""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str = "") -> None:
         self.kind, self.name = kind, name
-        super().__init__(f"there is no {kind} {name!r}")
+        super().__init__(f"there is no {kind} {name!r}" if name else f"the cluster has no {kind}")
 
 
 class Conflict(CronFlowError):

@@ -77,7 +77,7 @@ class ClusterUseCases:
         held = await self._backends.election.holder()
         record = await self._backends.control.leader()
         if held is None or record is None:
-            raise NotFound("leader", "of this cluster")
+            raise NotFound("leader")
         await self._backends.election.ask_to_resign(record.term)
         leader = node_name(held[0])
         changed = Changed("cluster.stepdown", f"node:{leader}", None, {"term": record.term})

@@ -100,7 +100,7 @@ async def kill_leader(service: Uses, chaos: Breaks, by: Admin) -> KilledSchema:
     """Kill the leader. 404 when the cluster has no leader."""
     status = await service.cluster.status()
     if status.leader is None:
-        raise NotFound("leader", "of this cluster")
+        raise NotFound("leader")
     chaos.kill(status.leader)
     await service.audit.record(by.name, Changed("chaos.kill", f"node:{status.leader}", None, {"term": status.term}))
     return {"killed": status.leader, "term": status.term}

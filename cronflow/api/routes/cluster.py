@@ -79,7 +79,7 @@ async def sweep(service: Uses, by: Operator) -> AskedSchema:
     try:
         return asked_schema(await service.runs.get(await service.cluster.sweep(by=by.name)))
     except NotFound as error:
-        raise NotFound("leader", "that has ever led this cluster") from error
+        raise NotFound("leader") from error
 
 
 nodes = new_router("nodes")
