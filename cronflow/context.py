@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cronflow.domain.errors import PermanentError
-from cronflow.ports.stores import PROGRESS as PROGRESS
+from cronflow.domain.run import PROGRESS as PROGRESS
 
 if TYPE_CHECKING:
     from cronflow.ports import LineSink

@@ -21,10 +21,9 @@ from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, PendingRun
 from cronflow.domain.placement import Placement, Waiting
-from cronflow.domain.run import Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
+from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
 from cronflow.ports import Assignment, LateResult, LogLine
-from cronflow.ports.stores import GRAVE
 
 Document = dict[str, Any]
 JOBS_REMEMBERED = 20_000

@@ -26,9 +26,8 @@ from cronflow.client.local_admin import (
 from cronflow.documents import parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, Retry
-from cronflow.domain.run import RunState
+from cronflow.domain.run import RunState, at_least
 from cronflow.ports import LineQuery, RunQuery
-from cronflow.ports.stores import at_least
 from cronflow.schemas import milliseconds
 from cronflow.schemas.cluster import (
     ClusterSchema,

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.placement import Placement, Waiting
 
 MAX_ATTEMPTS_KEPT = 25
@@ -227,3 +228,27 @@ class AttemptResult:
     error: str | None = None
     delay: timedelta | None = None
     result_size: int | None = None
+
+
+PROGRESS = "progress"
+"""The level of a progress line: `12/40`, or `12` without a total. No level is below or above it."""
+LEVELS = ("debug", "info", "success", "warn", "error")
+GRAVE = frozenset({"warn", "error"})
+"""Levels with an index of their own: they are rare and searched for most."""
+
+
+def at_least(level: str) -> Collection[str]:
+    """This level and all above it, in any case; progress stands alone. Raises InvalidInput."""
+    name = level.lower()
+    if name == PROGRESS:
+        return frozenset({PROGRESS})
+    if name not in LEVELS:
+        raise InvalidInput(
+            Problem("level", f"there is no level {level!r}", f"it is one of {', '.join((*LEVELS, PROGRESS))}")
+        )
+    return frozenset(LEVELS[LEVELS.index(name) :])
+
+
+def contains(text: str, wanted: str) -> bool:
+    """Whether a text contains another one, ignoring case."""
+    return wanted.casefold() in text.casefold()

@@ -17,10 +17,9 @@ from urllib.parse import parse_qsl
 import orjson
 
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
-from cronflow.domain.run import job_of
+from cronflow.domain.run import at_least, job_of
 from cronflow.live.session import StreamSession
 from cronflow.ports import Backends, Clock, LineQuery, LogLine, LogStore
-from cronflow.ports.stores import at_least
 from cronflow.schemas.runs import log_schema
 
 LOOK_EVERY_S = 0.05

@@ -8,7 +8,6 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Term
-from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, Kind, Resolution, Run, RunState
@@ -349,27 +348,3 @@ class StoreAdmin(Protocol):
 
     async def report(self) -> SweepReport | None:
         """The report of the last sweep, if there was one."""
-
-
-PROGRESS = "progress"
-"""The level of a progress line: `12/40`, or `12` without a total. No level is below or above it."""
-LEVELS = ("debug", "info", "success", "warn", "error")
-GRAVE = frozenset({"warn", "error"})
-"""Levels with an index of their own: they are rare and searched for most."""
-
-
-def at_least(level: str) -> Collection[str]:
-    """This level and all above it, in any case; progress stands alone. Raises InvalidInput."""
-    name = level.lower()
-    if name == PROGRESS:
-        return frozenset({PROGRESS})
-    if name not in LEVELS:
-        raise InvalidInput(
-            Problem("level", f"there is no level {level!r}", f"it is one of {', '.join((*LEVELS, PROGRESS))}")
-        )
-    return frozenset(LEVELS[LEVELS.index(name) :])
-
-
-def contains(text: str, wanted: str) -> bool:
-    """Whether a text contains another one, ignoring case."""
-    return wanted.casefold() in text.casefold()

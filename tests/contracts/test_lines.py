@@ -8,8 +8,8 @@ import pytest
 
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.run import at_least
 from cronflow.ports import LineQuery, LogLine
-from cronflow.ports.stores import at_least
 from tests.contracts.builders import T0
 from tests.contracts.conftest import Stores
 

@@ -10,8 +10,8 @@ from cronflow.api.access import Viewer
 from cronflow.api.bodies import From, RunId, Uses
 from cronflow.api.pagination import Cursor, Limit, cursor_of, first_of, line_key, name_key, time_key
 from cronflow.api.responses import may, new_router
+from cronflow.domain.run import at_least
 from cronflow.ports import LineQuery
-from cronflow.ports.stores import at_least
 from cronflow.schemas import Schema
 from cronflow.schemas.runs import LogSchema, log_schema
 from cronflow.schemas.stream import EventSchema, event_schema

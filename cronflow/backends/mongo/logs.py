@@ -9,8 +9,8 @@ from typing import Any
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.domain.run import GRAVE
 from cronflow.ports import Found, LineQuery, LogLine
-from cronflow.ports.stores import GRAVE
 
 NEWEST_FIRST = [("at", -1), ("_id", -1)]
 

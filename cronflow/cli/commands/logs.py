@@ -16,7 +16,7 @@ from cronflow.cli.connect import following
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import LineFormat, LineOutput, note, warn
 from cronflow.cli.views.lines import LinePrinter
-from cronflow.ports.stores import at_least, contains
+from cronflow.domain.run import at_least, contains
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster

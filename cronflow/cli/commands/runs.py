@@ -382,7 +382,7 @@ def watch(job: OfJob = None, output: LiveOutput = Format.TABLE) -> None:
     output.check_live()
     from cronflow.cli.views.watch import RunsView, changed_text
     from cronflow.client.following import lines_topic
-    from cronflow.ports.stores import PROGRESS
+    from cronflow.domain.run import PROGRESS
 
     async def use(cluster: Cluster) -> None:
         view = RunsView(cluster, job)

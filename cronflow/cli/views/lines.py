@@ -18,8 +18,7 @@ from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.drawing import bar
 from cronflow.cli.terminal.output import LineFormat, console, diagnostics, note, screen, write_json, yaml_text
 from cronflow.cli.views.runs import is_open, node_of
-from cronflow.domain.run import RunState
-from cronflow.ports.stores import PROGRESS
+from cronflow.domain.run import PROGRESS, RunState
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster

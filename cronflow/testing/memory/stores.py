@@ -14,11 +14,10 @@ import orjson
 from cronflow.backends.codec import line_id
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
-from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
+from cronflow.domain.run import DEAD, GRAVE, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled, contains
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Found, LargeResult, LateResult, LineQuery, LogLine, Move, OpenRun, RunQuery
-from cronflow.ports.stores import GRAVE, contains
 from cronflow.testing.memory.documents import DocumentPort
 
 PLACE = attrgetter("fire_at", "id")
