@@ -78,30 +78,32 @@ def _rule(
     return TransitionRule(before, after, frozenset(Actor(word) for word in actors.split()), meaning, fenced, due)
 
 
-T = Transition  # for the lines of the table
+_T = Transition  # short, so that a rule fits on a line
 TRANSITIONS: Mapping[Transition, TransitionRule] = {
-    T.PLAN: _rule("", "dispatched", "leader", "a fire is planned and placed on a node", fenced=False),
-    T.SKIP_FIRE: _rule("", "skipped", "leader editor", "a fire is not run; the reason is recorded", fenced=False),
-    T.REQUEST: _rule("", "retrying", "editor leader", "a run is requested outside the schedule", fenced=False),
-    T.START: _rule("dispatched", "running", "worker", "the start is recorded"),
-    T.RENEW_LEASE: _rule("running", "running", "worker", "the lease is renewed"),
-    T.FINISH: _rule("dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt has ended"),
-    T.RETRY: _rule("dispatched running", "retrying", "worker", "an attempt has ended and another one follows"),
-    T.GIVE_BACK: _rule("dispatched running", "retrying", "worker", "given back before its handler has started"),
-    T.REDISPATCH_UNTAKEN: _rule("dispatched", "dispatched", "leader", "not taken in time: placed again", due=True),
-    T.REDISPATCH_LOST: _rule("running", "dispatched", "leader", "its worker is lost: placed again", due=True),
-    T.MARK_LOST: _rule("running", "lost", "leader worker", "its worker is lost, and it must not start twice"),
-    T.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", due=True),
-    T.SKIP_WAITING: _rule(_WAITING, "skipped", "leader", "it may no longer run; the reason is recorded"),
-    T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, impossible to place, or far beyond its timeout"),
-    T.CANCEL: _rule(_WAITING, "cancelled", "editor leader", "cancelled before it started", fenced=False),
-    T.REQUEST_CANCEL: _rule("running", "running", "editor leader", "its worker is asked to cancel it", fenced=False),
-    T.ADOPT_EDIT: _rule(
+    _T.PLAN: _rule("", "dispatched", "leader", "a fire is planned and placed on a node", fenced=False),
+    _T.SKIP_FIRE: _rule("", "skipped", "leader editor", "a fire is not run; the reason is recorded", fenced=False),
+    _T.REQUEST: _rule("", "retrying", "editor leader", "a run is requested outside the schedule", fenced=False),
+    _T.START: _rule("dispatched", "running", "worker", "the start is recorded"),
+    _T.RENEW_LEASE: _rule("running", "running", "worker", "the lease is renewed"),
+    _T.FINISH: _rule(
+        "dispatched running", "succeeded failed cancelled skipped", "worker", "the last attempt has ended"
+    ),
+    _T.RETRY: _rule("dispatched running", "retrying", "worker", "an attempt has ended and another one follows"),
+    _T.GIVE_BACK: _rule("dispatched running", "retrying", "worker", "given back before its handler has started"),
+    _T.REDISPATCH_UNTAKEN: _rule("dispatched", "dispatched", "leader", "not taken in time: placed again", due=True),
+    _T.REDISPATCH_LOST: _rule("running", "dispatched", "leader", "its worker is lost: placed again", due=True),
+    _T.MARK_LOST: _rule("running", "lost", "leader worker", "its worker is lost, and it must not start twice"),
+    _T.DISPATCH_RETRY: _rule("retrying", "dispatched", "leader", "the retry is due", due=True),
+    _T.SKIP_WAITING: _rule(_WAITING, "skipped", "leader", "it may no longer run; the reason is recorded"),
+    _T.FAIL: _rule(_OPEN, "failed", "leader", "poisoned, impossible to place, or far beyond its timeout"),
+    _T.CANCEL: _rule(_WAITING, "cancelled", "editor leader", "cancelled before it started", fenced=False),
+    _T.REQUEST_CANCEL: _rule("running", "running", "editor leader", "its worker is asked to cancel it", fenced=False),
+    _T.ADOPT_EDIT: _rule(
         "running retrying", "running retrying", "editor leader", "it continues under the edited job", fenced=False
     ),
-    T.POSTPONE: _rule(_OPEN, _OPEN, "leader", "nothing to do yet: checked again later", due=True),
-    T.REQUEUE: _rule("dispatched", "retrying", "editor", "queued again under the edited job", fenced=False),
-    T.CONFIRM_CANCEL: _rule(
+    _T.POSTPONE: _rule(_OPEN, _OPEN, "leader", "nothing to do yet: checked again later", due=True),
+    _T.REQUEUE: _rule("dispatched", "retrying", "editor", "queued again under the edited job", fenced=False),
+    _T.CONFIRM_CANCEL: _rule(
         _OPEN, "cancelled", "leader", "cancellation was requested and no worker runs it any more", due=True
     ),
 }

@@ -180,7 +180,7 @@ def stored(name: str, state: RunState, circumstances: Mapping[str, object]) -> R
     return a_run(name, T0, **{"attempts": (LOST,), **fields})
 
 
-def job_locks(compared: str, way: Way, read: Run, run: Run) -> bool:
+def is_met(compared: str, way: Way, read: Run, run: Run) -> bool:
     """One condition, restated independently of the code."""
     match compared:
         case "state":
@@ -272,7 +272,7 @@ async def test_a_row_changes_exactly_the_runs_that_it_may_and_leaves_every_other
                 before.append(stored(job, state, circumstances))
     wanted = [way.change(read) for read in reads]
     matching = [
-        all(job_locks(compared, way, read, run) for compared in way.compares)
+        all(is_met(compared, way, read, run) for compared in way.compares)
         for read, run in zip(reads, before, strict=True)
     ]
     assert any(matching)

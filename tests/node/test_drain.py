@@ -185,8 +185,8 @@ async def test_a_drained_node_ends_what_runs_takes_no_more_and_comes_back() -> N
         for _ in range(3):
             await cluster.service.jobs.trigger("long")
         await cluster.elapse(20)
-        member, job_locks = await cluster.service.cluster.node(name)
-        assert (member.report.draining, member.drained, set(job_locks)) == (True, False, {first})
+        member, taken = await cluster.service.cluster.node(name)
+        assert (member.report.draining, member.drained, set(taken)) == (True, False, {first})
         assert [node_name(where) for _, _, where, _ in cluster.executor.starts] == [name, other, other, other]
         cluster.executor.release.set()
         await cluster.elapse(1)

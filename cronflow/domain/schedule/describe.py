@@ -175,7 +175,7 @@ def _many_seconds(seconds: Sequence[int], minutes: Sequence[int], hours: Sequenc
 
 
 def _within(hours: Sequence[int]) -> str:
-    """The parts of the day in which something goes on all the time."""
+    """The hours of a frequency, for example ` from 09:00 to 17:59`; empty for the whole day."""
     if len(hours) == 24:
         return ""
     if (step := _step(hours)) and step > 1:
@@ -184,7 +184,7 @@ def _within(hours: Sequence[int]) -> str:
 
 
 def _past(hours: Sequence[int]) -> str:
-    """The hours whose minutes are given."""
+    """The hours that listed minutes belong to, for example ` past 09:00 and 17:00`."""
     if len(hours) == 24:
         return " of every hour"
     if step := _step(hours):
