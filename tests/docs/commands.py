@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import cronflow
+from cronflow.testing.embedded.launch import die_with_parent
 from cronflow.testing.embedded.server import free_port
 
 PASSWORD = "only-for-this-test"
@@ -88,10 +89,12 @@ def serve(path: str) -> NoReturn:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen()
+    server = os.getpid()
     while True:
         line, _ = listening.accept()
         with line:
             if os.fork() == 0:
+                die_with_parent(server)
                 listening.close()
                 execute(line)
 
@@ -151,8 +154,9 @@ def command(words: list[str]) -> int:
 def until_first_output(words: list[str]) -> int:
     """Run the command in a child process until it prints something, then send Ctrl-C. 0 if it exits cleanly."""
     reading, writing = os.pipe()
-    child = os.fork()
+    parent, child = os.getpid(), os.fork()
     if child == 0:
+        die_with_parent(parent)
         os.dup2(writing, 1)
         os.dup2(writing, 2)
         streams_on_these_files()
