@@ -148,7 +148,8 @@ def _why_not_callable(ref: str, folder: Path) -> tuple[str, str] | None:
         found: object = importlib.import_module(name)
     except ModuleNotFoundError as error:
         what = f"{name} does not import: ModuleNotFoundError: {error}"
-        return what, f"looked in {Path.cwd()}, {folder} and the installed packages"
+        folders = " and ".join(dict.fromkeys(str(place) for place in (Path.cwd(), folder)))
+        return what, f"looked in {folders} and in the installed packages"
     except (Exception, SystemExit) as error:  # the user's module may raise anything
         return f"{name} does not import: {type(error).__name__}: {error}", f'try python -c "import {name}"'
     for part in path.split("."):

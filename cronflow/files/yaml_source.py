@@ -40,7 +40,7 @@ def text_of(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except FileNotFoundError:
-        remedy = "" if path.is_absolute() else f"paths count from {Path.cwd()}"
+        remedy = "" if path.is_absolute() else f"relative to {Path.cwd()}"
         raise InvalidInput(Problem(str(path), "no such file", remedy)) from None
     except IsADirectoryError:
         raise InvalidInput(Problem(str(path), "is a directory", f"name files, such as {path}/*.yaml")) from None

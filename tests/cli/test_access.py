@@ -61,6 +61,12 @@ def test_an_invalid_user_is_refused(cli: Cli) -> None:
     assert cli("users", "change", "ada", "--enable").exit_code == 3
 
 
+def test_an_unreadable_duration_names_its_option(cli: Cli) -> None:
+    refused = cli("keys", "create", "ci", "--role", "operator", "--expires-in", "3q")
+    assert refused.exit_code == 2
+    assert "--expires-in: '3q' is not a duration" in refused.stderr
+
+
 def test_a_key_is_printed_once(cli: Cli, empty: Scene) -> None:
     made = cli("keys", "create", "ci", "--role", "operator", "--job", "billing-*", "--expires-in", "90d")
     text = made.stdout.strip()

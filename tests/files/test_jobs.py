@@ -195,7 +195,7 @@ def test_a_file_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_job_files(["nope.yaml", "/nowhere/nope.yaml"])
     assert [str(problem) for problem in caught.value.problems] == [
-        f"nope.yaml: no such file (paths count from {folder})",
+        f"nope.yaml: no such file (relative to {folder})",
         "/nowhere/nope.yaml: no such file",
     ]
 
@@ -359,14 +359,14 @@ def target(ref: str) -> str:
             "jobfiles_nope.x:y",
             (
                 "jobfiles_nope.x does not import: ModuleNotFoundError: No module named 'jobfiles_nope'"
-                " (looked in {folder}, {folder} and the installed packages)"
+                " (looked in {folder} and in the installed packages)"
             ),
         ),
         (
             "jobfiles_broken:f",
             (
                 "jobfiles_broken does not import: ModuleNotFoundError: No module named 'jobfiles_not_there'"
-                " (looked in {folder}, {folder} and the installed packages)"
+                " (looked in {folder} and in the installed packages)"
             ),
         ),
         (

@@ -19,7 +19,6 @@ from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import Format, Output, hidden_value, note, show, show_deleted
 from cronflow.cli.terminal.tables import Column, table, table_of
 from cronflow.domain.access import Role
-from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.secret import check_secret_name
 
@@ -113,7 +112,7 @@ def create_key(
     output: Output = Format.TABLE,
 ) -> None:
     """Create a key and print it. It cannot be shown again."""
-    length: timedelta | None = None if expires_in is None else parse_duration(expires_in)
+    length: timedelta | None = None if expires_in is None else times.length_of(expires_in, "--expires-in")
     until = None if length is None else times.now() + length
     key = call(lambda cluster: cluster.keys.create(name, role, jobs=job or (), expires_at=until))
     show(output, key, [key["key"]], key["key"])

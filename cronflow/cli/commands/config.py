@@ -71,7 +71,8 @@ def check(output: Output = Format.TABLE) -> None:
     _note_api(found)
     unset = [name for name, value in (("REDIS_URL", read.redis_url), ("MONGO_URL", read.mongo_url)) if value is None]
     if unset and found is None:
-        note(f"{' and '.join(unset)} not set: commands that connect to servers need CRONFLOW_{unset[0]}")
+        are = "are" if len(unset) > 1 else "is"
+        note(f"{' and '.join(unset)} {are} not set: commands that connect to the servers need both")
 
 
 Found = tuple["Login", "LoginFile | None"]

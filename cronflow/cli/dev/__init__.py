@@ -15,7 +15,7 @@ import typer
 
 from cronflow.cli.connect import settings
 from cronflow.cli.terminal.output import Format
-from cronflow.domain.durations import parse_duration
+from cronflow.cli.terminal.times import length_of
 
 DEFAULT_DATA = Path(".cronflow/dev")
 
@@ -42,14 +42,11 @@ def dev(
     from cronflow.cli.dev.cluster import Options, run
 
     output.check_live()
-    limit = None
-    if duration is not None:
-        limit = parse_duration(float(duration) if duration.replace(".", "", 1).isdigit() else duration)
     options = Options(
         given=inputs.read(files or [], settings().retry),
         nodes=nodes,
         port=port,
-        limit=limit,
+        limit=None if duration is None else length_of(duration, "--for"),
         data=data,
         memory=memory,
         as_json=output is Format.JSON,

@@ -72,6 +72,14 @@ def instant_of(text: str, place: str) -> tuple[datetime, bool]:
     return instant.astimezone(UTC), True
 
 
+def length_of(text: str, flag: str) -> timedelta:
+    """A duration such as `30s`, or a number of seconds. Raises InvalidInput that names the flag."""
+    try:
+        return parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+    except InvalidInput as error:
+        raise InvalidInput(Problem(flag, str(error))) from None
+
+
 def instant_or_ago(text: str, flag: str) -> datetime:
     """`1h` (ago) or an instant such as 2026-11-21T12:00:00Z. Raises InvalidInput."""
     try:
