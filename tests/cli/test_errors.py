@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -97,10 +96,6 @@ def test_settings_without_urls_name_the_missing_variables(cli: Cli) -> None:
         assert expected in result.stderr
 
 
-DRIVER_GIVES_UP_S = 30.0
-"""The server selection timeout of PyMongo."""
-
-
 def run(*args: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(
@@ -113,12 +108,11 @@ def run(*args: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_servers_that_do_not_answer_exit_5_before_a_driver_would_give_up(tmp_path: Path) -> None:
+def test_servers_that_are_away_exit_5_with_the_remedy(tmp_path: Path) -> None:
     with socket.socket() as closed:
         # Bound but not listening: no other process can take the port, and connections are refused.
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        began = time.monotonic()
         result = run(
             "jobs",
             "list",
@@ -126,11 +120,9 @@ def test_servers_that_do_not_answer_exit_5_before_a_driver_would_give_up(tmp_pat
             CRONFLOW_REDIS_URL=f"redis://127.0.0.1:{port}",
             CRONFLOW_MONGO_URL=f"mongodb://127.0.0.1:{port}",
         )
-        took = time.monotonic() - began
     assert result.returncode == 5, result.stderr
     assert f"127.0.0.1:{port} is not available" in result.stderr
     assert "check both servers: cronflow doctor" in result.stderr
-    assert took < DRIVER_GIVES_UP_S
 
 
 def test_an_unexpected_error_shows_its_traceback_and_exits_1(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Sockets:
 
     def __init__(self, url: str, keys: list[str]) -> None:
         self._url, self._keys, self._given = url, keys, 0
-        self._http = httpx2.AsyncClient(base_url=url, trust_env=False)
+        self._http = httpx2.AsyncClient(base_url=url, trust_env=False, timeout=60)
 
     async def __aenter__(self) -> Sockets:
         return self
