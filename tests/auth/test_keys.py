@@ -108,6 +108,7 @@ async def test_the_last_use_is_written_now_and_then(api: Replica, memory: Memory
         ("GET", "/runs/billing-report", 403),
         ("GET", "/jobs", 200),
         ("POST", "/jobs/plan", 422),
+        ("GET", "/cluster/settings", 200),
         ("POST", "/runs/retry", 403),
         ("GET", "/nodes/billing-node", 403),
         ("GET", "/users", 403),
