@@ -49,10 +49,12 @@ class Keyed:
         return (await self.api.service.jobs.get(name)).job
 
 
-async def editing(api: Replica, name: str = "ci", **rights: bool) -> Keyed:
-    if name == "ci":
-        await api.service.jobs.apply(STORED)
-    _, key = await api.service.keys.create(name, Role.EDITOR, jobs=("billing-*",), **rights)
+async def editing(api: Replica, right: str = "") -> Keyed:
+    await api.service.jobs.apply(STORED)
+    allow_shell, allow_secrets = right == "allow_shell", right == "allow_secrets"
+    _, key = await api.service.keys.create(
+        "ci", Role.EDITOR, jobs=("billing-*",), allow_shell=allow_shell, allow_secrets=allow_secrets
+    )
     return Keyed(api, key)
 
 
@@ -166,7 +168,8 @@ async def test_a_patch_of_a_job_that_gets_a_command_meanwhile_is_refused(
     editor: Keyed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The right is checked for the job that the patch meets, and again after a lost race."""
-    move, raced = editor.api.backends.jobs.replace, []
+    move = editor.api.backends.jobs.replace
+    raced: list[bool] = []
 
     async def racing(*args: Any, **named: Any) -> Any:
         if not raced:
@@ -219,7 +222,7 @@ async def test_arguments_next_to_a_secret_are_for_admins(api: Replica, role: Rol
 @FORBIDDEN
 @pytest.mark.parametrize("right", ["allow_shell", "allow_secrets"])
 async def test_each_right_opens_what_it_names_and_no_more(api: Replica, run: dict[str, Any], right: str) -> None:
-    editor = await editing(api, **{right: True})
+    editor = await editing(api, right)
     needed = "allow_shell" if run in (SHELL, ARGV) else "allow_secrets"
     status = 201 if right == needed else 403
     assert await editor.status("POST", "/jobs", job("billing-x", run)) == status
