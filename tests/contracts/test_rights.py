@@ -36,6 +36,11 @@ def test_the_rights_are_the_commands_of_the_code() -> None:
     assert commands_of_the_code() - OPTIONAL - NOT_COMMANDS == listed
 
 
+def test_the_how_to_has_the_line_to_paste() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "secure-servers.md").read_text()
+    assert f"ACL SETUSER cronflow reset on >PASSWORD {rights.acl_rule(RedisKeys('default'))}\n" in page
+
+
 NOT_COMMANDS = {"redis", "loading", "readonly", "oom", "misconf", "masterdown", "noreplicas", "noauth"}
 """Other words in capitals."""
 

@@ -22,7 +22,7 @@ from cronflow.domain.errors import AccessDenied, BackendUnavailable
 from cronflow.domain.run import RunState
 from cronflow.node.startup import check_servers, wait_for_servers
 from cronflow.node.timings import Timings
-from cronflow.ports import Signal
+from cronflow.ports import Backends, Signal
 from tests.children import cluster_environment, python
 from tests.processes.conftest import Processes, process_cluster
 from tests.secured import USER, Secured, secured_servers
@@ -102,7 +102,7 @@ async def test_a_job_runs_to_its_end_with_tls_and_the_least_rights(urls: Urls, t
             return (await cluster.service.runs.get(run_id)).state is RunState.CANCELLED
 
         await eventually(cancelled, what="the run is cancelled")
-        for words in (["nodes", "list"], ["nodes", "drain", "a", "--wait"], ["nodes", "undrain", "a"]):
+        for words in (["nodes", "list"], ["nodes", "drain", "a"], ["nodes", "undrain", "a"]):
             assert (await command(urls, *words))[0] == 0
         code, checked = await command(urls, "doctor")
         assert code == 0, checked
@@ -173,8 +173,12 @@ REFUSALS: list[tuple[str, Callable[[Urls], dict[str, str]], list[str]]] = [
 async def start(urls: Urls, redis: str | None = None, mongo: str | None = None) -> None:
     """What a node does until it takes part. It would wait a minute for a server that is away."""
     async with AsyncExitStack() as stack:
-        opening = open_backends(redis or urls.redis(), mongo or urls.mongo(), urls.namespace)
-        backends = await wait_for_servers(lambda: stack.enter_async_context(opening), SystemClock(), 60)
+
+        async def opened() -> Backends:
+            opening = open_backends(redis or urls.redis(), mongo or urls.mongo(), urls.namespace)
+            return await stack.enter_async_context(opening)
+
+        backends = await wait_for_servers(opened, SystemClock(), 60)
         await check_servers(backends.coordination_admin, backends.queue, Timings())
 
 
