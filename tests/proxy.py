@@ -7,6 +7,7 @@ like whose other end was lost without a word: everything can be written to it an
 from __future__ import annotations
 
 import asyncio
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -15,17 +16,17 @@ CHUNK = 65536
 
 class Proxy:
     """Forwards to a server, as an async context manager. `accepted` counts the connections there have been, `kept` the
-    bytes of answers that are kept back.
+    bytes of answers that are kept back. With `tls` clients speak TLS to the proxy, and it speaks plainly to the server.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._host, self._port, self._tls = host, port, tls
         self._open: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.accepted = self.kept = self.port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

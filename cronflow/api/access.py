@@ -1,20 +1,24 @@
 """The role that a route requires.
 
-A route has a parameter `principal: Annotated[Principal, needs(Role.OPERATOR)]`, or `Viewer`, `Operator` or `Admin` for
-short; the gate of the application authenticates the request. No route checks access in any other way. An API key that
-is limited to certain jobs reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: routes about several jobs, or
-none, are refused here, so that a new route is closed to such keys by default. The only exception is `/auth/me`.
+A route has a parameter `principal: Annotated[Principal, needs(Role.OPERATOR)]`, or `Viewer`, `Operator`, `Editor` or
+`Admin` for short; the gate of the application authenticates the request. A principal that is limited to certain jobs
+reaches `/jobs/{…}` and `/runs/{…}` of these and nothing else: routes about several jobs, or none, are refused here, so
+that a new route is closed to such principals by default. `Anybody` and `EditorOfJobs` open a route to them, which then
+checks or filters the jobs itself. Routes that write jobs or take arguments also call `check_written` or `check_args`,
+because the role of an editor depends on the job. No route checks access in any other way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
 
 from cronflow.domain.access import KEY_PREFIX, Principal, Role
-from cronflow.domain.errors import BackendUnavailable, TooSoon
+from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem, TooSoon
+from cronflow.domain.job import Job
 from cronflow.ports import RateLimiter
 from cronflow.usecases.accounts import ApiKeys
 from cronflow.usecases.logins import Logins
@@ -25,7 +29,7 @@ class NotAuthenticated(Exception):
 
 
 class NotAllowed(Exception):
-    """The principal lacks the role, or the key is limited to other jobs: 403."""
+    """The principal lacks the role or a right, or is limited to other jobs: 403."""
 
     def __init__(self, needed: Role, principal: Principal, why: str = "") -> None:
         super().__init__(why or f"{principal.name} is {principal.role.value}; this requires {needed.value}")
@@ -47,7 +51,7 @@ class ClosedGate:
 
 
 def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
-    """A dependency that returns the principal. `also_of_jobs` admits keys that are limited to certain jobs.
+    """A dependency that returns the principal. `also_of_jobs` admits principals that are limited to certain jobs.
     Raises NotAuthenticated, NotAllowed.
     """
 
@@ -56,7 +60,8 @@ def needs(role: Role, *, also_of_jobs: bool = False) -> Any:
         found = await gate.admit(request)
         if not found.role.covers(role):
             raise NotAllowed(role, found)
-        if not (also_of_jobs or found.may_touch(job_of(request))):
+        may_use = found.may_read if role is Role.VIEWER else found.may_touch
+        if not (also_of_jobs or may_use(job_of(request))):
             raise NotAllowed(role, found, f"{found.name} is limited to jobs such as {found.jobs[0]}, one at a time")
         return found
 
@@ -74,6 +79,24 @@ def job_of(request: Request) -> str | None:
     return None
 
 
+def check_written(principal: Principal, jobs: Sequence[Job]) -> None:
+    """Raises NotAllowed unless the principal may write all of the jobs as they are."""
+    problems = [found for job in jobs if (found := principal.objection(job)) is not None]
+    if problems:
+        more = f"; and {len(problems) - 1} more jobs" if len(problems) > 1 else ""
+        raise NotAllowed(Role.ADMIN, principal, f"{problems[0]}{more}")
+
+
+def check_args(principal: Principal, job: Job, args: Mapping[str, object] | None) -> None:
+    """Raises InvalidInput for arguments of a job that takes none, NotAllowed for those that could reach a secret."""
+    if not args:
+        return
+    if not job.takes_args:
+        raise InvalidInput(Problem("args", f"{job.name} is not a Python job and takes no arguments", "remove them"))
+    if (found := principal.objection_to_args(job)) is not None:
+        raise NotAllowed(Role.ADMIN, principal, str(found))
+
+
 def needed_by(dependant: Dependant) -> Role | None:
     """The role that a route requires; None when it has no `needs`."""
     for dependency in dependant.dependencies:
@@ -84,9 +107,12 @@ def needed_by(dependant: Dependant) -> Role | None:
 
 
 Anybody = Annotated[Principal, needs(Role.VIEWER, also_of_jobs=True)]
-"""Any principal, for a route about the principal alone."""
+"""Any principal, for a route about the principal alone, or one that leaves out the jobs of others."""
 Viewer = Annotated[Principal, needs(Role.VIEWER)]
 Operator = Annotated[Principal, needs(Role.OPERATOR)]
+Editor = Annotated[Principal, needs(Role.EDITOR)]
+EditorOfJobs = Annotated[Principal, needs(Role.EDITOR, also_of_jobs=True)]
+"""For a route whose body names the jobs, which it checks with `check_written`."""
 Admin = Annotated[Principal, needs(Role.ADMIN)]
 
 

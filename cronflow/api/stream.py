@@ -221,7 +221,7 @@ class StreamLogin:
 
     def check(self, topic: Topic) -> None:
         """Raises InvalidInput for lines of jobs that the principal has no access to."""
-        if not self._principal.may_touch(topic.job):
+        if not self._principal.may_read(topic.job):
             what = f"{self._principal.name} is limited to jobs such as {self._principal.jobs[0]}"
             raise InvalidInput(Problem("topic", what, "choose one of these"))
 

@@ -62,6 +62,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             backends = await shutdown.before(stack.enter_async_context(opening))
             if backends is None:
                 return
+            await backends.coordination_admin.check_rights()
             event_log = EventLog(backends.events, backends.feed, clock, "api", meter=meter)
             emit = await stack.enter_async_context(writing_events(event_log, clock))
             hub = Hub(backends, clock, cluster_config(settings), meter)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal.formatting import RED, clean
 from cronflow.cli.terminal.output import diagnostics
-from cronflow.domain.errors import BackendUnavailable, CronFlowError, InvalidInput, NotFound
+from cronflow.domain.errors import AccessDenied, BackendUnavailable, CronFlowError, InvalidInput, NotFound
 
 FAILED, USAGE, NOT_FOUND, RUN_FAILED, UNREACHABLE = 1, 2, 3, 4, 5
 
@@ -75,6 +75,8 @@ def _described(error: CronFlowError) -> tuple[int, Sequence[str], Sequence[str]]
         case NotFound():
             listed = f"list the {error.kind}s: cronflow {error.kind}s list"
             return NOT_FOUND, [str(error)], [listed] if error.kind in _LISTED else []
+        case AccessDenied():
+            return FAILED, [str(error)], [error.remedy]
         case BackendUnavailable():
             if error.service not in ("Redis", "MongoDB"):
                 return UNREACHABLE, [str(error)], ["check the address; start the API there: cronflow api"]

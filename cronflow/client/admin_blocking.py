@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from cronflow.schemas.alerts import AlertSchema, AnswerSchema, NotificationSchema
 
 
+def _limits(jobs: Sequence[str] | None, *, allow_shell: bool | None, allow_secrets: bool | None) -> dict[str, object]:
+    """Only what is given, so that an API of an older version understands the request."""
+    patterns = None if jobs is None else [*jobs]
+    return given(jobs=patterns, allow_shell=allow_shell, allow_secrets=allow_secrets)
+
+
 class Alerts:
     """Who is notified when something goes wrong."""
 
@@ -55,16 +61,35 @@ class Users:
         """Users, by name; without the admin of the settings."""
         return self._client.pages(get(path_of("users"), limit=PAGE))
 
-    def create(self, name: str, role: str, password: str) -> UserSchema:
-        """Create a user; 409 when the name exists."""
-        body = {"name": name, "role": role, "password": password}
+    def create(
+        self,
+        name: str,
+        role: str,
+        password: str,
+        *,
+        jobs: Sequence[str] | None = None,
+        allow_shell: bool = False,
+        allow_secrets: bool = False,
+    ) -> UserSchema:
+        """Create a user; 409 when the name exists. `jobs` are the patterns of names that limit an editor."""
+        limits = _limits(jobs, allow_shell=allow_shell or None, allow_secrets=allow_secrets or None)
+        body = {"name": name, "role": role, "password": password, **limits}
         return self._client.send(Call("POST", path_of("users"), body=body))
 
     def change(
-        self, name: str, *, role: str | None = None, enabled: bool | None = None, password: str | None = None
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        enabled: bool | None = None,
+        password: str | None = None,
+        jobs: Sequence[str] | None = None,
+        allow_shell: bool | None = None,
+        allow_secrets: bool | None = None,
     ) -> UserSchema:
         """Change what is given; the user's sessions end."""
-        body = given(role=role, enabled=enabled, password=password)
+        limits = _limits(jobs, allow_shell=allow_shell, allow_secrets=allow_secrets)
+        body = {**given(role=role, enabled=enabled, password=password), **limits}
         return self._client.send(Call("PATCH", path_of("users", name), body=body))
 
     def delete(self, name: str) -> None:
@@ -83,10 +108,18 @@ class Keys:
         return self._client.pages(get(path_of("api-keys"), limit=PAGE))
 
     def create(
-        self, name: str, role: str, *, jobs: Sequence[str] = (), expires_at: datetime | None = None
+        self,
+        name: str,
+        role: str,
+        *,
+        jobs: Sequence[str] | None = None,
+        allow_shell: bool = False,
+        allow_secrets: bool = False,
+        expires_at: datetime | None = None,
     ) -> NewKeySchema:
         """Create an API key, for these patterns of job names or for everything. Its `key` is shown only this once."""
-        body = {"name": name, "role": role, "jobs": [*jobs], "expires_at": instant(expires_at)}
+        limits = _limits(jobs, allow_shell=allow_shell or None, allow_secrets=allow_secrets or None)
+        body = {"name": name, "role": role, **limits, "expires_at": instant(expires_at)}
         return self._client.send(Call("POST", path_of("api-keys"), body=body))
 
     def delete(self, name: str) -> None:

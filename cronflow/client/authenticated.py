@@ -86,6 +86,10 @@ def _login_ended(login: Login) -> CronFlowError:
     return made
 
 
+class NotPermitted(CronFlowError):
+    """The login lacks a role or a right."""
+
+
 def _converted(error: ApiError, url: str) -> CronFlowError:
     if error.status in _UNAVAILABLE:
         return BackendUnavailable("the API", url, error.detail.removeprefix(f"{url} does not answer: "))
@@ -98,5 +102,5 @@ def _converted(error: ApiError, url: str) -> CronFlowError:
     if error.status in (400, 413, 422):
         return InvalidInput(error.problems or Problem("", error.detail))
     if error.status == 403:
-        return CronFlowError(f"this login may not do that: {error.detail}")
+        return NotPermitted(f"this login may not do that: {error.detail}")
     return CronFlowError(f"{error.status}: {error.detail}")

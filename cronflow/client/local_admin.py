@@ -78,16 +78,49 @@ class LocalUsers(Resource):
     def list(self) -> AsyncIterator[UserSchema]:
         return _by_name(self._service.users.find, user_schema)
 
-    async def create(self, name: str, role: str, password: str) -> UserSchema:
-        return user_schema(await self._service.users.create(name, Role(role), password, by=self._by))
+    async def create(
+        self,
+        name: str,
+        role: str,
+        password: str,
+        *,
+        jobs: Sequence[str] | None = None,
+        allow_shell: bool = False,
+        allow_secrets: bool = False,
+    ) -> UserSchema:
+        user = await self._service.users.create(
+            name,
+            Role(role),
+            password,
+            jobs=None if jobs is None else tuple(jobs),
+            allow_shell=allow_shell,
+            allow_secrets=allow_secrets,
+            by=self._by,
+        )
+        return user_schema(user)
 
     async def change(
-        self, name: str, *, role: str | None = None, enabled: bool | None = None, password: str | None = None
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        enabled: bool | None = None,
+        password: str | None = None,
+        jobs: Sequence[str] | None = None,
+        allow_shell: bool | None = None,
+        allow_secrets: bool | None = None,
     ) -> UserSchema:
-        new_role = None if role is None else Role(role)
-        return user_schema(
-            await self._service.users.change(name, role=new_role, enabled=enabled, password=password, by=self._by)
+        user = await self._service.users.change(
+            name,
+            role=None if role is None else Role(role),
+            enabled=enabled,
+            password=password,
+            jobs=None if jobs is None else tuple(jobs),
+            allow_shell=allow_shell,
+            allow_secrets=allow_secrets,
+            by=self._by,
         )
+        return user_schema(user)
 
     async def delete(self, name: str) -> None:
         await self._service.users.delete(name, by=self._by)
@@ -98,10 +131,23 @@ class LocalKeys(Resource):
         return _by_name(self._service.keys.find, key_schema)
 
     async def create(
-        self, name: str, role: str, *, jobs: Sequence[str] = (), expires_at: datetime | None = None
+        self,
+        name: str,
+        role: str,
+        *,
+        jobs: Sequence[str] | None = None,
+        allow_shell: bool = False,
+        allow_secrets: bool = False,
+        expires_at: datetime | None = None,
     ) -> NewKeySchema:
         key, text = await self._service.keys.create(
-            name, Role(role), jobs=tuple(jobs), expires_at=expires_at, by=self._by
+            name,
+            Role(role),
+            jobs=None if jobs is None else tuple(jobs),
+            allow_shell=allow_shell,
+            allow_secrets=allow_secrets,
+            expires_at=expires_at,
+            by=self._by,
         )
         return {**key_schema(key), "key": text}
 

@@ -1,8 +1,10 @@
 """Users, API keys, sessions, secrets and the audit log, and what each role may do.
 
-There are three roles, each with all rights of the one before: a viewer reads; an operator runs, pauses, retries,
-cancels and drains; an admin changes jobs, users, keys and settings. Passwords, refresh tokens and keys are stored as
-hashes, secrets as sealed values.
+There are four roles, each with all rights of the one before: a viewer reads; an operator runs, pauses, retries,
+cancels and drains; an editor changes jobs; an admin manages alerts, users, keys and secrets, and is never limited.
+Patterns of names limit keys and editors to some jobs. Jobs that run commands or use secrets can reach more than their
+author, so an editor writes them only with the rights `allow_shell` and `allow_secrets`. Passwords, refresh tokens and
+keys are stored as hashes, secrets as sealed values.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.job import CommandTarget, Job
+from cronflow.domain.secret import referenced
 
 KEY_PREFIX = "cfk."
 """The text of every API key begins with this."""
@@ -26,6 +30,7 @@ class Role(StrEnum):
 
     VIEWER = "viewer"
     OPERATOR = "operator"
+    EDITOR = "editor"
     ADMIN = "admin"
 
     def covers(self, needed: Role) -> bool:
@@ -37,16 +42,51 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks. `name` is what versions, runs and the audit log keep as the author of a change. `jobs` are patterns of
-    the names of the jobs that the role is for; none means all, and everything else too.
+    the names of the jobs that the role is for; none means all, and everything else too. With `reads_all` the patterns
+    do not limit what it reads. `allow_shell` and `allow_secrets` are rights of an editor.
     """
 
     name: str
     role: Role
     jobs: tuple[str, ...] = ()
+    allow_shell: bool = False
+    allow_secrets: bool = False
+    reads_all: bool = False
 
     def may_touch(self, job: str | None) -> bool:
         """Whether it may act on the job; None stands for anything that belongs to no single job."""
         return not self.jobs or (job is not None and any(fnmatchcase(job, pattern) for pattern in self.jobs))
+
+    def may_read(self, job: str | None) -> bool:
+        """Whether it may read about the job; None as in `may_touch`."""
+        return self.reads_all or self.may_touch(job)
+
+    def objection(self, job: Job) -> Problem | None:
+        """Why it may not write this job; None if it may. The right depends on the whole job as it would be stored, so
+        no sequence of partial changes reaches more than one complete document.
+        """
+        if not self.may_touch(job.name):
+            return Problem("name", f"{self.name} is limited to {' '.join(self.jobs)}, not {job.name}")
+        if self.role is Role.ADMIN:
+            return None
+        if isinstance(job.target, CommandTarget) and not self.allow_shell:
+            return Problem("run", f"{self.name} may not write {job.name}, which runs a command", _remedy("shell"))
+        if referenced(job.target) and not self.allow_secrets:
+            return Problem("run", f"{self.name} may not write {job.name}, which uses a secret", _remedy("secrets"))
+        return None
+
+    def objection_to_args(self, job: Job) -> Problem | None:
+        """Why it may not give the job other arguments; None if it may. Next to a secret in the job's own arguments,
+        another address would send the secret there.
+        """
+        if self.role is Role.ADMIN or self.allow_secrets or not referenced(job.target):
+            return None
+        what = f"{self.name} may not change the arguments of {job.name}, which uses a secret"
+        return Problem("args", what, f"leave the arguments out; {_remedy('secrets')}")
+
+
+def _remedy(right: str) -> str:
+    return f"an admin, or an editor with --allow-{right}, may"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +99,9 @@ class User:
     stamp: str
     created_at: datetime
     enabled: bool = True
+    jobs: tuple[str, ...] = ()
+    allow_shell: bool = False
+    allow_secrets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +125,8 @@ class ApiKey:
     created_at: datetime
     created_by: str
     jobs: tuple[str, ...] = ()
+    allow_shell: bool = False
+    allow_secrets: bool = False
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
 
@@ -117,6 +162,29 @@ def check_password(password: str) -> str:
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise InvalidInput(f"a password has {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters")
     return password
+
+
+def check_limits(
+    role: Role, jobs: tuple[str, ...] | None, *, allow_shell: bool, allow_secrets: bool
+) -> tuple[str, ...]:
+    """Returns the patterns that limit a role, none for None; or raises InvalidInput for an empty list, and for limits
+    and rights that the role does not have.
+    """
+    problems = []
+    if jobs is not None and not jobs:
+        problems.append(
+            Problem("jobs", "is empty and matches no job", "name a pattern, or leave jobs out for all jobs")
+        )
+    if jobs and role is Role.ADMIN:
+        remedy = "use the role editor, or leave jobs out"
+        problems.append(Problem("jobs", "cannot limit an admin, who manages users and secrets too", remedy))
+    for place, given in (("allow_shell", allow_shell), ("allow_secrets", allow_secrets)):
+        if given and role is not Role.EDITOR:
+            what = f"is a right of editors, not of the role {role.value}"
+            problems.append(Problem(place, what, "use the role editor, or leave it out"))
+    if problems:
+        raise InvalidInput(problems)
+    return check_patterns(jobs or ())
 
 
 def check_patterns(patterns: tuple[str, ...], place: str = "jobs") -> tuple[str, ...]:

@@ -73,6 +73,17 @@ class BackendUnavailable(CronFlowError):
         super().__init__(f"{service} at {address} is not available: {reason}")
 
 
+class AccessDenied(BackendUnavailable):
+    """The server answers but refuses this process, for example for a wrong password or a missing right, or its
+    certificate is not trusted. Waiting does not help; `remedy` does.
+    """
+
+    def __init__(self, service: str, address: str, reason: str, remedy: str) -> None:
+        super().__init__(service, address, reason)
+        self.remedy = remedy
+        self.args = (f"{service} at {address} denies access: {reason}",)
+
+
 class Deposed(CronFlowError):
     """A newer leader exists, so this one must stop."""
 

@@ -1,7 +1,7 @@
 """Startup checks, and waiting for servers that start later than the node, for example after a power failure.
 
 The wait has a growing pause and a time limit, and is logged once; after the limit, the last error is raised. Any error
-other than BackendUnavailable is raised at once.
+other than BackendUnavailable is raised at once; so is AccessDenied, which waiting does not mend.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 import structlog
 
 from cronflow.domain.cluster import NO_EVICTION, eviction_problem
-from cronflow.domain.errors import BackendUnavailable, InvalidInput
+from cronflow.domain.errors import AccessDenied, BackendUnavailable, InvalidInput
 from cronflow.node.timings import Timings
 from cronflow.ports import Clock, CoordinationAdmin, Queue
 
@@ -33,6 +33,8 @@ async def wait_for_servers(open_: Callable[[], Awaitable[Opened]], clock: Clock,
     while True:
         try:
             opened = await open_()
+        except AccessDenied:
+            raise
         except BackendUnavailable as error:
             left = patience_s - (clock.monotonic() - began)
             if left <= 0:
@@ -55,7 +57,10 @@ async def wait_for_servers(open_: Callable[[], Awaitable[Opened]], clock: Clock,
 
 
 async def check_servers(coordination_admin: CoordinationAdmin, queue: Queue, timings: Timings) -> None:
-    """Raises InvalidInput when Redis may evict keys, BackendUnavailable when it does not answer."""
+    """Raises InvalidInput when Redis may evict keys, AccessDenied when its user lacks a right, BackendUnavailable when
+    it does not answer.
+    """
+    await coordination_admin.check_rights()
     policy = (await coordination_admin.redis_config()).eviction
     if policy is None:
         log.warning("redis does not report its maxmemory-policy", remedy=f"make sure that it is {NO_EVICTION}")

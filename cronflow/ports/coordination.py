@@ -176,6 +176,9 @@ class CoordinationAdmin(Protocol):
     async def redis_config(self) -> RedisConfig:
         """The configuration. With several servers, the worst value of any."""
 
+    async def check_rights(self) -> None:
+        """Raises AccessDenied with every right that the user of this process lacks, as far as the server can tell."""
+
     async def keys_without_ttl(self, cursor: int = 0) -> tuple[int, list[KeyWithoutTtl]]:
         """A page of keys without a TTL: locks, heartbeats and the like, and lists of dead nodes. Start with cursor 0
         and pass on the returned cursor until it is 0. Pages may be empty.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypedDict
 
 from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, User
 from cronflow.schemas import Schema, iso, optional_iso
@@ -39,6 +39,10 @@ class PrincipalSchema(Schema):
     """Role."""
     jobs: list[str]
     """Name patterns of the jobs to which the role is limited; empty: no limit."""
+    allow_shell: bool
+    """Whether an editor may write jobs that run commands."""
+    allow_secrets: bool
+    """Whether an editor may write jobs that use secrets."""
 
 
 class UserSchema(Schema):
@@ -48,6 +52,12 @@ class UserSchema(Schema):
     """The name."""
     role: Role
     """Role of the user."""
+    jobs: list[str]
+    """Name patterns of the jobs that an editor may change and run; empty: no limit."""
+    allow_shell: bool
+    """Whether an editor may write jobs that run commands."""
+    allow_secrets: bool
+    """Whether an editor may write jobs that use secrets."""
     enabled: bool
     """Whether the user may log in."""
     created_at: str
@@ -63,6 +73,10 @@ class KeySchema(Schema):
     """Role of the key."""
     jobs: list[str]
     """Name patterns of the jobs to which the key is limited; empty: no limit."""
+    allow_shell: bool
+    """Whether an editor may write jobs that run commands."""
+    allow_secrets: bool
+    """Whether an editor may write jobs that use secrets."""
     created_at: str
     """When it was created."""
     created_by: str | None
@@ -121,21 +135,36 @@ class AuditSchema(Schema):
     """Client address; null: changed from the command line."""
 
 
+class _Rights(TypedDict):
+    role: Role
+    jobs: list[str]
+    allow_shell: bool
+    allow_secrets: bool
+
+
+def _rights(holder: Principal | User | ApiKey) -> _Rights:
+    return {
+        "role": holder.role,
+        "jobs": list(holder.jobs),
+        "allow_shell": holder.allow_shell,
+        "allow_secrets": holder.allow_secrets,
+    }
+
+
 def principal_schema(principal: Principal) -> PrincipalSchema:
     """The authenticated user or key."""
-    return {"name": principal.name, "role": principal.role, "jobs": list(principal.jobs)}
+    return {"name": principal.name, **_rights(principal)}
 
 
 def user_schema(user: User) -> UserSchema:
-    return {"name": user.name, "role": user.role, "enabled": user.enabled, "created_at": iso(user.created_at)}
+    return {"name": user.name, **_rights(user), "enabled": user.enabled, "created_at": iso(user.created_at)}
 
 
 def key_schema(key: ApiKey) -> KeySchema:
     """An API key."""
     return {
         "name": key.name,
-        "role": key.role,
-        "jobs": list(key.jobs),
+        **_rights(key),
         "created_at": iso(key.created_at),
         "created_by": key.created_by or None,
         "expires_at": optional_iso(key.expires_at),

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from cronflow.auth.passwords import Passwords
 from cronflow.auth.tokens import hashed, key_parts, key_text, random_text
 from cronflow.auth.vault import Vault
-from cronflow.domain.access import ApiKey, Principal, Role, Secret, User, check_password, check_patterns
+from cronflow.domain.access import ApiKey, Principal, Role, Secret, User, check_limits, check_password
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.job import check_name
 from cronflow.domain.secret import check_secret_name, check_secret_value
@@ -37,9 +37,20 @@ class UserAccounts:
         """Users by name, after the name `after`."""
         return await self._users.find(after=after, limit=limit)
 
-    async def create(self, name: str, role: Role, password: str, *, by: str = "") -> User:
+    async def create(
+        self,
+        name: str,
+        role: Role,
+        password: str,
+        *,
+        jobs: tuple[str, ...] | None = None,
+        allow_shell: bool = False,
+        allow_secrets: bool = False,
+        by: str = "",
+    ) -> User:
         """Raises InvalidInput, and Conflict if the name exists."""
         check_name(name, "user")
+        jobs = _limits_of_user(role, jobs, allow_shell=allow_shell, allow_secrets=allow_secrets)
         if name == self._reserved:
             raise Conflict(f"{name} is the admin of the settings (ADMIN_USER)")
         user = User(
@@ -48,6 +59,9 @@ class UserAccounts:
             password_hash=await self._passwords.hashed(check_password(password)),
             stamp=secrets.token_hex(16),
             created_at=self._clock.now(),
+            jobs=jobs,
+            allow_shell=allow_shell,
+            allow_secrets=allow_secrets,
         )
         if not await self._users.create(user):
             raise Conflict(f"user {name!r} already exists")
@@ -61,20 +75,32 @@ class UserAccounts:
         role: Role | None = None,
         enabled: bool | None = None,
         password: str | None = None,
+        jobs: tuple[str, ...] | None = None,
+        allow_shell: bool | None = None,
+        allow_secrets: bool | None = None,
         by: str = "",
     ) -> User:
-        """Change the given fields and end the user's sessions. Raises NotFound, InvalidInput, and Conflict if the user
-        changes concurrently.
+        """Change the given fields and end the user's sessions. A user who is no longer an editor loses the patterns and
+        rights of one. Raises NotFound, InvalidInput, and Conflict if the user changes concurrently.
         """
         before = await self._users.get(name)
         if before is None:
             raise NotFound("user", name)
+        new_role = before.role if role is None else role
+        kept = before if new_role is Role.EDITOR else replace(before, jobs=(), allow_shell=False, allow_secrets=False)
+        shell = kept.allow_shell if allow_shell is None else allow_shell
+        from_secrets = kept.allow_secrets if allow_secrets is None else allow_secrets
+        wanted = kept.jobs or None if jobs is None else jobs
+        jobs = _limits_of_user(new_role, wanted, allow_shell=shell, allow_secrets=from_secrets)
         password_hash = before.password_hash
         if password is not None:
             password_hash = await self._passwords.hashed(check_password(password))
         after = replace(
             before,
-            role=before.role if role is None else role,
+            role=new_role,
+            jobs=jobs,
+            allow_shell=shell,
+            allow_secrets=from_secrets,
             enabled=before.enabled if enabled is None else enabled,
             password_hash=password_hash,
             stamp=secrets.token_hex(16),
@@ -110,14 +136,17 @@ class ApiKeys:
         name: str,
         role: Role,
         *,
-        jobs: tuple[str, ...] = (),
+        jobs: tuple[str, ...] | None = None,
+        allow_shell: bool = False,
+        allow_secrets: bool = False,
         expires_at: datetime | None = None,
         by: str = "",
     ) -> tuple[ApiKey, str]:
-        """Return the key and its text, which cannot be shown again. Raises InvalidInput, and Conflict if the name
-        exists.
+        """Return the key and its text, which cannot be shown again. Without `jobs` it is for everything. Raises
+        InvalidInput, and Conflict if the name exists.
         """
         check_name(name, "key")
+        jobs = check_limits(role, jobs, allow_shell=allow_shell, allow_secrets=allow_secrets)
         now = self._clock.now()
         if expires_at is not None and expires_at <= now:
             raise InvalidInput(Problem("expires_at", "is in the past"))
@@ -128,7 +157,9 @@ class ApiKeys:
             key_hash=hashed(random),
             created_at=now,
             created_by=by,
-            jobs=check_patterns(jobs),
+            jobs=jobs,
+            allow_shell=allow_shell,
+            allow_secrets=allow_secrets,
             expires_at=expires_at,
         )
         if not await self._keys.create(key):
@@ -154,7 +185,7 @@ class ApiKeys:
             return None
         if key.last_used_at is None or now - key.last_used_at >= TOUCH_AFTER:
             await self._touch(key.name, now)
-        return Principal(f"key:{key.name}", key.role, key.jobs)
+        return Principal(f"key:{key.name}", key.role, key.jobs, key.allow_shell, key.allow_secrets)
 
     async def _touch(self, name: str, now: datetime) -> None:
         try:
@@ -198,10 +229,25 @@ class SecretValues:
         await self._audit.record(by, Changed("secret.delete", f"secret:{name}"))
 
 
+def _limits_of_user(
+    role: Role, jobs: tuple[str, ...] | None, *, allow_shell: bool, allow_secrets: bool
+) -> tuple[str, ...]:
+    if jobs and role in (Role.VIEWER, Role.OPERATOR):
+        raise InvalidInput(Problem("jobs", f"cannot limit a user who is {role.value}", "use the role editor, or a key"))
+    return check_limits(role, jobs, allow_shell=allow_shell, allow_secrets=allow_secrets)
+
+
 def _user_facts(user: User) -> Mapping[str, object]:
-    return {"role": user.role.value, "enabled": user.enabled}
+    return {"role": user.role.value, "enabled": user.enabled, **_editor_facts(user)}
+
+
+def _editor_facts(account: User | ApiKey) -> Mapping[str, object]:
+    if account.role is not Role.EDITOR:
+        return {}
+    rights = {"allow_shell": account.allow_shell, "allow_secrets": account.allow_secrets}
+    return {"jobs": list(account.jobs), **rights}
 
 
 def _key_facts(key: ApiKey) -> Mapping[str, object]:
     until = None if key.expires_at is None else key.expires_at.isoformat()
-    return {"role": key.role.value, "jobs": list(key.jobs), "expires_at": until}
+    return {"role": key.role.value, "jobs": list(key.jobs), "expires_at": until, **_editor_facts(key)}

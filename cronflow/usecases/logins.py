@@ -124,7 +124,9 @@ class Logins:
         if claims is None or session is None or session.user != claims.user:
             return None
         user = await self._user_in(session)
-        return None if user is None else Principal(user.name, user.role)
+        if user is None:
+            return None
+        return Principal(user.name, user.role, user.jobs, user.allow_shell, user.allow_secrets, reads_all=True)
 
     async def ticket(self, principal: Principal) -> str:
         """A ticket that can be redeemed once within TICKET_S."""

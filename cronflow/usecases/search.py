@@ -7,7 +7,7 @@ requested; the returned position tells the caller where to continue.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,21 +27,23 @@ MOST_JOBS_IN_LOAD = 2000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Selects jobs: `text` occurs in the name or description, ignoring case; `labels` map to a value, or to None for
-    any value.
+    any value; `readable` accepts the name, where not all jobs may be read.
     """
 
     text: str = ""
     labels: Mapping[str, str | None] = field(default_factory=dict)
     enabled: bool | None = None
+    readable: Callable[[str], bool] | None = None
 
     @property
     def matches_all(self) -> bool:
-        return not self.text and not self.labels and self.enabled is None
+        return not self.text and not self.labels and self.enabled is None and self.readable is None
 
     def matches(self, record: JobRecord) -> bool:
         job, text = record.job, self.text.casefold()
         return (
-            (self.enabled is None or job.enabled is self.enabled)
+            (self.readable is None or self.readable(job.name))
+            and (self.enabled is None or job.enabled is self.enabled)
             and all(key in job.labels and value in (None, job.labels[key]) for key, value in self.labels.items())
             and (text in job.name.casefold() or text in job.description.casefold())
         )

@@ -56,8 +56,10 @@ def test_the_roles_match_the_interface() -> None:
             assert role is Role.ADMIN, path
         elif method == "GET" or path == "/auth/ws-ticket" or path in ("/jobs/plan", "/schedules/preview"):
             assert role is Role.VIEWER, path
-        elif method in ("PUT", "PATCH", "DELETE") or path in ("/jobs", "/jobs/apply") or path.startswith("/alerts"):
+        elif path.startswith("/alerts"):
             assert role is Role.ADMIN, path
+        elif method in ("PUT", "PATCH", "DELETE") or path in ("/jobs", "/jobs/apply"):
+            assert role is Role.EDITOR, path
         else:
             assert role is Role.OPERATOR, path
 

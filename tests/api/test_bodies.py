@@ -22,14 +22,14 @@ LONG = "x" * 1001
             [
                 "rôle: unknown key (did you mean role?)",
                 "name: expected text, got the number 5 (put it in quotes)",
-                "enabled: unknown key (known are name, password, role)",
+                "enabled: unknown key (known are name, password, role, jobs, allow_shell, allow_secrets)",
                 "password: missing (add it)",
             ],
         ),
         (
             "/users",
             {"name": "eva", "password": "long enough", "role": "admn"},
-            ["role: expected viewer, operator or admin, got the text 'admn' (did you mean admin?)"],
+            ["role: expected viewer, operator, editor or admin, got the text 'admn' (did you mean admin?)"],
         ),
         ("/users", [], ["expected a mapping, got a list"]),
         ("/api-keys", {"name": "k", "jobs": "billing-*"}, ["jobs: expected a list, got the text 'billing-*'"]),

@@ -41,6 +41,9 @@ async def test_a_user_is_created_listed_changed_and_deleted(api: Replica, token:
     assert made.json() == {
         "name": "ada",
         "role": "operator",
+        "jobs": [],
+        "allow_shell": False,
+        "allow_secrets": False,
         "enabled": True,
         "created_at": "2026-11-21T12:00:00Z",
     }
@@ -108,7 +111,7 @@ async def test_concurrent_changes_of_a_user_do_not_overwrite_each_other(
     assert not user.enabled
 
 
-@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR, Role.EDITOR])
 @pytest.mark.parametrize("path", ["/users", "/api-keys", "/secrets", "/audit"])
 async def test_only_admins_manage(api: Replica, role: Role, path: str) -> None:
     await api.service.users.create("ada", role, GOOD)

@@ -11,12 +11,13 @@ import pytest
 from cronflow.auth.vault import Vault
 from cronflow.cli.dev.inputs import complete
 from cronflow.config import Settings, credentials
-from cronflow.domain.access import AuditEntry
+from cronflow.domain.access import AuditEntry, Role
 from cronflow.domain.errors import CronFlowError
 from cronflow.ports import AuditQuery
 from cronflow.usecases import UseCases
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import FAILED, RETRYING, Scene
+from tests.cli.served import serving
 
 GOOD = "a good password\n"
 
@@ -87,6 +88,32 @@ def test_a_key_is_printed_once(cli: Cli, empty: Scene) -> None:
     assert asyncio.run(empty.service.keys.principal(text)) is None
     assert [entry.action for entry in audit(empty)] == ["key.create", "key.delete"]
     assert cli("keys", "create", "other", "-o", "name").stdout.startswith("cfk.other.")
+
+
+def test_the_key_of_an_editor_is_what_ci_needs(cli: Cli, empty: Scene, home: Path) -> None:
+    file = home / "jobs.yaml"
+    file.write_text("jobs: [{name: billing-report, run: {shell: 'true'}}]")
+    with serving() as served:
+        replica = served.serve(empty)
+        for name in ("ci", "plain"):
+            _, key = asyncio.run(
+                replica.service.keys.create(name, Role.EDITOR, jobs=("billing-*",), allow_shell=name == "ci")
+            )
+            assert cli("login", served.url, "--key-stdin", stdin=f"{key}\n").exit_code == 0
+            if name == "plain":
+                break
+            assert "billing-report" in cli("jobs", "apply", "-f", str(file), "--dry-run").stdout
+            assert cli("jobs", "apply", "-f", str(file)).exit_code == 0
+            # The key may not list the nodes, which is no reason to report that the run has failed.
+            ran = cli("jobs", "run", "billing-report", "-o", "name")
+            assert (ran.exit_code, ran.stdout[:22]) == (0, "billing-report@manual-"), ran.stderr
+            assert cli("jobs", "list", "-o", "name").stdout == "billing-report\n"
+            assert cli("jobs", "delete", "billing-report").exit_code == 0
+        for words in (["--dry-run"], []):
+            refused = cli("jobs", "apply", "-f", str(file), *words)
+            assert (refused.exit_code, refused.stderr.count("error:")) == (1, 1)
+            assert "key:plain may not write billing-report, which runs a command" in refused.stderr
+            assert "--allow-shell" in refused.stderr
 
 
 def test_a_secret_comes_from_stdin_and_is_never_shown(cli: Cli, empty: Scene) -> None:

@@ -60,7 +60,15 @@ def test_commands_use_the_api_from_login_to_logout(
     assert scene.opened == 0
     assert connect.api_in_use == server.url
     me = parsed(cli("whoami", "-o", "json"))
-    assert me == {"url": server.url, "name": "admin", "role": "admin", "jobs": [], "source": str(kept)}
+    assert me == {
+        "url": server.url,
+        "name": "admin",
+        "role": "admin",
+        "jobs": [],
+        "allow_shell": False,
+        "allow_secrets": False,
+        "source": str(kept),
+    }
     session = connect.current_login()
     assert session is not None
     assert cli("logout").stdout == f"Logged out of {server.url}.\n"

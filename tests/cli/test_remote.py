@@ -128,10 +128,13 @@ COMMANDS = [
     Given("cluster events --kind job_paused --since 3h"),
     Given("users list"),
     Given("users create grace --role operator", "a long password\n"),
+    Given("users create edith --role editor --jobs billing-* --allow-shell", "a long password\n"),
+    Given("users change ada --role editor --jobs report --allow-secrets --no-shell"),
     Given("users change ada --role admin --disable"),
     Given("users delete ada"),
     Given("keys list"),
     Given("keys create nightly --role operator --job billing-* --expires-in 90d"),
+    Given("keys create apply --role editor --jobs billing-* --jobs report --allow-shell --allow-secrets"),
     Given("keys delete deploy"),
     Given("secrets list"),
     Given("secrets set shop-token", "another value"),
@@ -165,6 +168,8 @@ REFUSED = [
     (2, Given("cluster events --kind leader_elcted"), "did you mean leader_elected?"),
     (2, Given("users create ada2", "short\n"), "8 to 1024 characters"),
     (1, Given("users create ada", "a long password\n"), "user 'ada' already exists"),
+    (2, Given("keys create limited --role admin --jobs billing-*"), "jobs: cannot limit an admin"),
+    (2, Given("keys create odd --role operator --allow-shell"), "allow_shell: is a right of editors"),
     (1, Given("keys create deploy"), "key 'deploy' already exists"),
     (1, Given(f"runs cancel {SUCCEEDED}"), "has already ended: succeeded"),
     (1, Given(f"runs ack {SUCCEEDED}"), "only failed or lost runs"),
@@ -341,7 +346,7 @@ def test_every_management_command_is_covered() -> None:
 
 CHANGES: Sequence[tuple[Given, Role]] = [
     (Given("jobs pause sync-tokens"), Role.OPERATOR),
-    (Given("jobs apply -f jobs.yaml --no-import"), Role.ADMIN),
+    (Given("jobs apply -f jobs.yaml --no-import"), Role.EDITOR),
     (Given(f"runs cancel {RUNNING}"), Role.OPERATOR),
     (Given("users list"), Role.ADMIN),
 ]

@@ -73,6 +73,40 @@ async def test_a_user_is_created_once_and_comes_back_whole(stores: Backends) -> 
     assert await stores.users.get("bob") is None
 
 
+@pytest.mark.parametrize(("shell", "secret"), [(True, False), (False, True), (False, False)])
+async def test_the_patterns_and_rights_of_an_editor_come_back(stores: Backends, shell: bool, secret: bool) -> None:
+    rights: dict[str, Any] = {"role": Role.EDITOR, "allow_shell": shell, "allow_secrets": secret}
+    for limits in ((), ("billing-*", "report")):
+        user = replace(ADA, name=f"ada{len(limits)}", jobs=limits, **rights)
+        key = replace(KEY, name=user.name, jobs=limits, **rights)
+        await stores.users.create(user)
+        await stores.keys.create(key)
+        assert (await stores.users.get(user.name), await stores.keys.get(key.name)) == (user, key)
+
+
+async def test_records_of_0_6_are_read_with_the_least_rights(mongo_url: str, emptied_namespace: str) -> None:
+    """That version had keys of admins for some jobs; and it reads an editor as a viewer."""
+    async with emptied(mongo_url, emptied_namespace) as database:
+        stores = adapters(RedisConnection("redis://nobody", emptied_namespace), database)
+        old = {"role": "admin", "key_hash": "ab", "created_at": T0, "created_by": "ada"}
+        old |= {"expires_at": None, "last_used_at": None}
+        await database["api_keys"].insert_one({**old, "_id": "limited", "jobs": ["billing-*"]})
+        await database["api_keys"].insert_one({**old, "_id": "whole", "jobs": []})
+        user = {"role": "operator", "password_hash": "x", "stamp": "s", "created_at": T0, "enabled": True}
+        await database["users"].insert_one({**user, "_id": "bob"})
+        limited, whole = await stores.keys.find()
+        assert (limited.role, limited.jobs) == (Role.EDITOR, ("billing-*",))
+        assert not limited.allow_shell
+        assert not limited.allow_secrets
+        assert (whole.role, whole.jobs) == (Role.ADMIN, ())
+        found = await stores.users.get("bob")
+        assert found is not None
+        assert (found.role, found.jobs) == (Role.OPERATOR, ())
+        await stores.users.create(replace(ADA, role=Role.EDITOR, allow_shell=True))
+        stored = await database["users"].find_one({"_id": "ada"})
+        assert stored["role"] == "viewer"
+
+
 async def test_a_user_is_replaced_only_as_they_were_read(stores: Backends) -> None:
     await stores.users.create(ADA)
     changed = replace(ADA, enabled=False, stamp="s2")
@@ -272,7 +306,7 @@ async def test_what_was_counted_can_be_forgiven(rates: Rates) -> None:
 
 
 async def test_a_ticket_lets_in_once_and_not_for_ever(rates: Rates) -> None:
-    ada = Principal("key:ci", Role.OPERATOR, ("billing-*",))
+    ada = Principal("ada", Role.EDITOR, ("billing-*",), allow_shell=True, reads_all=True)
     await rates.tickets.put("t1", ada, 600.0)
     assert [await rates.tickets.take("t1") for _ in range(2)] == [ada, None]
     assert await rates.tickets.take("nothing") is None

@@ -456,6 +456,11 @@ LUA: tuple[Mutant, ...] = (
         ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if false then redis.call"),
     ),
     *_of(
+        "backends/redis/lua/check_rights.lua",
+        ("if not redis.acl_check_cmd(unpack(words)) then", "if redis.acl_check_cmd(unpack(words)) then"),
+        ("if not redis.acl_check_cmd(unpack(words)) then", "if false then"),
+    ),
+    *_of(
         "backends/redis/lua/set_ttl.lua",
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from cronflow.api.access import Operator, Viewer
+from cronflow.api.access import Anybody, Operator, Viewer
 from cronflow.api.bodies import Deployed, NodeName, Uses
 from cronflow.api.responses import may, new_router
 from cronflow.domain.errors import NotFound
@@ -51,7 +51,7 @@ async def series(
 
 
 @router.get("/cluster/settings")
-async def show_settings(_: Viewer, deployed: Deployed) -> SettingsSchema:
+async def show_settings(_: Anybody, deployed: Deployed) -> SettingsSchema:
     """The settings of the cluster that clients use."""
     return {
         "namespace": deployed.namespace,

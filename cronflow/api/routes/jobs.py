@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Response
 from pydantic import Field
 
-from cronflow.api.access import Admin, Operator, Viewer
+from cronflow.api.access import Anybody, Editor, EditorOfJobs, Operator, Viewer, check_args, check_written
 from cronflow.api.bodies import (
     Arguments,
     At,
@@ -32,6 +32,7 @@ from cronflow.api.routes.runs import RunPage, run_page
 from cronflow.documents import JobForm, job_document, parse_job, parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
+from cronflow.domain.access import Role
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Job
 from cronflow.domain.schedule.kinds import Schedule
@@ -137,7 +138,7 @@ Planned = Annotated[PlanInput, body(PlanInput)]
 @router.get("/jobs")
 async def list_jobs(
     service: Uses,
-    _: Viewer,
+    by: Anybody,
     q: Annotated[str, Query(max_length=200, description="Text in the name or the description, ignoring case.")] = "",
     label: Annotated[
         list[str] | None, Query(max_length=20, description="`key` or `key=value`; repeatable, all must match.")
@@ -146,9 +147,11 @@ async def list_jobs(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> JobPage:
-    """Jobs, by name. System jobs are included; their names begin with `_sys:`."""
+    """Jobs, by name. System jobs are included; their names begin with `_sys:`. A key that is limited to some jobs gets
+    only these.
+    """
     labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label or ())}
-    wanted = JobFilter(text=q, labels=labels, enabled=enabled)
+    wanted = JobFilter(text=q, labels=labels, enabled=enabled, readable=by.may_read if by.jobs else None)
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     return {
         "items": [job_schema(record) for record in found],
@@ -157,9 +160,12 @@ async def list_jobs(
 
 
 @router.post("/jobs", status_code=201, responses=may(409), openapi_extra=takes("JobInput", EXAMPLE))
-async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, response: Response) -> JobSchema:
-    """Create a job. 409 when the name exists."""
+async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: Body, response: Response) -> JobSchema:
+    """Create a job. 409 when the name exists. An editor needs `allow_shell` for a job that runs a command, and
+    `allow_secrets` for one that uses a secret; so do all routes that write jobs.
+    """
     job = parse_job(body, "", retry=deployed.retry)
+    check_written(by, [job])
     record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
@@ -167,20 +173,23 @@ async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, r
 
 
 @router.post("/jobs/plan")
-async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, asked: Planned) -> PlanSchema:
+async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Planned) -> PlanSchema:
     """What would change if these jobs were applied, with the resulting next fire of each. Nothing is written, and other
-    jobs are not affected.
+    jobs are not affected. Refused if applying them would be refused to an editor.
     """
     jobs = _jobs(asked, deployed)
+    if by.role is Role.EDITOR or by.jobs:
+        check_written(by, jobs)
     return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.compare(jobs)]}
 
 
 @router.post("/jobs/apply", responses=may(409))
-async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, asked: Planned) -> AppliedPage:
+async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned) -> AppliedPage:
     """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
     when one of them keeps being changed concurrently: those before it are applied, and it is safe to apply all again.
     """
     jobs = _jobs(asked, deployed)
+    check_written(by, jobs)
     return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.applied(jobs, by=by.name)]}
 
 
@@ -194,7 +203,7 @@ async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) 
 
 @router.put("/jobs/{name}", responses={**TAGGED, **may(201, 409)}, openapi_extra=takes("JobReplacement", EXAMPLE))
 async def put_job(
-    service: Uses, by: Admin, deployed: Deployed, name: JobName, expected: Expected, body: Body, response: Response
+    service: Uses, by: Editor, deployed: Deployed, name: JobName, expected: Expected, body: Body, response: Response
 ) -> JobSchema:
     """Create or replace a job. With `If-Match` only if it still has that version, else 409. The body may omit the
     name.
@@ -202,6 +211,7 @@ async def put_job(
     document = {"name": name, **body} if isinstance(body, Mapping) else body
     job = parse_job(document, "", retry=deployed.retry)
     _check_same(job, name)
+    check_written(by, [job])
     record, result = await service.jobs.define(job, by=by.name, expected=expected)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
@@ -214,7 +224,7 @@ async def put_job(
     openapi_extra=takes("JobPatch", {"schedule": {"cron": "30 3 * * *"}, "labels": {"team": None}}),
 )
 async def patch_job(
-    service: Uses, by: Admin, name: JobName, expected: Expected, body: Body, response: Response
+    service: Uses, by: Editor, name: JobName, expected: Expected, body: Body, response: Response
 ) -> JobSchema:
     """Change some keys of a job by a JSON merge patch (RFC 7396): a value replaces the old one, null removes a key, and
     a removed key has its default again. Schedule, target and retry are stored without their defaults, so
@@ -227,6 +237,8 @@ async def patch_job(
         # Like a stored document: missing keys have the defaults of the format, not those of the settings.
         made = parse_job(_merged(job_document(job, compact=True), body), "")
         _check_same(made, name)
+        # Here, because it is repeated after a lost race: the job may run a command by now.
+        check_written(by, [made])
         return made
 
     record = await service.jobs.amend(name, patched, by=by.name, expected=expected)
@@ -235,7 +247,7 @@ async def patch_job(
 
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
-async def delete_job(service: Uses, by: Admin, name: JobName, expected: Expected) -> DeletedSchema:
+async def delete_job(service: Uses, by: Editor, name: JobName, expected: Expected) -> DeletedSchema:
     """Delete a job. Its runs and logs are kept for the retention period."""
     return deleted_schema(await service.jobs.delete(name, by=by.name, expected=expected))
 
@@ -261,8 +273,8 @@ async def run_job(
     if idempotency_key is not None and not KEY.fullmatch(idempotency_key):
         what = "expected 1 to 64 letters, digits and ._-, beginning with a letter or digit"
         raise InvalidInput(Problem("Idempotency-Key", what, "a UUID is fine"))
-    if asked.args and not (await service.jobs.get(name)).job.takes_args:
-        raise InvalidInput(Problem("args", f"{name} is not a Python job and takes no arguments", "remove them"))
+    if asked.args:
+        check_args(by, (await service.jobs.get(name)).job, asked.args)
     run, new = await service.jobs.request(name, asked.args, idempotency_key, by=by.name)
     response.status_code = 202 if new else 200
     return asked_schema(run)

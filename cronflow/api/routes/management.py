@@ -37,8 +37,9 @@ audit = new_router("audit")
 
 _role = reads(choice(Role), Role)
 _password = secret_text(LONGEST_PASSWORD)
+Patterns = Annotated[list[str] | None, Field(max_length=100)]
 USER = {"name": "grace", "role": "operator", "password": "a long password"}
-KEY = {"name": "deploy", "role": "operator", "jobs": ["billing-*"]}
+KEY = {"name": "deploy", "role": "editor", "jobs": ["billing-*"], "allow_shell": True}
 SECRET = {"name": "shop-token", "value": "what the shop gave us"}
 
 
@@ -51,13 +52,25 @@ class UserInput(Input, json_schema_extra={"examples": [USER]}):
     """The password, at least 8 characters."""
     role: Annotated[Role, _role] = Role.VIEWER
     """What the user may do."""
+    jobs: Patterns = None
+    """Patterns of the names of the jobs that an editor may change and run; absent: all."""
+    allow_shell: bool = False
+    """Whether an editor may write jobs that run commands."""
+    allow_secrets: bool = False
+    """Whether an editor may write jobs that use secrets."""
 
 
 class UserPatch(Input, json_schema_extra={"examples": [{"enabled": False}]}):
     """The fields of a user to change."""
 
     role: Annotated[Role | None, _role] = None
-    """What the user may do."""
+    """What the user may do. A user who is no longer an editor loses the patterns and rights of one."""
+    jobs: Patterns = None
+    """Patterns of the names of the jobs that an editor may change and run."""
+    allow_shell: bool | None = None
+    """Whether an editor may write jobs that run commands."""
+    allow_secrets: bool | None = None
+    """Whether an editor may write jobs that use secrets."""
     enabled: Annotated[bool | None, reads(flag, bool)] = None
     """Whether the user may log in."""
     password: Annotated[str | None, _password] = None
@@ -71,8 +84,12 @@ class KeyInput(Input, json_schema_extra={"examples": [KEY]}):
     """The name."""
     role: Annotated[Role, _role] = Role.VIEWER
     """What the key may do."""
-    jobs: Annotated[list[str], Field(max_length=100)] = Field(default_factory=list)
-    """Patterns of job names that the key is limited to, such as `billing-*`; empty: no limit."""
+    jobs: Patterns = None
+    """Patterns of job names that the key is limited to, such as `billing-*`; absent: no limit. An admin has none."""
+    allow_shell: bool = False
+    """Whether an editor may write jobs that run commands."""
+    allow_secrets: bool = False
+    """Whether an editor may write jobs that use secrets."""
     expires_at: Annotated[datetime | None, reads(optional(instant), str | None)] = None
     """When the key expires; null: never."""
 
@@ -125,6 +142,10 @@ class AuditPage(Schema):
 Name = Annotated[str, Path(description="Its name.")]
 
 
+def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
+    return None if patterns is None else tuple(patterns)
+
+
 @users.get("/users")
 async def list_users(service: Uses, _: Admin, cursor: Cursor = None, limit: Limit = 50) -> UserPage:
     """Users, by name. The admin of the settings is not included."""
@@ -136,14 +157,33 @@ async def list_users(service: Uses, _: Admin, cursor: Cursor = None, limit: Limi
 @users.post("/users", status_code=201, responses=may(409))
 async def create_user(service: Uses, by: Admin, asked: Annotated[UserInput, body(UserInput)]) -> UserSchema:
     """Create a user. 409 when the name exists."""
-    return user_schema(await service.users.create(asked.name, asked.role, asked.password, by=by.name))
+    return user_schema(
+        await service.users.create(
+            asked.name,
+            asked.role,
+            asked.password,
+            jobs=_tuple(asked.jobs),
+            allow_shell=asked.allow_shell,
+            allow_secrets=asked.allow_secrets,
+            by=by.name,
+        )
+    )
 
 
 @users.patch("/users/{name}", responses=may(404, 409))
 async def change_user(service: Uses, by: Admin, name: Name, asked: Annotated[UserPatch, body(UserPatch)]) -> UserSchema:
     """Change a user's role or password, or disable or enable the user. The user's sessions end."""
     return user_schema(
-        await service.users.change(name, role=asked.role, enabled=asked.enabled, password=asked.password, by=by.name)
+        await service.users.change(
+            name,
+            role=asked.role,
+            enabled=asked.enabled,
+            password=asked.password,
+            jobs=_tuple(asked.jobs),
+            allow_shell=asked.allow_shell,
+            allow_secrets=asked.allow_secrets,
+            by=by.name,
+        )
     )
 
 
@@ -165,7 +205,13 @@ async def list_keys(service: Uses, _: Admin, cursor: Cursor = None, limit: Limit
 async def create_key(service: Uses, by: Admin, asked: Annotated[KeyInput, body(KeyInput)]) -> NewKeySchema:
     """Create an API key. `key` is shown only this once. 409 when the name exists."""
     key, made = await service.keys.create(
-        asked.name, asked.role, jobs=tuple(asked.jobs), expires_at=asked.expires_at, by=by.name
+        asked.name,
+        asked.role,
+        jobs=_tuple(asked.jobs),
+        allow_shell=asked.allow_shell,
+        allow_secrets=asked.allow_secrets,
+        expires_at=asked.expires_at,
+        by=by.name,
     )
     return {**key_schema(key), "key": made}
 

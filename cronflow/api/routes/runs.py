@@ -10,7 +10,7 @@ from typing import Annotated, Self
 from fastapi import Query
 from pydantic import Field, model_validator
 
-from cronflow.api.access import Operator, Viewer
+from cronflow.api.access import NotAllowed, Operator, Viewer, check_args
 from cronflow.api.bodies import (
     Arguments,
     Input,
@@ -28,6 +28,7 @@ from cronflow.api.bodies import (
 from cronflow.api.pagination import MOST, Cursor, Limit, cursor_of, time_key
 from cronflow.api.responses import may, new_router
 from cronflow.documents.values import choice, got, list_of
+from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.run import DEAD, OPEN, Run, RunState
 from cronflow.ports import RunQuery
@@ -306,10 +307,10 @@ async def retry_runs(
     skipped: list[SkippedSchema] = []
     for run in found:
         try:
-            await _check_args(service, run.job, asked.args)
+            await _check_replay(service, by, run, asked.args)
             replay = await service.runs.replay(run.id, asked.args, by=by.name, note=asked.note, only_dead=True)
             items.append({"id": replay, "replay_of": run.id})
-        except (Conflict, NotFound, InvalidInput) as error:
+        except (Conflict, NotFound, InvalidInput, NotAllowed) as error:
             skipped.append({"id": run.id, "why": str(error)})
     return {"items": items, "skipped": skipped, "next_cursor": after}
 
@@ -358,7 +359,7 @@ async def retry_run(
 ) -> ReplaySchema:
     """Replay an ended run: a new run for the same fire, with the present version of the job. 409 while it is open."""
     run = await service.runs.get(id)
-    await _check_args(service, run.job, asked.args)
+    await _check_replay(service, by, run, asked.args)
     replay = await service.runs.replay(id, asked.args, by=by.name, note=asked.note, only_dead=asked.only_dead)
     return {"id": replay, "replay_of": id}
 
@@ -400,6 +401,11 @@ async def _chosen_dead(service: UseCases, asked: BulkInput) -> tuple[list[Run], 
     return await _page(service, replace(query, dead=True), asked.limit)
 
 
-async def _check_args(service: UseCases, job: str, args: dict[str, object] | None) -> None:
-    if args and not (await service.jobs.get(job)).job.takes_args:
-        raise InvalidInput(Problem("args", f"{job} is not a Python job and takes no arguments", "remove them"))
+async def _check_replay(service: UseCases, by: Principal, run: Run, args: dict[str, object] | None) -> None:
+    if args:
+        check_args(by, (await service.jobs.get(run.job)).job, args)
+    elif args is None and run.args:
+        record = await service.jobs.get(run.job)
+        # The run's own arguments meet the present version of the job, which may use a secret by now.
+        if record.ver != run.job_ver and (found := by.objection_to_args(record.job)) is not None:
+            raise NotAllowed(Role.ADMIN, by, str(found))

@@ -12,8 +12,9 @@ from typing import Any
 
 import orjson
 
+from cronflow.backends import codec
 from cronflow.backends.mongo.database import Document, MongoDatabase, NamedCollection
-from cronflow.domain.access import ApiKey, AuditEntry, Role, Secret, Session, User
+from cronflow.domain.access import ApiKey, AuditEntry, Secret, Session, User
 from cronflow.ports import AuditQuery
 
 
@@ -72,11 +73,10 @@ class MongoKeyStore(NamedCollection):
         return await self.insert(
             {
                 "_id": key.name,
-                "role": key.role.value,
+                **codec.rights_document(key),
                 "key_hash": key.key_hash,
                 "created_at": key.created_at,
                 "created_by": key.created_by,
-                "jobs": list(key.jobs),
                 "expires_at": key.expires_at,
                 "last_used_at": key.last_used_at,
             }
@@ -136,7 +136,7 @@ class MongoAuditStore:
 def _user_document(user: User) -> dict[str, Any]:
     return {
         "_id": user.name,
-        "role": user.role.value,
+        **codec.rights_document(user),
         "password_hash": user.password_hash,
         "stamp": user.stamp,
         "created_at": user.created_at,
@@ -147,7 +147,7 @@ def _user_document(user: User) -> dict[str, Any]:
 def _user(document: Document) -> User:
     return User(
         name=document["_id"],
-        role=Role(document["role"]),
+        **codec.rights(document),
         password_hash=document["password_hash"],
         stamp=document["stamp"],
         created_at=document["created_at"],
@@ -168,11 +168,10 @@ def _session(document: Document) -> Session:
 def _key(document: Document) -> ApiKey:
     return ApiKey(
         name=document["_id"],
-        role=Role(document["role"]),
+        **codec.rights(document),
         key_hash=document["key_hash"],
         created_at=document["created_at"],
         created_by=document["created_by"],
-        jobs=tuple(document["jobs"]),
         expires_at=document["expires_at"],
         last_used_at=document["last_used_at"],
     )

@@ -11,14 +11,11 @@ from typing import Any
 from pymongo.errors import OperationFailure
 
 from cronflow.backends import codec
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import UNAUTHORIZED, MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.domain.run import ENDED, OPEN, RunState
 from cronflow.domain.sweep import Finding, Flaw, JobRow, RunRow, SweepReport
 from cronflow.ports import ReplicaSet
-
-UNAUTHORIZED = 13
-"""MongoDB's error code for a missing permission."""
 
 
 class MongoStoreAdmin:

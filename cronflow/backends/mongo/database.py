@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,7 +39,7 @@ from pymongo.uri_parser import parse_uri
 from cronflow.backends.mongo.indexes import INDEXES
 from cronflow.circuit_breaker import Circuit, CircuitOpen
 from cronflow.domain import metrics
-from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem
+from cronflow.domain.errors import AccessDenied, BackendUnavailable, InvalidInput, Problem
 from cronflow.ports import UNMETERED, Meter
 
 Document = Mapping[str, Any]
@@ -47,7 +48,13 @@ Record = TypeVar("Record")
 TIMEOUT_MS = 5000
 DUPLICATE_KEY = 11000
 OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
-AUTHENTICATION_CODES = {13, 18, 8000}
+UNAUTHORIZED = 13
+AUTHENTICATION_CODES = {UNAUTHORIZED, 18, 8000}
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+RIGHTS_REMEDY = (
+    "correct the user, password and authSource in CRONFLOW_MONGO_URL, or grant the user readWrite on the database {}"
+)
+CA_REMEDY = "add tlsCAFile=/path/ca.pem to CRONFLOW_MONGO_URL, and use the host name of the certificate"
 FAILURES_TO_OPEN = 5
 RESET_S = 5.0
 AGE = "age"
@@ -143,11 +150,23 @@ class MongoDatabase:
                     if reason is None:
                         raise
                     self._meter.add(metrics.BACKEND_FAILURES, "mongodb")
-                    raise BackendUnavailable("MongoDB", self.address, reason) from error
+                    raise self._denied(error) or BackendUnavailable("MongoDB", self.address, reason) from error
                 self._meter.observe(metrics.BACKEND_SECONDS, time.perf_counter() - began, "mongodb")
         except CircuitOpen as error:
             reason = f"circuit open, asked again within {error.retry_in_s:.1f} s"
             raise BackendUnavailable("MongoDB", self.address, reason) from None
+
+    def _denied(self, error: PyMongoError) -> AccessDenied | None:
+        """The error if MongoDB refuses this user, or its certificate is not trusted."""
+        if UNTRUSTED in str(error):
+            return AccessDenied("MongoDB", self.address, "its certificate is not trusted", CA_REMEDY)
+        if not isinstance(error, OperationFailure) or error.code not in AUTHENTICATION_CODES:
+            return None
+        # Without the command, which contains the data.
+        reason = str(error).partition(", full error")[0]
+        if right := re.search(r"not authorized on (\S+) to execute command \{ (\w+)", reason):
+            reason = f"the user may not run {right[2]} on the database {right[1]}"
+        return AccessDenied("MongoDB", self.address, reason.rstrip("."), RIGHTS_REMEDY.format(self._database.name))
 
     async def ping(self) -> float:
         """Round trip to the primary in seconds."""
@@ -189,8 +208,15 @@ class MongoDatabase:
             if present is None:
                 await documents.create_index([(field, ASCENDING)], name=AGE, expireAfterSeconds=seconds)
             elif present.get("expireAfterSeconds") != seconds:
-                index = {"name": AGE, "expireAfterSeconds": seconds}
-                await self._database.command("collMod", collection, index=index)
+                index: dict[str, Any] = {"name": AGE, "expireAfterSeconds": seconds}
+                try:
+                    await self._database.command("collMod", collection, index=index)
+                except OperationFailure as error:
+                    if error.code != UNAUTHORIZED:
+                        raise
+                    # The role readWrite does not include collMod.
+                    await documents.drop_index(AGE)
+                    await documents.create_index([(field, ASCENDING)], **index)
 
 
 class NamedCollection:

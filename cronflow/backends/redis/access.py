@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import orjson
 
+from cronflow.backends import codec
 from cronflow.backends.redis.connection import RedisAdapter
-from cronflow.domain.access import Principal, Role
+from cronflow.domain.access import Principal
 
 
 class RedisRateLimiter(RedisAdapter):
@@ -27,7 +28,8 @@ class RedisRateLimiter(RedisAdapter):
 
 class RedisTicketStore(RedisAdapter):
     async def put(self, ticket: str, principal: Principal, ttl_s: float) -> None:
-        text = orjson.dumps({"name": principal.name, "role": principal.role.value, "jobs": principal.jobs})
+        rights = {**codec.rights_document(principal), "reads_all": principal.reads_all}
+        text = orjson.dumps({"name": principal.name, **rights})
         await self._redis.command("SET", self._keys.ticket(ticket), text, "PX", round(ttl_s * 1000))
 
     async def take(self, ticket: str) -> Principal | None:
@@ -35,4 +37,4 @@ class RedisTicketStore(RedisAdapter):
         if text is None:
             return None
         found = orjson.loads(text)
-        return Principal(found["name"], Role(found["role"]), tuple(found["jobs"]))
+        return Principal(found["name"], reads_all=found.get("reads_all", False), **codec.rights(found))

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from cronflow.backends.redis.connection import RedisAdapter
+from cronflow.backends.redis.rights import samples
 from cronflow.domain.cluster import NO_EVICTION
 from cronflow.ports import KeyWithoutTtl, RedisConfig
 
@@ -30,6 +31,12 @@ class RedisCoordinationAdmin(RedisAdapter):
         servers = await self._redis.each("INFO", "server") or []
         versions = frozenset(str(one.get("valkey_version") or one.get("redis_version")) for one in servers)
         return RedisConfig(unfit[0] if unfit else None if None in policies else NO_EVICTION, durable, versions)
+
+    async def check_rights(self) -> None:
+        missing = await self._redis.call("check_rights", [self._keys.leader], *samples(self._keys))
+        if missing:
+            names = ", ".join(name.decode() for name in missing)
+            raise self._redis.denied(f"the user may not run {names} on {self._keys.prefix}*")
 
     async def keys_without_ttl(self, cursor: int = 0) -> tuple[int, list[KeyWithoutTtl]]:
         """Three round trips: SCAN, PTTL of the keys that should expire, EXISTS of the lists' nodes' heartbeats."""

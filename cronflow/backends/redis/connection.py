@@ -18,16 +18,24 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
+from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from cronflow.backends.redis.clients import Client, Opened, open_client
 from cronflow.backends.redis.keys import RedisKeys
 from cronflow.domain import metrics
-from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.errors import AccessDenied, BackendUnavailable
 from cronflow.ports import UNMETERED, Meter
 
 PING_EVERY_S = 5.0
+DENIALS = ("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure in script", "The user executing the script can't")
+"""How replies begin that deny access. Those about a right that a script lacks have no code of their own."""
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+RIGHTS_REMEDY = (
+    "correct the user and password in CRONFLOW_REDIS_URL, or grant the rights of the ACL line in the how-to"
+    " `Redis and MongoDB with passwords and TLS`"
+)
+CA_REMEDY = "add ?ssl_ca_certs=/path/ca.pem to CRONFLOW_REDIS_URL, and use the host name of the certificate"
 
 
 class Script:
@@ -89,25 +97,27 @@ class RedisConnection:
     async def _translated(self) -> AsyncIterator[None]:
         try:
             yield
+        except (NoPermissionError, AuthenticationError) as error:
+            raise self.denied(str(error)) from error
         except ResponseError as error:
+            text = str(error)
+            if text.startswith(DENIALS):
+                raise self.denied(text) from error
             # Only errors of the server's state. A wrong command is our bug and propagates.
-            if str(error).split(" ", 1)[0] in {
-                "LOADING",
-                "READONLY",
-                "OOM",
-                "MISCONF",
-                "MASTERDOWN",
-                "NOREPLICAS",
-                "NOAUTH",
-                "WRONGPASS",
-            }:
+            if text.split(" ", 1)[0] in {"LOADING", "READONLY", "OOM", "MISCONF", "MASTERDOWN", "NOREPLICAS"}:
                 raise BackendUnavailable("Redis", self.address, str(error)) from error
             raise
         except (RedisError, OSError) as error:
             if isinstance(error, RedisConnectionError) and isinstance(self._client, Redis):
                 # The other pooled connections lead to the same server; do not let them fail one by one.
                 await self._client.connection_pool.disconnect(inuse_connections=False)
+            if UNTRUSTED in str(error):
+                raise AccessDenied("Redis", self.address, "its certificate is not trusted", CA_REMEDY) from error
             raise BackendUnavailable("Redis", self.address, str(error) or type(error).__name__) from error
+
+    def denied(self, reason: str) -> AccessDenied:
+        """The error for a user whom Redis refuses, with the reason in Redis's words."""
+        return AccessDenied("Redis", self.address, reason.rstrip("."), RIGHTS_REMEDY)
 
     async def call(self, script: str, keys: Sequence[str], *arguments: object) -> Any:
         """Run a script. If Redis has not loaded it, it has not run, so it is sent again with its text."""

@@ -31,6 +31,12 @@ secrets = new_group("Manage secret values that jobs refer to by name.")
 
 UserName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the user.")]
 KeyName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key.")]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option("--job", "--jobs", metavar="PATTERN", help="Only for jobs that match, such as billing-*; repeatable."),
+]
+MAY_RUN_COMMANDS = "An editor may also write jobs that run commands."
+MAY_USE_SECRETS = "An editor may also write jobs that use secrets."
 SecretName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the secret.")]
 
 
@@ -45,11 +51,18 @@ def list_users(output: Output = Format.TABLE) -> None:
 def create_user(
     name: UserName,
     role: Annotated[Role, typer.Option(help="The user's role.")] = Role.VIEWER,
+    jobs: Patterns = None,
+    allow_shell: Annotated[bool, typer.Option("--allow-shell", help=MAY_RUN_COMMANDS)] = False,
+    allow_secrets: Annotated[bool, typer.Option("--allow-secrets", help=MAY_USE_SECRETS)] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Create a user. The password is read from a prompt or from the first line of stdin."""
     password = hidden_value("password", confirmed=True)
-    user = call(lambda cluster: cluster.users.create(name, role, password))
+    user = call(
+        lambda cluster: cluster.users.create(
+            name, role, password, jobs=jobs, allow_shell=allow_shell, allow_secrets=allow_secrets
+        )
+    )
     show(output, user, [name], lambda: _user_table([user]))
 
 
@@ -61,13 +74,27 @@ def change_user(
     password: Annotated[
         bool, typer.Option("--password", help="Set a new password, read from a prompt or stdin.")
     ] = False,
+    jobs: Patterns = None,
+    allow_shell: Annotated[bool | None, typer.Option("--allow-shell/--no-shell", help=MAY_RUN_COMMANDS)] = None,
+    allow_secrets: Annotated[bool | None, typer.Option("--allow-secrets/--no-secrets", help=MAY_USE_SECRETS)] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Change a user's role, password or access. The user has to log in again."""
-    if role is None and enabled is None and not password:
-        raise InvalidInput(Problem("", "nothing to change", "give --role, --enable, --disable or --password"))
+    if not password and not jobs and all(given is None for given in (role, enabled, allow_shell, allow_secrets)):
+        remedy = "give --role, --jobs, --allow-shell, --allow-secrets, --enable, --disable or --password"
+        raise InvalidInput(Problem("", "nothing to change", remedy))
     new = hidden_value("new password", confirmed=True) if password else None
-    user = call(lambda cluster: cluster.users.change(name, role=role, enabled=enabled, password=new))
+    user = call(
+        lambda cluster: cluster.users.change(
+            name,
+            role=role,
+            enabled=enabled,
+            password=new,
+            jobs=jobs,
+            allow_shell=allow_shell,
+            allow_secrets=allow_secrets,
+        )
+    )
     show(output, user, [name], lambda: _user_table([user]))
 
 
@@ -84,11 +111,18 @@ def _user_table(found: Sequence[UserSchema]) -> None:
         [
             (Column("USER"), lambda user: user["name"]),
             (Column("ROLE"), lambda user: user["role"]),
+            (Column("JOBS", drop=2), lambda user: " ".join(user["jobs"]) or "all"),
+            (Column("RIGHTS", drop=3), _rights),
             (Column("STATE"), lambda user: formatting.word("active" if user["enabled"] else "disabled")),
             (Column("CREATED", drop=1), lambda user: times.absolute(user["created_at"])),
         ],
         empty="No users yet except the admin defined in the settings. Create one: cronflow users create NAME",
     )
+
+
+def _rights(account: UserSchema | KeySchema) -> str:
+    """The rights of an editor, in a cell."""
+    return " ".join(right for right in ("shell", "secrets") if account[f"allow_{right}"])  # type: ignore[literal-required]
 
 
 @keys.command("list")
@@ -102,10 +136,9 @@ def list_keys(output: Output = Format.TABLE) -> None:
 def create_key(
     name: KeyName,
     role: Annotated[Role, typer.Option(help="The key's role.")] = Role.VIEWER,
-    job: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only for jobs that match, such as billing-*; repeatable."),
-    ] = None,
+    jobs: Patterns = None,
+    allow_shell: Annotated[bool, typer.Option("--allow-shell", help=MAY_RUN_COMMANDS)] = False,
+    allow_secrets: Annotated[bool, typer.Option("--allow-secrets", help=MAY_USE_SECRETS)] = False,
     expires_in: Annotated[
         str | None, typer.Option(metavar="90d", help="How long the key is valid.", show_default="no expiry")
     ] = None,
@@ -114,7 +147,11 @@ def create_key(
     """Create a key and print it. It cannot be shown again."""
     length: timedelta | None = None if expires_in is None else times.length_of(expires_in, "--expires-in")
     until = None if length is None else times.now() + length
-    key = call(lambda cluster: cluster.keys.create(name, role, jobs=job or (), expires_at=until))
+    key = call(
+        lambda cluster: cluster.keys.create(
+            name, role, jobs=jobs, allow_shell=allow_shell, allow_secrets=allow_secrets, expires_at=until
+        )
+    )
     show(output, key, [key["key"]], key["key"])
     note("this key cannot be shown again; send it as `Authorization: Bearer …`")
 
@@ -134,6 +171,7 @@ def _key_table(found: Sequence[KeySchema]) -> None:
             (Column("KEY"), lambda key: key["name"]),
             (Column("ROLE"), lambda key: key["role"]),
             (Column("JOBS", drop=2), lambda key: " ".join(key["jobs"]) or "all"),
+            (Column("RIGHTS", drop=4), _rights),
             (
                 Column("EXPIRES", drop=1),
                 lambda key: "never" if key["expires_at"] is None else times.relative(key["expires_at"], now),

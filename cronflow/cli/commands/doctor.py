@@ -30,7 +30,7 @@ from cronflow.config import Settings
 from cronflow.config.values import masked
 from cronflow.domain.cluster import NO_EVICTION, Member, eviction_problem
 from cronflow.domain.cluster_time import AGREE_WITHIN_S
-from cronflow.domain.errors import BackendUnavailable, CronFlowError, InvalidInput
+from cronflow.domain.errors import AccessDenied, BackendUnavailable, CronFlowError, InvalidInput
 from cronflow.ports import RedisConfig, ReplicaSet
 from cronflow.testing.embedded import Binary, find_mongod, find_redis
 from cronflow.testing.embedded.binaries import missing_libraries, without_libraries
@@ -188,6 +188,7 @@ async def servers(read: Settings) -> list[CheckResult]:
         return unset + [CheckResult(service, "unchecked", both) for service, (_, url) in urls.items() if url]
     try:
         async with connect.open_service(read) as service:
+            await service.backends.coordination_admin.check_rights()
             health = await service.cluster.health()
             kept = [
                 *_keeping(await service.backends.coordination_admin.redis_config()),
@@ -283,9 +284,12 @@ def _zones(members: Sequence[Member]) -> Iterator[CheckResult]:
 
 
 def _unavailable(name: str, place: tuple[str, str | None], error: BackendUnavailable) -> CheckResult:
+    denied = isinstance(error, AccessDenied)
     if error.service.lower() == name:
-        return CheckResult(name, "failed", str(error), f"start it, or correct CRONFLOW_{place[0]}")
-    return CheckResult(name, "unchecked", f"not checked, because {error.service} does not answer")
+        remedy = error.remedy if isinstance(error, AccessDenied) else f"start it, or correct CRONFLOW_{place[0]}"
+        return CheckResult(name, "failed", str(error), remedy)
+    why = "denies access" if denied else "does not answer"
+    return CheckResult(name, "unchecked", f"not checked, because {error.service} {why}")
 
 
 OPEN_S = 10.0

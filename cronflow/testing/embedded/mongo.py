@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronflow.testing.embedded.binaries import (
@@ -40,6 +42,9 @@ class MongoServer(Server):
 
     service: ClassVar[str] = "MongoDB"
     name: ClassVar[str] = "mongod"
+
+    client_options: Mapping[str, Any] = MappingProxyType({})
+    """Options of the client that checks whether the server is ready, for servers with passwords or TLS."""
 
     @property
     def url(self) -> str:
@@ -86,6 +91,7 @@ class MongoServer(Server):
             # timeoutMS does not bound `close`, which takes half a minute if the server has just died.
             serverSelectionTimeoutMS=ANSWER_WITHIN_MS,
             socketTimeoutMS=ANSWER_WITHIN_MS,
+            **self.client_options,
         )
         with client:
             try:

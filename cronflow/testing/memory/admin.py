@@ -119,6 +119,9 @@ class MemoryCoordinationAdmin(RedisPort, port="coordination_admin"):
     async def redis_config(self) -> RedisConfig:
         return self.memory.config
 
+    async def check_rights(self) -> None:
+        """Memory has no users."""
+
     async def keys_without_ttl(self, cursor: int = 0) -> tuple[int, list[KeyWithoutTtl]]:
         memory = self.memory
         lists = [

@@ -21,7 +21,7 @@ export const ACTIONS = {
 
 export type Action = keyof typeof ACTIONS;
 
-const RANKED: Role[] = ['viewer', 'operator', 'admin'];
+const RANKED: Role[] = ['viewer', 'operator', 'editor', 'admin'];
 
 export function covers(role: Role, needed: Role): boolean {
   return RANKED.indexOf(role) >= RANKED.indexOf(needed);

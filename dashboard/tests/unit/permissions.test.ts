@@ -13,7 +13,7 @@ const actions = Object.keys(ACTIONS) as Action[];
 describe('the actions of the page', () => {
   it.each(actions)('%s has a role in the OpenAPI document', (action) => {
     expect(ACTIONS[action].filter((operation) => ROLES[operation] === undefined)).toEqual([]);
-    expect(['viewer', 'operator', 'admin']).toContain(roleFor(action));
+    expect(['viewer', 'operator', 'editor', 'admin']).toContain(roleFor(action));
   });
 
   it('include every call that needs more than a viewer', () => {
@@ -31,4 +31,5 @@ describe('the actions of the page', () => {
 
 it('a role covers itself and the lower ones', () => {
   expect([covers('operator', 'viewer'), covers('operator', 'operator'), covers('operator', 'admin')]).toEqual([true, true, false]);
+  expect([covers('editor', 'operator'), covers('admin', 'editor'), covers('operator', 'editor')]).toEqual([true, true, false]);
 });
