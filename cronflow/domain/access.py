@@ -48,6 +48,10 @@ class Principal:
         """Whether it may act on the job; None stands for anything that belongs to no single job."""
         return not self.jobs or (job is not None and any(fnmatchcase(job, pattern) for pattern in self.jobs))
 
+    def may_change(self, job: str) -> bool:
+        """Whether it may change the job, and therefore sees its whole document. All others see it masked."""
+        return self.role.covers(Role.ADMIN) and self.may_touch(job)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:

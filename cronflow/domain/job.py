@@ -18,7 +18,7 @@ from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.limits import Limits, check_user
 from cronflow.domain.schedule.kinds import Cron, Schedule
-from cronflow.domain.secret import check_references, refuse_references
+from cronflow.domain.secret import HIDDEN, check_references, refuse_references
 
 if TYPE_CHECKING:
     from cronflow.domain.placement import Placement, Waiting
@@ -227,6 +227,7 @@ Target = PythonTarget | CommandTarget | HttpTarget | SystemTarget
 
 _VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MASKED = (f"is {HIDDEN}, from a document that was masked for a viewer", "write the value, or ${secret:NAME}")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -252,6 +253,8 @@ def _command_problems(target: CommandTarget) -> list[Problem]:
             problems.append(Problem("run.env", f"{name!r} is not the name of an environment variable", remedy))
         elif "\0" in value:
             problems.append(Problem(f"run.env.{name}", "contains a NUL character", "remove it"))
+        elif value == HIDDEN:
+            problems.append(Problem(f"run.env.{name}", *_MASKED))
     return problems
 
 
@@ -259,6 +262,8 @@ def _request_problems(target: HttpTarget) -> list[Problem]:
     problems = []
     if _CONTROL.search(target.url):
         problems.append(Problem("run.http.url", "contains a control character", "remove it"))
+    if f"://{HIDDEN}@" in target.url or f"={HIDDEN}" in target.url:
+        problems.append(Problem("run.http.url", *_MASKED))
     for name, value in target.headers.items():
         if not _HEADER.fullmatch(name):
             problems.append(
@@ -267,6 +272,8 @@ def _request_problems(target: HttpTarget) -> list[Problem]:
         elif _CONTROL.search(value):
             what = "contains a line break or another control character"
             problems.append(Problem(f"run.http.headers.{name}", what, "write the value on one line"))
+        elif HIDDEN in value.split():
+            problems.append(Problem(f"run.http.headers.{name}", *_MASKED))
     return problems
 
 

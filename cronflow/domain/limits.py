@@ -14,7 +14,7 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = re.compile(rf"([0-9]{{1,15}})\s*({'|'.join(_UNITS)})")
+_SIZE = re.compile(rf"([0-9]{{1,16}})\s*({'|'.join(_UNITS)})")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _MOST = 1 << 50
 
