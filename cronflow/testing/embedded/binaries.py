@@ -20,9 +20,11 @@ from typing import Literal
 from cronflow.domain.errors import CronFlowError
 
 DEBIAN_PACKAGES = {
+    "libcrypto.so.1.1": "libssl1.1",
     "libcrypto.so.3": "libssl3",
     "libcurl.so.4": "libcurl4",
     "liblzma.so.5": "liblzma5",
+    "libssl.so.1.1": "libssl1.1",
     "libssl.so.3": "libssl3",
 }
 """Shared library that the wheel's mongod needs -> Debian package."""
