@@ -606,4 +606,7 @@ def test_the_settings_leave_the_environment_and_all_else_stays() -> None:
         "PATH": "p",
     }
     remove_settings(environ)
+    own = {"DB_URL": "postgres://h"}
+    remove_settings(own)
+    assert own == {"DB_URL": "postgres://h"}
     assert environ == {"CRONFLOW_TEST_MONGO_URL": "t", "AWS_REGION": "eu", "PATH": "p"}

@@ -75,7 +75,9 @@ def remove_settings(environ: MutableMapping[str, str]) -> None:
     """
     for variable in list(environ):
         word = variable.removeprefix(PREFIX)
-        if variable in OLDER or (word != variable and (word.lower() in FIELDS or word == SECRETS_DIR)):
+        # An application may have a DB_URL of its own.
+        older = variable == "DB_URL" and environ[variable].startswith("mongodb")
+        if older or (word != variable and (word.lower() in FIELDS or word == SECRETS_DIR)):
             del environ[variable]
 
 
