@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import resource
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -117,7 +118,7 @@ async def test_a_lower_limit_of_the_node_stays(monkeypatch: pytest.MonkeyPatch) 
             "exit code 152 (128 + SIGXCPU) (limits.cpu is 1s)",
         ),
         (
-            "python3 -c 'bytearray(1 << 30)'",
+            f"{sys.executable} -c 'bytearray(1 << 30)'",
             Limits(memory=256 << 20),
             "exit code 1: MemoryError (limits.memory is 256MiB)",
         ),
@@ -127,7 +128,7 @@ async def test_a_lower_limit_of_the_node_stays(monkeypatch: pytest.MonkeyPatch) 
             "killed by SIGXFSZ (limits.file_size is 1MiB)",
         ),
         (
-            "python3 -c '[open(\"/dev/null\") for _ in range(50)]'",
+            f"{sys.executable} -c '[open(\"/dev/null\") for _ in range(50)]'",
             Limits(files=20),
             "exit code 1: OSError: [Errno 24] Too many open files: '/dev/null' (limits.files is 20)",
         ),
