@@ -75,7 +75,7 @@ class Systemd:
     def __init__(self, address: str, watchdog_s: float | None) -> None:
         # A leading @ stands for the zero byte of an abstract address.
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._reported: ProcessStatus | None = None
         self.every_s = REPORT_S if watchdog_s is None else watchdog_s / 3

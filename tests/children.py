@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cronflow.testing.embedded.launch import tied_to_parent
+from cronflow.operating_system import tied_to_parent
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from cronflow.operating_system import die_with_parent
 from cronflow.testing.embedded import MongoServer, RedisServer
-from cronflow.testing.embedded.launch import die_with_parent
 from tests import children
 from tests.servers import MONGO_URL, REDIS_URL, fresh_namespace, started
 

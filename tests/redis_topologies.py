@@ -13,8 +13,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from cronflow.operating_system import tied_to_parent
 from cronflow.testing.embedded import find_redis
-from cronflow.testing.embedded.launch import tied_to_parent
 from cronflow.testing.embedded.server import free_port
 from tests.waiting import PATIENCE_S
 

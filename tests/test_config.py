@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.config import Settings, credentials, describe, load_settings
+from cronflow.config import Settings, credentials, describe, load_settings, remove_settings
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
 
@@ -61,6 +61,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "RETRY_INITIAL": "30s",
         "RETRY_MULTIPLIER": "2.0",
         "ALLOW_SHELL": "false",
+        "ALLOW_RUN_AS": "unset",
         "ALLOW_PYTHON": "none",
         "ALLOW_HTTP_HOSTS": "unset",
         "ADMIN_USER": "admin",
@@ -592,3 +593,20 @@ def test_a_password_comes_from_one_place(tmp_path: Path) -> None:
         file.write_text(content)
         short = load(tmp_path, CRONFLOW_ADMIN_PASSWORD_FILE=str(file), CRONFLOW_JWT_SECRET=SECRET)
         assert credentials_problems(short) == ["CRONFLOW_ADMIN_PASSWORD_FILE"]
+
+
+def test_the_settings_leave_the_environment_and_all_else_stays() -> None:
+    environ = {
+        "CRONFLOW_SECRETS_KEY": "k",
+        "CRONFLOW_MONGO_URL": "m",
+        "CRONFLOW_SECRETS_DIR": "d",
+        "DB_URL": "mongodb://h",
+        "CRONFLOW_TEST_MONGO_URL": "t",
+        "AWS_REGION": "eu",
+        "PATH": "p",
+    }
+    remove_settings(environ)
+    own = {"DB_URL": "postgres://h"}
+    remove_settings(own)
+    assert own == {"DB_URL": "postgres://h"}
+    assert environ == {"CRONFLOW_TEST_MONGO_URL": "t", "AWS_REGION": "eu", "PATH": "p"}

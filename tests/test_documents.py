@@ -24,8 +24,10 @@ from cronflow.domain.job import (
     Retry,
     StartGuard,
 )
+from cronflow.domain.limits import Limits
 from cronflow.domain.schedule.kinds import Cron, Every, Once
 
+NO_LIMITS = {"cpu": None, "memory": None, "file_size": None, "files": None, "processes": None}
 MINIMAL: dict[str, Any] = {"name": "backup", "run": {"shell": "true"}}
 
 
@@ -80,6 +82,15 @@ everies = st.builds(
     st.sampled_from(["UTC", "Europe/Berlin"]),
     st.sampled_from(["02:00", "12:30:05"]),
 )
+users = st.none() | st.just("backup")
+limits = st.builds(
+    Limits,
+    cpu=st.none() | st.integers(1, 10**6).map(lambda s: timedelta(seconds=s)),
+    memory=st.none() | st.integers(1 << 20, 1 << 50),
+    file_size=st.none() | st.integers(1 << 10, 1 << 50),
+    files=st.none() | st.integers(10, 10**6),
+    processes=st.none() | st.integers(1, 10**6),
+)
 targets = (
     st.builds(
         PythonTarget,
@@ -87,8 +98,10 @@ targets = (
         st.dictionaries(words, json_values, max_size=3),
         st.booleans(),
     )
-    | st.builds(CommandTarget, words.filter(str.strip), st.none() | words, texts)
-    | st.builds(CommandTarget, st.lists(words, min_size=1, max_size=3).map(tuple), st.none() | words, texts)
+    | st.builds(CommandTarget, words.filter(str.strip), st.none() | words, texts, users, limits)
+    | st.builds(
+        CommandTarget, st.lists(words, min_size=1, max_size=3).map(tuple), st.none() | words, texts, users, limits
+    )
     | st.builds(
         HttpTarget,
         st.just("https://example.com/x"),
@@ -144,7 +157,7 @@ def test_the_canonical_document_has_every_default_and_keeps_the_order_of_the_int
             "schedule",
             {"every": "90s", "anchor": None, "time": None, "tz": "UTC", "start": None, "end": None},
         ),
-        ("run", {"shell": "true", "cwd": None, "env": {}}),
+        ("run", {"shell": "true", "cwd": None, "env": {}, "run_as": None, "limits": NO_LIMITS}),
         ("retry", {"max": 3, "initial": "30s", "multiplier": 2.0, "cap": "15m", "jitter": False}),
         ("timeout", "1h"),
         ("overlap", "forbid"),
@@ -462,6 +475,31 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ({"argv": ["sleep", 5]}, ".argv[1]: expected text, got the number 5 (put it in quotes)"),
         ({"shell": "x", "args": {}}, ".args: has no effect with shell (remove it; it belongs to python)"),
         ({"shell": "x", "env": {"DEBUG": True}}, ".env.DEBUG: expected text, got true (put it in quotes)"),
+        (
+            {"shell": "x", "run_as": "0"},
+            ".run_as: '0' is not the name of a user (write a name such as backup, not a number)",
+        ),
+        (
+            {"shell": "x", "limits": {"memory": "9 megs"}},
+            ".limits.memory: '9 megs' is not a size (write such as 512MiB; units are B, KiB, MiB, GiB, TiB)",
+        ),
+        (
+            {"shell": "x", "limits": {"memory": "1KiB"}},
+            ".limits.memory: limits.memory is 1KiB; it must be 1MiB to 1024TiB",
+        ),
+        ({"argv": ["x"], "limits": {"files": 2}}, ".limits.files: limits.files is 2; it must be 10 to 1000000"),
+        (
+            {"shell": "x", "limits": {"cpu": "500ms"}},
+            ".limits.cpu: limits.cpu is 500ms; it must be whole seconds, at least 1s",
+        ),
+        (
+            {"shell": "x", "limits": {"disk": "1GiB"}},
+            ".limits.disk: unknown key (known are cpu, memory, file_size, files, processes)",
+        ),
+        (
+            {"http": {"url": "http://x"}, "run_as": "backup"},
+            ".run_as: has no effect with http (remove it; it belongs to shell and argv)",
+        ),
         ({"python": "billing"}, ".python: 'billing' is not a Python target; write package.module:function"),
         ({"python": "m:f", "args": [1]}, ".args: expected a mapping, got a list"),
         (

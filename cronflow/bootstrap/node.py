@@ -48,7 +48,7 @@ def executors(
         {
             SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock, emit).run, "cleanup": cleanup.run}),
             PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
-            CommandTarget: CommandExecutor(settings.allow_shell),
+            CommandTarget: CommandExecutor(settings.allow_shell, users=settings.allow_run_as),
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
         }
     )

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from cronflow.operating_system import hide_process
+
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 STYLE: dict[str, Any] = {"context_settings": CONTEXT, "pretty_exceptions_enable": False, "rich_markup_mode": "markdown"}
 
@@ -101,6 +103,8 @@ for _name, _entry in COMMANDS.items():
 
 
 def main() -> None:
+    # First, because the environment may hold keys and passwords, and jobs of this machine may run as the same user.
+    hide_process()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a glyph shows a question mark instead.
         if hasattr(stream, "reconfigure"):

@@ -116,7 +116,14 @@ class Settings:
     retry_multiplier: float = _setting(2.0, values.number(float, 1, 100))
     """Default factor by which each further delay grows."""
     allow_shell: bool = _setting(False, values.flag)
-    """Allow this node to run `shell` and `argv` jobs."""
+    """Allow this node to run `shell` and `argv` jobs. A command runs as the user of the node. So it can read the files
+    of this user, including mounted secrets, and connect to Redis and MongoDB: whoever may change jobs controls the
+    cluster, unless commands run as another user, see `ALLOW_RUN_AS`.
+    """
+    allow_run_as: tuple[str, ...] | None = _setting(None, values.users)
+    """Users that commands may run as, on a node that runs as root. If it is set, the node takes no command without
+    `run_as`, unless its own user is listed too.
+    """
     allow_python: tuple[str, ...] = _setting((), values.modules)
     """Modules whose functions this node may call, in addition to those of its `--app`."""
     allow_http_hosts: tuple[str, ...] | None = _setting(None, values.hosts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,18 @@ def load_settings(
     """
     loading = _Loading(os.environ if environ is None else environ, Path.cwd() if folder is None else folder)
     return loading.load(overrides)
+
+
+def remove_settings(environ: MutableMapping[str, str]) -> None:
+    """Remove all settings from an environment, once they are read: jobs and other children must not inherit keys and
+    passwords.
+    """
+    for variable in list(environ):
+        word = variable.removeprefix(PREFIX)
+        # An application may have a DB_URL of its own.
+        older = variable == "DB_URL" and environ[variable].startswith("mongodb")
+        if older or (word != variable and (word.lower() in FIELDS or word == SECRETS_DIR)):
+            del environ[variable]
 
 
 @dataclass(frozen=True, slots=True)

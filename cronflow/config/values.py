@@ -20,6 +20,7 @@ from cronflow.domain.access import check_password
 from cronflow.domain.durations import format_duration, parse_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import check_name
+from cronflow.domain.limits import check_user
 
 Reader = Callable[[object], Any]
 
@@ -102,6 +103,11 @@ def modules(value: object) -> tuple[str, ...]:
         if not all(part.isidentifier() for part in module.split(".")):
             raise InvalidInput(Problem("", f"{module!r} is not a module", "write names such as billing.jobs"))
     return found
+
+
+def users(value: object) -> tuple[str, ...]:
+    """Names of users of the system."""
+    return tuple(check_user(name) for name in words(value))
 
 
 def hosts(value: object) -> tuple[str, ...]:

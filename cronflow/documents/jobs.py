@@ -48,6 +48,7 @@ from cronflow.domain.job import (
     SystemTarget,
     Target,
 )
+from cronflow.domain.limits import Limits, format_size, parse_size
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
 LengthForm = str | float
@@ -151,6 +152,31 @@ class PythonForm(TypedDict):
     """Whether it runs in a child process, which can be killed."""
 
 
+_size = optional(lambda value: parse_size(text(value)))
+_size_text = optional(format_size)
+SIZE = Key(_size, _size_text)
+OPTIONAL_COUNT = Key(optional(whole))
+
+
+class LimitsForm(TypedDict):
+    """What each process of the command may use at most; null: as much as the node."""
+
+    cpu: Annotated[LengthForm | None, Key(optional(duration), optional(duration_text))]
+    """CPU time, in whole seconds."""
+    memory: Annotated[str | None, SIZE]
+    """Address space, such as 512MiB."""
+    file_size: Annotated[str | None, SIZE]
+    """Size of each file that it writes, such as 1GiB."""
+    files: Annotated[int | None, OPTIONAL_COUNT]
+    """Open files."""
+    processes: Annotated[int | None, OPTIONAL_COUNT]
+    """Processes and threads of its user, including those of other commands."""
+
+
+LIMITS = DocumentTable(LimitsForm, Limits)
+LIMITS_KEY = Key(LIMITS.read, LIMITS.write)
+
+
 class ShellForm(TypedDict):
     """Run a line of /bin/sh."""
 
@@ -160,6 +186,10 @@ class ShellForm(TypedDict):
     """The working directory."""
     env: Annotated[dict[str, str], TEXTS]
     """Environment variables, added to those of the node."""
+    run_as: Annotated[str | None, OPTIONAL_TEXT]
+    """The user to run as, one of ALLOW_RUN_AS; null: the user of the node."""
+    limits: Annotated[LimitsForm, LIMITS_KEY]
+    """What each of its processes may use at most."""
 
 
 class ArgvForm(TypedDict):
@@ -171,6 +201,10 @@ class ArgvForm(TypedDict):
     """The working directory."""
     env: Annotated[dict[str, str], TEXTS]
     """Environment variables, added to those of the node."""
+    run_as: Annotated[str | None, OPTIONAL_TEXT]
+    """The user to run as, one of ALLOW_RUN_AS; null: the user of the node."""
+    limits: Annotated[LimitsForm, LIMITS_KEY]
+    """What each of its processes may use at most."""
 
 
 _statuses = list_of(whole, "HTTP statuses")
@@ -375,6 +409,7 @@ TABLES: tuple[DocumentTable[Any], ...] = (
     PYTHON,
     SHELL,
     ARGV,
+    LIMITS,
     HTTP,
     REQUEST,
     BACKOFF,

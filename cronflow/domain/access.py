@@ -75,6 +75,10 @@ class Principal:
             return Problem("run", f"{self.name} may not write {job.name}, which uses a secret", _remedy("secrets"))
         return None
 
+    def may_change(self, job: Job) -> bool:
+        """Whether it may change the job, and therefore sees its whole document. All others see it masked."""
+        return self.role.covers(Role.EDITOR) and self.objection(job) is None
+
     def objection_to_args(self, job: Job) -> Problem | None:
         """Why it may not give the job other arguments; None if it may. Next to a secret in the job's own arguments,
         another address would send the secret there.

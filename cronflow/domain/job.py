@@ -15,9 +15,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cronflow.domain.durations import LONGEST, Duration, format_duration, parse_duration
-from cronflow.domain.errors import InvalidInput
+from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.limits import Limits, check_user
 from cronflow.domain.schedule.kinds import Cron, Schedule
-from cronflow.domain.secret import check_references, refuse_references
+from cronflow.domain.secret import HIDDEN, check_references, refuse_references
 
 if TYPE_CHECKING:
     from cronflow.domain.placement import Placement, Waiting
@@ -171,13 +172,19 @@ class PythonTarget:
 
 @dataclass(frozen=True, slots=True)
 class CommandTarget:
-    """Run a program: `command` is a line for /bin/sh, or an argument vector that is run without a shell."""
+    """Run a program: `command` is a line for /bin/sh, or an argument vector that is run without a shell. Without
+    `run_as` it runs as the user of the node.
+    """
 
     command: str | tuple[str, ...]
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    run_as: str | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        if self.run_as is not None:
+            check_user(self.run_as)
         if not self.command or (isinstance(self.command, str) and not self.command.strip()):
             raise InvalidInput("the command is empty")
         if any("\0" in word for word in (self.command if isinstance(self.command, tuple) else (self.command,))):
@@ -217,6 +224,57 @@ class SystemTarget:
 
 
 Target = PythonTarget | CommandTarget | HttpTarget | SystemTarget
+
+_VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MASKED = (f"is {HIDDEN}, from a document that was masked for a viewer", "write the value, or ${secret:NAME}")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def target_problems(target: Target) -> list[Problem]:
+    """Parts of a target that no node can run. They are refused when a job is defined, and not when it is read, because
+    older versions have stored such jobs.
+    """
+    match target:
+        case CommandTarget():
+            return _command_problems(target)
+        case HttpTarget():
+            return _request_problems(target)
+    return []
+
+
+def _command_problems(target: CommandTarget) -> list[Problem]:
+    problems = []
+    if "\0" in (target.cwd or ""):
+        problems.append(Problem("run.cwd", "contains a NUL character", "remove it"))
+    for name, value in target.env.items():
+        if not _VARIABLE.fullmatch(name):
+            remedy = "use letters, digits, '_', '.' and '-', not beginning with a digit"
+            problems.append(Problem("run.env", f"{name!r} is not the name of an environment variable", remedy))
+        elif "\0" in value:
+            problems.append(Problem(f"run.env.{name}", "contains a NUL character", "remove it"))
+        elif value == HIDDEN:
+            problems.append(Problem(f"run.env.{name}", *_MASKED))
+    return problems
+
+
+def _request_problems(target: HttpTarget) -> list[Problem]:
+    problems = []
+    if _CONTROL.search(target.url):
+        problems.append(Problem("run.http.url", "contains a control character", "remove it"))
+    if f"://{HIDDEN}@" in target.url or f"={HIDDEN}" in target.url:
+        problems.append(Problem("run.http.url", *_MASKED))
+    for name, value in target.headers.items():
+        if not _HEADER.fullmatch(name):
+            problems.append(
+                Problem("run.http.headers", f"{name!r} is not the name of a header", "write such as X-Team")
+            )
+        elif _CONTROL.search(value):
+            what = "contains a line break or another control character"
+            problems.append(Problem(f"run.http.headers.{name}", what, "write the value on one line"))
+        elif HIDDEN in value.split():
+            problems.append(Problem(f"run.http.headers.{name}", *_MASKED))
+    return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

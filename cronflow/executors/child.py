@@ -24,6 +24,7 @@ from cronflow.context import Context, bind
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.run import AttemptResult
 from cronflow.executors.handlers import failed, finished
+from cronflow.operating_system import hide_process
 
 
 class Messages:
@@ -105,6 +106,7 @@ async def _in_loop(function: Callable[..., object], bound: inspect.BoundArgument
 
 def main() -> None:
     """Read the request, run it and send the result."""
+    hide_process()
     with os.fdopen(int(sys.argv[1]), "wb", buffering=0) as pipe:
         messages = Messages(pipe)
         request = orjson.loads(sys.stdin.buffer.read())

@@ -2,7 +2,8 @@
 
 A command is its own process group. The group is killed when the command ends, times out or is cancelled, and when its
 node dies (see `watcher`). A command can neither block on its output nor flood the log: all output is read and stored up
-to a limit. A command sees no secrets of the node, because it inherits only a few variables.
+to a limit. A command sees no secrets of the node, because it inherits only a few variables. It can run as another user,
+and with limits (see `restrictions`).
 
 A process that leaves the group (setsid, a daemon) cannot be stopped. Commands are disabled unless the node allows them.
 """
@@ -13,13 +14,14 @@ import asyncio
 import errno
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
 from cronflow.domain.job import CommandTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.group import Output, attend, facts, signal_name, timed_out
+from cronflow.executors.restrictions import account, limited, reached, refusal
 from cronflow.executors.watcher import Watcher
 from cronflow.ports import Assignment, LineSink
 
@@ -35,14 +37,22 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 class CommandExecutor:
     """Runs CommandTargets, as an async context manager.
 
-    `grace_s` is the time between SIGTERM and SIGKILL; `drain_s` is how long processes left behind by a command may
-    continue; `environ` replaces the environment to inherit from.
+    `users` are those that commands may run as (None: only the user of the node); `grace_s` is the time between SIGTERM
+    and SIGKILL; `drain_s` is how long processes left behind by a command may continue; `environ` replaces the
+    environment to inherit from.
     """
 
     def __init__(
-        self, allowed: bool, *, grace_s: float = 10.0, drain_s: float = 1.0, environ: Mapping[str, str] | None = None
+        self,
+        allowed: bool,
+        *,
+        users: Collection[str] | None = None,
+        grace_s: float = 10.0,
+        drain_s: float = 1.0,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._allowed = allowed
+        self._users = users
         self._grace_s = grace_s
         self._drain_s = drain_s
         self._environ = environ
@@ -59,9 +69,11 @@ class CommandExecutor:
             await asyncio.to_thread(self._watcher.close)
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
-        """See SelectiveExecutor: commands are disabled on this node."""
+        """See SelectiveExecutor: commands are disabled on this node, or not allowed as this user."""
+        target = assignment.job.target
+        assert isinstance(target, CommandTarget)
         if self._allowed:
-            return None
+            return refusal(target.run_as, self._users, node)
         return f"commands are not allowed on the node {node}; set ALLOW_SHELL=true to allow them"
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
@@ -91,11 +103,14 @@ class CommandExecutor:
 
 
 def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a command: inherited variables, then those of the target, then the facts of the run."""
+    """The environment of a command: inherited variables, those of its user, those of the target, and the facts of the
+    run.
+    """
     inherited = {name: value for name, value in environ.items() if name in INHERITED}
     inherited.setdefault("PATH", os.defpath)
     return {
         **inherited,
+        **({} if (user := account(target.run_as)) is None else user.variables),
         **target.env,
         **facts(assignment),
     }
@@ -103,15 +118,21 @@ def environment(assignment: Assignment, target: CommandTarget, environ: Mapping[
 
 def _start(target: CommandTarget, environ: Mapping[str, str], out: int, err: int) -> subprocess.Popen[bytes]:
     words = ["/bin/sh", "-c", target.command] if isinstance(target.command, str) else list(target.command)
+    user = account(target.run_as)
+    if user is not None:
+        for pipe in (out, err):
+            # So that the command can open /dev/stdout and /dev/stderr.
+            os.fchown(pipe, user.uid, user.gid)
     # The owner of the job asks for a shell, and the node permits it with ALLOW_SHELL.
     return subprocess.Popen(  # noqa: S603
-        words,
+        limited(words, target.limits),
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
         cwd=target.cwd,
         env=environ,
         start_new_session=True,
+        **({} if user is None else user.options),
     )
 
 
@@ -123,13 +144,17 @@ def _not_started(error: OSError | ValueError) -> AttemptResult:
 def _ended(target: CommandTarget, code: int, last_error: str) -> AttemptResult:
     if code == 0:
         return AttemptResult(Outcome.OK, result={"exit_code": 0})
+    by_shell = isinstance(target.command, str)
+    number = -code if code < 0 else code - 128 if code > 128 and by_shell else None
     if code < 0:
         what = f"killed by {signal_name(-code)}"
-    elif code > 128 and isinstance(target.command, str):
+    elif number is not None:
         what = f"exit code {code} (128 + {signal_name(code - 128)})"
     else:
         what = f"exit code {code}"
-    # Exit codes of the shell for a program that is missing or not executable.
-    hopeless = isinstance(target.command, str) and code in (_NOT_EXECUTABLE, _NOT_FOUND)
+    # Exit codes of a shell, which also sets the limits, for a program that is missing or not executable.
+    hopeless = (by_shell or bool(target.limits.given)) and code in (_NOT_EXECUTABLE, _NOT_FOUND)
     error = f"{what}: {last_error}" if last_error else what
+    if limit := reached(target.limits, number, last_error):
+        error = f"{error} ({limit})"
     return AttemptResult(Outcome.PERMANENT if hopeless else Outcome.ERROR, error=error)

@@ -14,11 +14,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from datetime import UTC, timedelta
 from io import FileIO
-from pathlib import Path
 
 from cronflow.domain.durations import format_duration
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.watcher import Watcher
+from cronflow.operating_system import exit_descriptor, has_running_process
 from cronflow.ports import Assignment, LineSink
 
 MAX_OUTPUT_BYTES = 1024 * 1024
@@ -195,10 +195,8 @@ class Group:
 
     async def exited(self) -> int:
         """Wait for the exit code of the command itself, negative for a signal."""
-        try:
-            fd = os.pidfd_open(self._process.pid)
-        except OSError:
-            # Old kernels and some sandboxes do not support pidfd_open.
+        fd = exit_descriptor(self._process.pid)
+        if fd is None:
             while (code := self._process.poll()) is None:
                 await asyncio.sleep(_POLL_S)
             return code
@@ -253,7 +251,7 @@ class Group:
         """Whether no process of the group is running. Dead orphans may wait for init to reap them, so check the process
         states if the group is not empty.
         """
-        return self._gone() or (self._process.returncode is not None and not _has_running(self._process.pid))
+        return self._gone() or (self._process.returncode is not None and not has_running_process(self._process.pid))
 
     def _gone(self) -> bool:
         """Whether the group is empty. Until then the kernel does not reuse its id."""
@@ -266,20 +264,6 @@ class Group:
         except PermissionError:
             pass
         return False
-
-
-def _has_running(group: int) -> bool:
-    if not (processes := list(Path("/proc").glob("[0-9]*/stat"))):
-        return True  # Not Linux: the states are unknown.
-    for process in processes:
-        try:
-            # The fields after the process name in parentheses are state, parent and group.
-            state, _, of = process.read_text(errors="replace").rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        if int(of) == group and state not in "ZX":
-            return True
-    return False
 
 
 async def let_go(readers: Sequence[Reader]) -> None:

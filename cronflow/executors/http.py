@@ -65,6 +65,9 @@ REFUSED: tuple[IPv4Network | IPv6Network, ...] = tuple(
 """Addresses that are never contacted, whatever is allowed."""
 
 _NAT64 = ip_network("64:ff9b::/96")
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+_IPV4_COMPATIBLE = ip_network("::/96")
+_LOOPBACK = IPv6Address("::1")
 _TRY_AGAIN = frozenset({408, 425, 429})
 _KEPT_ACROSS_ORIGINS = frozenset({"accept", "content-length", "content-type", "host", "user-agent"})
 
@@ -220,8 +223,15 @@ def _meanings(address: IPv4Address | IPv6Address) -> Iterable[IPv4Address | IPv6
             yield address.ipv4_mapped
         if address.sixtofour:
             yield address.sixtofour
-        if address in _NAT64:
-            yield IPv4Address(int(address) & 0xFFFF_FFFF)
+        if address.teredo:
+            yield address.teredo[1]
+        if address in _NAT64 or (address in _IPV4_COMPATIBLE and address != _LOOPBACK):
+            yield IPv4Address(address.packed[12:])
+        if address in _LOCAL_NAT64:
+            # The length of the network's own prefix is not known: 48, 56, 64 or 96. RFC 6052 skips byte 8.
+            significant = address.packed[:8] + address.packed[9:]
+            embedded = [*(significant[start : start + 4] for start in (6, 7, 8)), address.packed[12:]]
+            yield from (IPv4Address(octets) for octets in embedded if octets[0])
 
 
 def _allows(entries: Sequence[str], host: str, addresses: Sequence[IPv4Address | IPv6Address]) -> bool:

@@ -25,6 +25,8 @@ KILL_S = 1.0
 POLL_S = 0.05
 LOOK_S = 0.5
 _CLOSE_WITHIN_S = 5.0
+# A Python built with a shared library may need it.
+_KEPT_VARIABLES = {"HOME", "LD_LIBRARY_PATH"}
 _NOT_HEEDED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
@@ -96,6 +98,8 @@ def _start(groups: set[int]) -> subprocess.Popen[bytes]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
+            # Commands run as the same user and could read the variables of a process, which include keys.
+            env={name: os.environ[name] for name in _KEPT_VARIABLES & os.environ.keys()},
             start_new_session=True,
         )
     finally:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, NotRequired
+from typing import Literal, NotRequired, cast
 
 from cronflow.documents import JobForm, job_document
-from cronflow.domain.job import JobRecord, PendingRun
+from cronflow.domain.job import Job, JobRecord, PendingRun
 from cronflow.domain.run import Run, RunState
 from cronflow.domain.version import Version
 from cronflow.schemas import Schema, iso, optional_iso
 from cronflow.schemas.runs import CoversSchema, MarkSchema, covers_schema, mark_schema
 from cronflow.schemas.schedules import schedule_words
+from cronflow.usecases.audit import masked
 from cronflow.usecases.edit import Result
 from cronflow.usecases.jobs import Comparison
 
@@ -151,10 +152,10 @@ def job_state(record: JobRecord) -> JobState:
     return "done" if record.next_fire is None else "active"
 
 
-def job_schema(record: JobRecord) -> JobSchema:
-    """The job's document with every default, and beside it what the cluster keeps of it."""
+def job_schema(record: JobRecord, *, mask: bool = False) -> JobSchema:
+    """The job's document with every default, and beside it what the cluster keeps of it. `mask` hides passwords."""
     return {
-        **job_document(record.job),
+        **_document(record.job, mask=mask),
         "state": job_state(record),
         "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
         "paused": record.paused,
@@ -169,6 +170,11 @@ def job_schema(record: JobRecord) -> JobSchema:
     }
 
 
+def _document(job: Job, *, mask: bool) -> JobForm:
+    document = job_document(job)
+    return cast("JobForm", masked(document)) if mask else document
+
+
 def _pending_run(pending_run: PendingRun) -> PendingRunSchema:
     return {
         "fire": iso(pending_run.fire),
@@ -181,18 +187,20 @@ def _pending_run(pending_run: PendingRun) -> PendingRunSchema:
     }
 
 
-def version_schema(version: Version) -> VersionSchema:
+def version_schema(version: Version, *, mask: bool = False) -> VersionSchema:
+    """`mask` hides passwords."""
     return {
         "version": version.ver,
         "at": iso(version.at),
         "by": version.by or None,
         "state": version.held or "active",
         "since": optional_iso(version.since),
-        "job": job_document(version.job),
+        "job": _document(version.job, mask=mask),
     }
 
 
 def comparison_schema(comparison: Comparison) -> AppliedSchema:
+    """Passwords in the changes are always masked: viewers can ask for a plan, and logs of builds keep it."""
     schema: AppliedSchema = {
         "name": comparison.record.name,
         "result": comparison.result,
@@ -200,7 +208,10 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
         "next_fire": optional_iso(comparison.record.next_fire),
     }
     if comparison.differences:
-        schema["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in comparison.differences]
+        schema["changes"] = [
+            {"field": path, "before": masked({path: old})[path], "after": masked({path: new})[path]}
+            for path, old, new in comparison.differences
+        ]
     return schema
 
 

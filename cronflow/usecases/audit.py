@@ -1,4 +1,4 @@
-"""The audit log: one entry for every change made through a use case.
+"""The audit log: one entry for every change made through a use case; and the masking of passwords in documents.
 
 An entry is written after the change stands. If writing it fails, the caller gets an error although the change was made;
 versions, runs and dead letters store their author themselves. Values that look like passwords are masked. The edge that
@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.events import Event
@@ -27,10 +27,28 @@ _count = itertools.count()
 _SENSITIVE = re.compile(
     r"(?i)(authorization|cookie|passw(or)?d|passphrase|secret|token|credential|signature|api[-_.]?key|private[-_.]?key)"
 )
+# Repetitions are bounded, so that no document takes long.
 _IN_TEXT = (
     (re.compile(r"(?<=://)[^/@\s]+@"), f"{HIDDEN}@"),
-    (re.compile(r"(?i)([?&][^=&\s]*(?:passw|secret|token|key|sig)[^=&\s]*=)[^&\s#]+"), rf"\1{HIDDEN}"),
+    (
+        re.compile(r"(?i)([?&][^=&\s]{0,100}(?:passw|secret|token|key|sig)[^=&\s]{0,100}=)[^&\s#]+"),
+        rf"\1{HIDDEN}",
+    ),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}"), rf"\1 {HIDDEN}"),
+    # PASSWORD=..., --password ..., "password": "..."; but neither $PASSWORD nor ${secret:PASSWORD}.
+    (
+        re.compile(
+            r"""(?ix) ( (?<!\$\{) (?:passw(?:or)?d|passphrase|secret|token|api[-_.]?key|private[-_.]?key)
+            (?: [\w.-]{0,40} ["']? \s{0,5} [:=] \s{0,5} | (?<=-password) \s{1,5} | (?<=-token) \s{1,5} ) ["']? )
+            (?! [$*\s] | (?:true|false|null|none)\b ) [^\s"'&;,|<>()}]+"""
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    # curl -u user:password
+    (
+        re.compile(r"""(?x) ( (?:\s-u|--user) [\s=]{0,5} ["']? [A-Za-z_][\w.@-]{0,100} : ) (?!\$) [^\s"']+"""),
+        rf"\1{HIDDEN}",
+    ),
 )
 _REFERENCE = re.compile(r"[^$]*\$\{secret:[^}]*\}\s*")
 
@@ -83,7 +101,7 @@ class Auditor:
         ]
 
 
-def masked(value: object) -> object:
+def masked(value: Any) -> Any:
     """Replace values under password-like keys, and passwords and tokens in URLs and headers within text. References to
     secrets stay.
     """

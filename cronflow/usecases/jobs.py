@@ -13,9 +13,10 @@ from datetime import date, datetime, timedelta
 from typing import cast
 
 from cronflow.documents import job_document
+from cronflow.documents.values import under
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, target_problems
 from cronflow.domain.planning import first_fire, run_on_request
 from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
@@ -60,7 +61,7 @@ class JobUseCases:
         changing concurrently; the jobs before it are applied, and applying again is safe.
         """
         names = [job.name for job in jobs]
-        _check_names(names)
+        _check(jobs)
         before = {record.name: record for record in await self._backends.jobs.get(names)}
         results: list[tuple[str, Result]] = []
         try:
@@ -91,7 +92,7 @@ class JobUseCases:
         """Create or change one job. Raises Conflict unless its version is `expected` (`edit.ABSENT`: the job must not
         exist), and InvalidInput for a reserved name.
         """
-        _check_names([job.name])
+        _check([job])
         before = next(iter(await self._backends.jobs.get([job.name])), None)
         result = await self._editor.define(job, by=by, expected=expected)
         if result != "unchanged":
@@ -105,8 +106,14 @@ class JobUseCases:
         """Replace a job with `make(job)`. Raises NotFound, whatever `make` raises, Conflict unless its version is
         `expected`, and InvalidInput for a system job.
         """
+
+        def checked(job: Job) -> Job:
+            made = make(job)
+            _check([made])
+            return made
+
         before = await self._editable(name)
-        after = await self._editor.amend(name, make, by=by, expected=expected)
+        after = await self._editor.amend(name, checked, by=by, expected=expected)
         if after.ver != before.ver:
             await self._audit.record_events(by, _defined("changed", before, after.job, by))
         await notify_leader(self._backends.bus)
@@ -114,7 +121,7 @@ class JobUseCases:
 
     async def compare(self, jobs: Sequence[Job]) -> list[Comparison]:
         """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
-        _check_names([job.name for job in jobs])
+        _check(jobs)
         now = self._clock.now()
         found = await self._backends.jobs.get([job.name for job in jobs])
         stored = {record.name: record for record in found if record.deleted_at is None}
@@ -262,6 +269,18 @@ def _defined(result: Result, record: JobRecord | None, job: Job, by: str) -> tup
 
 def _state(record: JobRecord) -> Mapping[str, object]:
     return {"version": record.ver, "paused": record.paused, "deleted": record.deleted_at is not None}
+
+
+def _check(jobs: Sequence[Job]) -> None:
+    """Raises InvalidInput for names that are not allowed, and for targets that no node can run."""
+    _check_names([job.name for job in jobs])
+    problems = [
+        problem
+        for n, job in enumerate(jobs)
+        for problem in under("" if len(jobs) == 1 else f"jobs[{n}]", target_problems(job.target))
+    ]
+    if problems:
+        raise InvalidInput(problems)
 
 
 def _check_names(names: Sequence[str]) -> None:

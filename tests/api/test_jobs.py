@@ -319,3 +319,50 @@ async def test_every_path_of_an_unknown_job_returns_404(client: Client) -> None:
     ):
         answer = await client.ask(method, f"/jobs/nobody{tail}")
         assert (answer.status_code, answer.json()["detail"]) == (404, "there is no job 'nobody'")
+
+
+SECRET = "hunter2hunter2"
+SHOWING = {
+    "name": "showing",
+    "run": {
+        "http": {
+            "url": f"https://u:{SECRET}@example.com/x?token={SECRET}",
+            "headers": {"Authorization": f"Bearer {SECRET}", "X-Token": "${secret:TOKEN}"},
+            "body": f'{{"password": "{SECRET}"}}',
+        }
+    },
+}
+
+
+async def test_only_those_who_may_change_a_job_see_its_passwords(client: Client) -> None:
+    await client.post("/jobs", SHOWING, 201)
+    changed = {"run": {"http": {"headers": {"Authorization": f"Bearer {SECRET}2"}}}}
+    assert (await client.ask("PATCH", "/jobs/showing", changed)).status_code == 200
+    plan = SHOWING | {"description": "new"}
+    for who in ("viewer", "operator"):
+        answers = [
+            await client.ask("GET", "/jobs/showing", who=who),
+            await client.ask("GET", "/jobs", params={"q": "showing"}, who=who),
+            await client.ask("GET", "/jobs/showing/history", who=who),
+            await client.ask("GET", "/jobs/showing/why", who=who),
+            await client.ask("POST", "/jobs/plan", {"jobs": [plan]}, who=who),
+        ]
+        if who == "operator":
+            answers += [await client.ask("POST", f"/jobs/showing/{verb}", who=who) for verb in ("pause", "resume")]
+        assert [answer.status_code for answer in answers] == [200] * len(answers)
+        assert not [answer.url for answer in answers if SECRET in answer.text]
+        assert "${secret:TOKEN}" in answers[0].text
+    for path in ("/jobs/showing", "/jobs/showing/history"):
+        assert SECRET in (await client.ask("GET", path)).text
+    shown = await client.get("/jobs/showing")
+    again = {"name": "showing", "run": shown["run"]}
+    assert (await client.ask("PUT", "/jobs/showing", again)).json()["version"] == shown["version"]
+
+
+async def test_a_masked_document_cannot_be_applied(client: Client) -> None:
+    await client.post("/jobs", SHOWING, 201)
+    masked = (await client.ask("GET", "/jobs/showing", who="viewer")).json()
+    refused = await client.ask("PUT", "/jobs/showing", {"run": masked["run"]})
+    assert refused.status_code == 422
+    assert {one["place"] for one in refused.json()["errors"]} == {"run.http.url", "run.http.headers.Authorization"}
+    assert SECRET in (await client.ask("GET", "/jobs/showing")).text

@@ -285,3 +285,40 @@ def test_all_that_stands_under_a_telling_key_is_masked() -> None:
         "credentials": {"user": "***", "more": ["***", "***", None, True, ""]},
         "n": [1.5, {"password": "***"}],
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("curl -u admin:hunter2 https://x", "curl -u admin:*** https://x"),
+        ("PGPASSWORD=hunter2 psql", "PGPASSWORD=*** psql"),
+        ("mysql --password hunter2 db", "mysql --password *** db"),
+        ("curl -H 'X-Api-Key: hunter2' h", "curl -H 'X-Api-Key: ***' h"),
+        ('{"password": "hunter2", "n": 1}', '{"password": "***", "n": 1}'),
+        ("https://u:hunter2@h/x?token=hunter2&y=2", "https://***@h/x?token=***&y=2"),
+    ],
+)
+def test_passwords_within_text_are_masked(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"token": "${secret:X}"}',
+        "tool --token $TOKEN x",
+        'export TOKEN="$X"',
+        "echo the secret of success",
+        "docker run -u 1000:1000 x; date -u +%H:%M",
+        "get-secret-value --secret-id prod/db",
+        "password: true",
+    ],
+)
+def test_text_without_a_password_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_masking_takes_no_longer_than_linear_time() -> None:
+    """A quadratic pattern would need hours for these texts, and the test would not end."""
+    for part in ("token", "?key", "--user a", "://", "api-key"):
+        masked(part * 200_000)

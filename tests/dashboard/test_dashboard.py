@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.testing.embedded.launch import tied_to_parent
+from cronflow.operating_system import tied_to_parent
 from tests.children import OUTSIDE, child_environment
 
 ROOT = Path(__file__).parents[2]

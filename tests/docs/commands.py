@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import cronflow
-from cronflow.testing.embedded.launch import die_with_parent
+from cronflow.operating_system import die_with_parent
 from cronflow.testing.embedded.server import free_port
 
 PASSWORD = "only-for-this-test"

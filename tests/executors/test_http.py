@@ -6,10 +6,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from ipaddress import ip_address
 
 import pytest
 
 from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.executors import http
 from cronflow.executors.http import MAX_BODY_BYTES, MAX_REDIRECTS, HttpExecutor
 from tests.executors import FENCE, RUN, Lines
 from tests.executors.web import Server, answer, send
@@ -226,6 +228,12 @@ REFUSED = [
     "[fe80::1]",
     "[::ffff:169.254.169.254]",
     "[64:ff9b::a9fe:a9fe]",
+    "[64:ff9b:1::a9fe:a9fe]",
+    "[64:ff9b:1:a9fe:a9:fe00::]",
+    "[64:ff9b:1:a9:fe:a9fe::]",
+    "[64:ff9b:1:0:a9:fea9:fe00:0]",
+    "[::a9fe:a9fe]",
+    "[2001:0:808:808:0:0:5601:5601]",
     "[2002:a9fe:a9fe::1]",
     "[fd00:ec2::254]",
     "[fd20:ce::254]",
@@ -237,6 +245,11 @@ REFUSED = [
     "2852039166",
     "0xa9fea9fe",
 ]
+
+
+@pytest.mark.parametrize("address", ["::1", "64:ff9b:1::a00:1", "64:ff9b::808:808", "::a00:1", "2606:4700::1111"])
+def test_an_ipv6_form_of_an_ordinary_address_is_not_refused(address: str) -> None:
+    assert not any(meant in network for meant in http._meanings(ip_address(address)) for network in http.REFUSED)
 
 
 @pytest.mark.parametrize("host", REFUSED)

@@ -40,6 +40,11 @@ def names_its_environment() -> list[str]:
 
 
 @app.job(process=True)
+def shows_its_memory() -> bool:
+    return "PATH" in Path("/proc/self/environ").read_text()
+
+
+@app.job(process=True)
 async def tells_from_a_loop(ctx: Context) -> str:
     await asyncio.sleep(0)
     return ctx.idempotency_key
@@ -124,6 +129,11 @@ async def test_the_function_runs_in_another_process_with_the_facts_of_its_run(ex
     assert sorted(lines.of("info")) == ["built part=a", "built part=b", "printed"]
     assert lines.of("warn") == ["complained"]
     assert lines.of("progress") == ["0/2", "2/2"]
+
+
+async def test_it_hides_its_environment_from_commands_of_the_same_user(executor: PythonExecutor) -> None:
+    attempt_result, _ = await run(executor, "shows_its_memory")
+    assert attempt_result == AttemptResult(Outcome.OK, result=False)
 
 
 async def test_it_inherits_the_environment_without_the_settings_of_the_node(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -171,15 +173,27 @@ async def test_no_job_fires_before_the_api_listens(tmp_path: Path) -> None:
     assert (found["dead"], found["lost"], found["doubled"]) == ([], 0, 0)
 
 
+def exposed(secret: str) -> list[str]:
+    """The processes in whose environment everyone of their user can read the secret."""
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if secret in environ.read_text(errors="replace"):
+                found.append((environ.parent / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
 async def test_a_killed_node_is_restarted_and_nothing_is_lost(tmp_path: Path) -> None:
-    port = free_port()
+    port, key = free_port(), base64.b64encode(secrets.token_bytes(32)).decode()
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text('jobs: [{name: tick, schedule: {every: 1s}, run: {shell: "true"}, retry: {max: 0}}]')
     limits = {"CRONFLOW_LEADER_TTL": "3s", "CRONFLOW_LEADER_RENEW": "1s"}
     limits |= {"CRONFLOW_NODE_TTL": "2s", "CRONFLOW_HEARTBEAT": "500ms"}
     succeeded = Succeeded(port)
     words: list[str | Path] = [jobs, "--data", tmp_path / "data", "--port", str(port), "--for", "10m"]
-    with started(tmp_path, *words, **limits, **ADMIN) as child:
+    with started(tmp_path, *words, **limits, **ADMIN, CRONFLOW_SECRETS_KEY=key) as child:
 
         def node_pids() -> list[int]:
             found = subprocess.run(
@@ -199,6 +213,8 @@ async def test_a_killed_node_is_restarted_and_nothing_is_lost(tmp_path: Path) ->
         await eventually(lambda: len(node_pids()) == 3 and victims[0] not in node_pids(), what="three nodes again")
         before = succeeded()["tick"]
         await eventually(lambda: succeeded()["tick"] > before + 3, what="more runs")
+        # Neither dev nor its servers, nodes and API, once they have started.
+        await eventually(lambda: not exposed(key), what="no process shows the key")
         child.send_signal(signal.SIGTERM)
         text = "".join(await stopped(child, tmp_path))
     assert "was killed by SIGKILL; restarting" in text

