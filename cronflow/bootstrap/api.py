@@ -106,9 +106,10 @@ async def api_application(
         heartbeat=settings.heartbeat,
         retry=settings.retry,
         version=VERSION,
+        origins=frozenset(settings.allow_origins),
         chaos=chaos,
     )
-    stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
+    stream = Stream(hub, logins, origins=settings.allow_origins)
     meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)
     register_cluster_metrics(meter, hub)
     exposition = meter if settings.metrics_port is None else None

@@ -8,7 +8,7 @@ hashes, secrets as sealed values.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -17,6 +17,8 @@ from cronflow.domain.errors import InvalidInput, Problem
 
 KEY_PREFIX = "cfk."
 """The text of every API key begins with this."""
+KEY_AUTHOR = "key:"
+"""The name of the principal of an API key begins with this."""
 SHORTEST_PASSWORD = 8
 LONGEST_PASSWORD = 1024
 
@@ -37,12 +39,14 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks. `name` is what versions, runs and the audit log keep as the author of a change. `jobs` are patterns of
-    the names of the jobs that the role is for; none means all, and everything else too.
+    the names of the jobs that the role is for; none means all, and everything else too. `login` is the id of the
+    session, or the hash of the API key; the same principal may have several.
     """
 
     name: str
     role: Role
     jobs: tuple[str, ...] = ()
+    login: str = field(default="", compare=False)
 
     def may_touch(self, job: str | None) -> bool:
         """Whether it may act on the job; None stands for anything that belongs to no single job."""
@@ -84,6 +88,13 @@ class ApiKey:
     jobs: tuple[str, ...] = ()
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+
+    @property
+    def principal(self) -> Principal:
+        return Principal(f"{KEY_AUTHOR}{self.name}", self.role, self.jobs, self.key_hash)
+
+    def has_expired(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
