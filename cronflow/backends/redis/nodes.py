@@ -89,7 +89,8 @@ class RedisMembership(RedisAdapter):
     async def drain(self, name: str, *, wanted: bool) -> bool:
         """`0` distinguishes a cancelled request from one that Redis lost, which the node restores."""
         said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
-        before, _ = await self._redis.pipeline(
-            [("SET", self._keys.drain(name), *said, "GET"), ("PUBLISH", self._keys.signal("stop"), "drain")]
+        key = self._keys.drain(name)
+        before, *_ = await self._redis.pipeline(
+            [("GET", key), ("SET", key, *said), ("PUBLISH", self._keys.signal("stop"), "drain")]
         )
         return bool(before == b"1")
