@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.config import Settings, credentials, describe, load_settings
+from cronflow.config import Credentials, Settings, credentials, describe, load_settings, weaknesses
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
 
@@ -592,3 +592,24 @@ def test_a_password_comes_from_one_place(tmp_path: Path) -> None:
         file.write_text(content)
         short = load(tmp_path, CRONFLOW_ADMIN_PASSWORD_FILE=str(file), CRONFLOW_JWT_SECRET=SECRET)
         assert credentials_problems(short) == ["CRONFLOW_ADMIN_PASSWORD_FILE"]
+
+
+@pytest.mark.parametrize(
+    ("password", "secret", "weak"),
+    [
+        ("s9-Kf4+mQ2xT", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", []),
+        (None, "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", []),
+        ("s9-Kf4+m", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("aaaaaaaaaaaaaaa", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("cronflow-Password1!", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("grace-1234567", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("correct horse battery", "x" * 64, ["JWT_SECRET"]),
+        ("correct horse battery", "change-me-change-me-change-me-change-me", ["JWT_SECRET"]),
+        ("correct horse battery", "0123456789" * 4, []),
+        ("password", "secret" * 10, ["ADMIN_PASSWORD", "JWT_SECRET"]),
+    ],
+)
+def test_weak_credentials_are_found_and_not_shown(password: str | None, secret: str, weak: list[str]) -> None:
+    found = weaknesses(Credentials("grace", password, None if password else "$argon2id$", secret))
+    assert [one.place for one in found] == weak
+    assert not any(value in str(one) for one in found for value in (password, secret) if value)
