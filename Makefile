@@ -2,6 +2,7 @@
 #
 #   make demo            run three nodes on real servers with docs/examples (FOR=60s stops by itself; PORT=8501)
 #   make test            run all tests, on real servers
+#   make prove           try thousands of hostile and random requests on real servers
 #   make mutants         remove each compare-and-set condition and check that a test fails; WORDS=lua selects mutants,
 #                        CHANGED=1 those in changed files, WITHIN=180 starts no new one after 180 seconds
 #   make check           check lint, formatting, types and layers
@@ -40,7 +41,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -81,6 +82,9 @@ tests-compiled: .venv/ready
 test:
 	@$(MAKE) --no-print-directory -j3 tools-in-ci tests-compiled dashboard-if-possible
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+prove: .venv/ready
+	$(BIN)/python -m pytest tests/api/test_fuzz.py --prove
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(if $(CHANGED),--changed) $(if $(WITHIN),--within $(WITHIN)) $(WORDS)

@@ -30,6 +30,10 @@ TOGETHER = "docs"
 _homes = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--prove", action="store_true", help="try many more random inputs, as `make prove` does")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where several workers share the tests, none that is long is left for the end, where the other workers would wait
     for it. One worker begins with the longest of all, another with those that share a cluster; the long ones are spread

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cronflow.config import Settings, credentials, describe, load_settings, remove_settings
+from cronflow.config import (
+    Credentials,
+    Settings,
+    credentials,
+    describe,
+    load_settings,
+    remove_settings,
+    weaknesses,
+)
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
 
@@ -610,3 +618,24 @@ def test_the_settings_leave_the_environment_and_all_else_stays() -> None:
     remove_settings(own)
     assert own == {"DB_URL": "postgres://h"}
     assert environ == {"CRONFLOW_TEST_MONGO_URL": "t", "AWS_REGION": "eu", "PATH": "p"}
+
+
+@pytest.mark.parametrize(
+    ("password", "secret", "weak"),
+    [
+        ("s9-Kf4+mQ2xT", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", []),
+        (None, "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", []),
+        ("s9-Kf4+m", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("aaaaaaaaaaaaaaa", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("cronflow-Password1!", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("grace-1234567", "Zb0r5hV1yq8TzK3nLw7XcDfGjPmQsUaE", ["ADMIN_PASSWORD"]),
+        ("correct horse battery", "x" * 64, ["JWT_SECRET"]),
+        ("correct horse battery", "change-me-change-me-change-me-change-me", ["JWT_SECRET"]),
+        ("correct horse battery", "0123456789" * 4, []),
+        ("password", "secret" * 10, ["ADMIN_PASSWORD", "JWT_SECRET"]),
+    ],
+)
+def test_weak_credentials_are_found_and_not_shown(password: str | None, secret: str, weak: list[str]) -> None:
+    found = weaknesses(Credentials("grace", password, None if password else "$argon2id$", secret))
+    assert [one.place for one in found] == weak
+    assert not any(value in str(one) for one in found for value in (password, secret) if value)

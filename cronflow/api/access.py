@@ -10,11 +10,13 @@ because the role of an editor depends on the job. No route checks access in any 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Protocol
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
+from starlette.datastructures import Headers
 
 from cronflow.domain.access import KEY_PREFIX, Principal, Role
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, Problem, TooSoon
@@ -104,6 +106,12 @@ def needed_by(dependant: Dependant) -> Role | None:
         if role is not None:
             return Role(role)
     return None
+
+
+def is_own_origin(headers: Headers, others: Collection[str] = ()) -> bool:
+    """Whether a request comes from no page at all, from a page of this host, or from one of the other origins."""
+    origin = headers.get("origin")
+    return origin is None or origin in others or urlsplit(origin).netloc == headers.get("host")
 
 
 Anybody = Annotated[Principal, needs(Role.VIEWER, also_of_jobs=True)]

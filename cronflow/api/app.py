@@ -14,6 +14,7 @@ from cronflow.api import problems
 from cronflow.api.access import Gate
 from cronflow.api.bodies import Deployment, Uses
 from cronflow.api.openapi import describe
+from cronflow.api.reference_pages import add_reference_pages
 from cronflow.api.routes import alerts, chaos, cluster, jobs, logins, logs, management, runs
 from cronflow.api.stream import Stream, add_stream
 from cronflow.ports import Exposition
@@ -36,6 +37,7 @@ def create_api(
     api = FastAPI(
         title="CronFlow",
         version=deployment.version or "0",
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
@@ -63,6 +65,7 @@ def create_api(
         add_stream(api, stream)
     api.openapi = lambda: describe(api)  # type: ignore[method-assign]
     _add_probes(api)
+    add_reference_pages(api)
     if exposition is not None:
         _add_metrics(api, exposition)
     # FastAPI would build the routes on the first request, which would have to wait.

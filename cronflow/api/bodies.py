@@ -7,18 +7,27 @@ the words of job documents. Jobs and alerts have parsers of their own in `cronfl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import orjson
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.dependencies.models import Dependant
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from cronflow.api.problems import Unreadable, problems_of
+from cronflow.api.problems import Unreadable, first_problems, problems_of
 from cronflow.documents.values import Reader, instant, json_mapping, nearest, text
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
@@ -28,18 +37,20 @@ if TYPE_CHECKING:
     from cronflow.api.routes.chaos import Chaos
 
 ETAG = re.compile(r'"([1-9][0-9]{0,17})"')
+MOST_KEYS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry of jobs, and what
-    `cronflow dev` offers to break on purpose.
+    """The settings that routes use: the cluster's name, the heartbeat interval, the default retry of jobs, the origins
+    that may use the API besides its own, and what `cronflow dev` offers to break on purpose.
     """
 
     namespace: str = "default"
     heartbeat: timedelta = timedelta(seconds=5)
     retry: Retry = field(default_factory=Retry)
     version: str = ""
+    origins: Collection[str] = ()
     chaos: Chaos | None = None
 
 
@@ -98,14 +109,20 @@ At = Annotated[
 
 
 async def _body(request: Request) -> object:
-    """Raises Unreadable when it is not JSON. An empty body is an empty object."""
+    """An empty body is an empty object. Raises Unreadable, and InvalidInput when it is nested too deep."""
     content = await request.body()
     if not content:
         return {}
     try:
-        return orjson.loads(content)
+        found = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise Unreadable(f"the body is not JSON: {error}") from None
+    try:
+        # It reads 1,024 levels, on which recursive code would fail, but writes only 254.
+        orjson.dumps(found)
+    except orjson.JSONEncodeError:
+        raise InvalidInput("is nested more than 250 levels deep") from None
+    return found
 
 
 Body = Annotated[object, Depends(_body)]
@@ -115,6 +132,14 @@ class Input(BaseModel):
     """The base of bodies. The docstrings below the fields describe them; `json_schema_extra` may have `examples`."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_size(cls, content: object) -> object:
+        # pydantic would make an error of each unknown key.
+        if isinstance(content, Mapping) and len(content) > MOST_KEYS:
+            raise refused(Problem("", f"has {len(content):,} keys", f"known are {', '.join(cls.model_fields)}"))
+        return content
 
 
 Model = TypeVar("Model", bound=Input)
@@ -127,10 +152,10 @@ def body(model: type[Model]) -> Any:
         try:
             return model.model_validate(content)
         except ValidationError as error:
-            found = [problem for one in error.errors() for problem in _problems(model, one)]
-        order = list(content) if isinstance(content, Mapping) else []
-        key = {name: n for n, name in enumerate(order)}
-        raise InvalidInput(sorted(found, key=lambda one: key.get(re.split(r"[.\[]", one.place)[0], len(order))))
+            found = error.errors(include_url=False)
+        order = {name: n for n, name in enumerate(content)} if isinstance(content, Mapping) else {}
+        found.sort(key=lambda one: order.get(one["loc"][0] if one["loc"] else "", len(order)))
+        raise InvalidInput(first_problems(found, partial(_problems, model)))
 
     parsed.model = model  # type: ignore[attr-defined]
     return Depends(parsed)

@@ -10,17 +10,21 @@ import time
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
-import orjson
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from cronflow.api.problems import problem
+from cronflow.api.responses import PREFIX
 from cronflow.domain import metrics
 from cronflow.ports import Meter
 from cronflow.usecases.audit import client_address
 
 LARGEST_BODY = 1024 * 1024
+LARGEST_LOGIN = 4 * 1024
+LOGIN_PATHS = f"{PREFIX}/auth/"
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -71,8 +75,17 @@ class ClientAddress:
             client_address.reset(before)
 
 
+class BodyTooLarge(HTTPException):
+    """The body is larger than allowed: 413."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(413, f"the body is larger than {most:,} bytes", {"Connection": "close"})
+
+
 class BodyLimit:
-    """Answers 413 to a body that is too large, before the application reads it."""
+    """Answers 413 to a body that is too large, at once or while the application reads it. Requests of `/auth` need no
+    login, so their bodies are small.
+    """
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
         self._app = app
@@ -82,41 +95,25 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        declared = dict(scope["headers"]).get(b"content-length", b"")
-        # The server refuses a value that is not a number.
-        if declared.isdigit() and int(declared) > self._largest:
-            await self._refuse(send)
-            return
-        first = await self._read(receive)
-        if first is None:
-            await self._refuse(send)
-            return
-        waiting = [first]
+        most = LARGEST_LOGIN if scope["path"].startswith(LOGIN_PATHS) else self._largest
+        size = 0
 
-        async def replay() -> Message:
-            return waiting.pop() if waiting else await receive()
-
-        await self._app(scope, replay, send)
-
-    async def _read(self, receive: Receive) -> Message | None:
-        """The whole body as one message, or the message that came instead; None when it is too large."""
-        body = bytearray()
-        while True:
+        async def counted() -> Message:
+            nonlocal size
             message = await receive()
-            if message["type"] != "http.request":
-                return message
-            body += message.get("body", b"")
-            if len(body) > self._largest:
-                return None
-            if not message.get("more_body", False):
-                return {"type": "http.request", "body": bytes(body), "more_body": False}
+            size += len(message.get("body", b""))
+            if size > most:
+                raise BodyTooLarge(most)
+            return message
 
-    async def _refuse(self, send: Send) -> None:
-        detail = f"the body is larger than {self._largest:,} bytes"
-        problem = {"type": "about:blank", "title": "Content Too Large", "status": 413, "detail": detail}
-        headers = [(b"content-type", b"application/problem+json"), (b"connection", b"close")]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": orjson.dumps(problem)})
+        declared = dict(scope["headers"]).get(b"content-length", b"")
+        try:
+            # The server refuses a value that is not a number.
+            if declared.isdigit() and int(declared) > most:
+                raise BodyTooLarge(most)
+            await self._app(scope, counted, send)
+        except BodyTooLarge as error:
+            await problem(413, error.detail, headers=error.headers)(scope, receive, send)
 
 
 class SecurityHeaders:

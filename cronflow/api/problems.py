@@ -7,8 +7,9 @@ are only in the log.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
+from itertools import chain, islice
 from typing import Any, NotRequired
 
 import orjson
@@ -19,12 +20,22 @@ from starlette.requests import ClientDisconnect
 
 from cronflow.api.access import NotAllowed, NotAuthenticated
 from cronflow.documents.values import got, joined, under
-from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem, TooSoon
+from cronflow.domain.errors import (
+    MOST_PROBLEMS,
+    BackendUnavailable,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    Problem,
+    TooSoon,
+)
 from cronflow.schemas import Schema
 
 MEDIA_TYPE = "application/problem+json"
 ASK_AGAIN_S = 5
 BLANK = "about:blank"
+LONGEST_PLACE, LONGEST_TEXT = 150, 500
+"""In characters: an answer must not repeat much of a bad request."""
 
 
 class ErrorSchema(Schema):
@@ -68,12 +79,19 @@ def problem(
     headers: Mapping[str, str] | None = None,
     missing: NotFound | None = None,
 ) -> Response:
-    document: ProblemSchema = {"type": BLANK, "title": title(status), "status": status, "detail": detail}
+    document: ProblemSchema = {"type": BLANK, "title": title(status), "status": status, "detail": _short(detail)}
     if errors:
-        document["errors"] = [{"place": one.place, "what": one.what, "remedy": one.remedy} for one in errors]
+        document["errors"] = [
+            {"place": _short(one.place, LONGEST_PLACE), "what": _short(one.what), "remedy": _short(one.remedy)}
+            for one in errors
+        ]
     if missing is not None:
-        document["kind"], document["name"] = missing.kind, missing.name
+        document["kind"], document["name"] = missing.kind, _short(missing.name)
     return Response(orjson.dumps(document), status, headers, MEDIA_TYPE)
+
+
+def _short(text: str, longest: int = LONGEST_TEXT) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def title(status: int) -> str:
@@ -112,7 +130,15 @@ async def _invalid(_: Request, error: Exception) -> Response:
 
 async def _not_valid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _refused([problem for one in error.errors() for problem in problems_of(one, one["loc"][1:2])])
+    return _refused(first_problems(error.errors(), lambda one: problems_of(one, one["loc"][1:2])))
+
+
+def first_problems(
+    errors: Iterable[Mapping[str, Any]], read: Callable[[Mapping[str, Any]], list[Problem]]
+) -> tuple[Problem, ...]:
+    """The problems of errors, read only as far as they are reported."""
+    found = chain.from_iterable(map(read, errors))
+    return InvalidInput(list(islice(found, MOST_PROBLEMS + 1))).problems
 
 
 def _refused(problems: Sequence[Problem]) -> Response:

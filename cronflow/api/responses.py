@@ -40,11 +40,12 @@ def _answering(endpoint: Callable[..., Awaitable[object]], status: int) -> Calla
     async def answer(**values: Any) -> Response:
         content = await endpoint(**values)
         given = next((value for value in values.values() if isinstance(value, Response)), None)
+        headers = None if given is None else dict(given.headers)
         if content is None:
-            return Response(status_code=status)
+            return Response(status_code=status, headers=headers)
         if given is None:
             return OrjsonResponse(content, status)
-        return OrjsonResponse(content, given.status_code or status, dict(given.headers))
+        return OrjsonResponse(content, given.status_code or status, headers)
 
     return answer
 

@@ -1,14 +1,16 @@
 """The dashboard, as `make ui` built it into `cronflow/_ui`, served with the API.
 
-Only files that existed at the start are served, from a table by name, so no path leads out of the folder. A path of
-the dashboard itself returns `index.html`, which routes in the browser. Browsers cache files with a hash in their name
-for ever and revalidate all others. The page may load nothing from other hosts and run no inline script.
+Only files that existed at the start are served, from a table by name, so no path leads out of the folder. The path of
+a view returns `index.html`, which routes in the browser; any other path is the application's. Browsers cache files with
+a hash in their name for ever and revalidate all others. The page may load nothing from other hosts and run no inline
+script.
 """
 
 from __future__ import annotations
 
 import gzip
 import mimetypes
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +18,9 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cronflow.api.problems import problem
-
 BUILT = Path(__file__).parents[1] / "_ui"
-OTHERS = frozenset({"api", "docs", "openapi.json", "livez", "readyz", "metrics"})
-"""The first parts of paths that do not belong to the dashboard."""
+VIEWS = re.compile(r"/((jobs|runs)(/[^/]+)?|timeline|logs|dead-letters|nodes|load|cron|chaos)?")
+"""The paths of `dashboard/src/lib/views.ts`."""
 NAMED_BY_CONTENT = "/assets/"
 FOR_EVER = "public, max-age=31536000, immutable"
 POLICY = (
@@ -65,47 +65,42 @@ class Page:
 
     def __init__(self, folder: Path = BUILT) -> None:
         self._assets = {
-            f"/{path.relative_to(folder).as_posix()}": _asset(path, f"/{path.relative_to(folder).as_posix()}")
+            address: asset(path, FOR_EVER if address.startswith(NAMED_BY_CONTENT) else "no-cache")
             for path in sorted(folder.rglob("*"))
-            if path.is_file()
+            if path.is_file() and (address := f"/{path.relative_to(folder).as_posix()}")
         }
 
-    def answer(self, path: str, headers: Headers) -> Response:
-        index = self._assets.get("/index.html")
-        if index is None:
-            return PlainTextResponse(NOT_BUILT, 404)
-        found = self._assets.get(path)
-        if found is None and path.startswith(NAMED_BY_CONTENT):
-            # HTML would be the wrong response to a request for a script.
-            return problem(404, f"there is nothing at {path}")
-        return (found or index).answer(headers)
+    def answer(self, path: str, headers: Headers) -> Response | None:
+        """None when the path is not of the dashboard."""
+        is_view = VIEWS.fullmatch(path) is not None
+        found = self._assets.get("/index.html" if is_view else path)
+        if found is not None:
+            return found.answer(headers)
+        return PlainTextResponse(NOT_BUILT, 404) if is_view else None
 
 
 class WithPage:
-    """The application, and the dashboard at every other path."""
+    """The application, and the dashboard at its own paths."""
 
     def __init__(self, app: ASGIApp, page: Page) -> None:
         self._app = app
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or _is_others(scope["path"]):
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        answer = self._page.answer(scope["path"], Headers(scope=scope)) if is_read else None
+        if answer is None:
             await self._app(scope, receive, send)
             return
-        answer = self._page.answer(scope["path"], Headers(scope=scope))
         if scope["method"] == "HEAD":
             answer.body = b""
         await answer(scope, receive, send)
 
 
-def _is_others(path: str) -> bool:
-    return path.split("/", 2)[1] in OTHERS if path.startswith("/") else True
-
-
-def _asset(path: Path, address: str) -> Asset:
+def asset(path: Path, cache: str) -> Asset:
+    """The file, compressed if that is smaller."""
     plain = path.read_bytes()
     media_type = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     # mtime: the same file is compressed to the same bytes.
     packed = gzip.compress(plain, mtime=0) if len(plain) >= WORTH_PACKING else plain
-    cache = FOR_EVER if address.startswith(NAMED_BY_CONTENT) else "no-cache"
     return Asset(media_type, cache, plain, packed if len(packed) < len(plain) else None)

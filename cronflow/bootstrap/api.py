@@ -6,6 +6,8 @@ import asyncio
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
+import structlog
+
 from cronflow.auth.tokens import AccessTokens
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
@@ -13,7 +15,7 @@ from cronflow.bootstrap.backends import open_backends
 from cronflow.bootstrap.parts import VERSION, cluster_config, meter_of, metrics_served, urls, use_cases, writing_events
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import breaker_figures
-from cronflow.config import Settings, credentials
+from cronflow.config import Settings, credentials, weaknesses
 from cronflow.domain import metrics
 from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub, register_cluster_metrics
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     from cronflow.api.routes.chaos import Chaos
     from cronflow.monitoring.prometheus import PrometheusMeter
+
+log = structlog.get_logger("cronflow.api")
 
 
 def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = None) -> None:
@@ -50,7 +54,8 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
     async def serve() -> None:
         nonlocal server
         shutdown = ShutdownSignals()
-        credentials(settings)
+        for weakness in weaknesses(credentials(settings)):
+            log.warning("weak credential", setting=weakness.place, problem=weakness.what, remedy=weakness.remedy)
         redis_url, mongo_url = urls(settings)
         clock, circuit = SystemClock(), mongo_circuit()
         meter = meter_of(settings, (MetricSource.API,), "api")
@@ -107,9 +112,10 @@ async def api_application(
         heartbeat=settings.heartbeat,
         retry=settings.retry,
         version=VERSION,
+        origins=frozenset(settings.allow_origins),
         chaos=chaos,
     )
-    stream = Stream(hub, logins.redeem, origins=settings.allow_origins)
+    stream = Stream(hub, logins, origins=settings.allow_origins)
     meter.read(metrics.STREAM_SOCKETS, lambda: stream.connected)
     register_cluster_metrics(meter, hub)
     exposition = meter if settings.metrics_port is None else None

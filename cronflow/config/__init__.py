@@ -10,5 +10,6 @@ worker, and here every node can lead. It cannot serve as a node name, because al
 
 from cronflow.config.settings import Credentials, Settings, credentials, describe
 from cronflow.config.sources import load_settings, remove_settings
+from cronflow.config.weakness import weaknesses
 
-__all__ = ["Credentials", "Settings", "credentials", "describe", "load_settings", "remove_settings"]
+__all__ = ["Credentials", "Settings", "credentials", "describe", "load_settings", "remove_settings", "weaknesses"]

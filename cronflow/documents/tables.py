@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
 from cronflow.documents.values import Reader, got, nearest, shown_key, under
-from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem
 
 Made = TypeVar("Made")
 _NOTHING: Mapping[str, Any] = {}
@@ -130,11 +130,13 @@ class DocumentTable(Generic[Made]):
 def read_fields(
     document: object, keys: Mapping[str, Key], refused: Mapping[str, Refusal] = _NOTHING
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """The values of the known keys, and the problems of all others. Raises InvalidInput when it is not a mapping."""
+    """The values of the known keys, and the first problems. Raises InvalidInput when it is not a mapping."""
     if not isinstance(document, Mapping):
         raise InvalidInput(f"expected a mapping, got {got(document)}")
     found, problems = {}, list[Problem]()
     for name, value in document.items():
+        if len(problems) > MOST_PROBLEMS:
+            break
         key = keys.get(name) if isinstance(name, str) else None
         if key is None:
             problems.append(_not_allowed(name, keys, refused))

@@ -15,12 +15,14 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from cronflow.domain.durations import format_duration, parse_duration
-from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem
 
 Choice = TypeVar("Choice", bound=Enum)
 Reader = Callable[[Any], object]
 
 DEEPEST = 50
+LONGEST_WORD = 64
+"""A longer word is not compared with known ones: that would take long, and none is meant."""
 
 
 def under(place: str, problems: Iterable[Problem]) -> list[Problem]:
@@ -35,6 +37,8 @@ def joined(place: str, rest: str) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably intended, or None."""
+    if len(word) > LONGEST_WORD:
+        return None
     close = get_close_matches(word.lower(), list(known), n=1, cutoff=0.6)
     return close[0] if close else None
 
@@ -226,9 +230,11 @@ def _keys_and_items(value: object, reader: Reader) -> tuple[list[str], list[Any]
 
 
 def _each(items: Iterable[tuple[str, Any]], reader: Reader) -> list[Any]:
-    """Every item read, or the problems of all of them."""
+    """Every item read, or the first problems."""
     read, problems = [], list[Problem]()
     for place, item in items:
+        if len(problems) > MOST_PROBLEMS:
+            break
         try:
             read.append(reader(item))
         except InvalidInput as error:

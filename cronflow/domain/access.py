@@ -10,7 +10,7 @@ keys are stored as hashes, secrets as sealed values.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -21,6 +21,8 @@ from cronflow.domain.secret import referenced
 
 KEY_PREFIX = "cfk."
 """The text of every API key begins with this."""
+KEY_AUTHOR = "key:"
+"""The name of the principal of an API key begins with this."""
 SHORTEST_PASSWORD = 8
 LONGEST_PASSWORD = 1024
 
@@ -43,7 +45,8 @@ class Role(StrEnum):
 class Principal:
     """Who asks. `name` is what versions, runs and the audit log keep as the author of a change. `jobs` are patterns of
     the names of the jobs that the role is for; none means all, and everything else too. With `reads_all` the patterns
-    do not limit what it reads. `allow_shell` and `allow_secrets` are rights of an editor.
+    do not limit what it reads. `allow_shell` and `allow_secrets` are rights of an editor. `login` is the id of the
+    session, or the hash of the API key; the same principal may have several.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Principal:
     allow_shell: bool = False
     allow_secrets: bool = False
     reads_all: bool = False
+    login: str = field(default="", compare=False)
 
     def may_touch(self, job: str | None) -> bool:
         """Whether it may act on the job; None stands for anything that belongs to no single job."""
@@ -107,6 +111,11 @@ class User:
     allow_shell: bool = False
     allow_secrets: bool = False
 
+    def principal(self, login: str) -> Principal:
+        """The user in the session with this id."""
+        rights = (self.allow_shell, self.allow_secrets)
+        return Principal(self.name, self.role, self.jobs, *rights, reads_all=True, login=login)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
@@ -133,6 +142,14 @@ class ApiKey:
     allow_secrets: bool = False
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
+
+    @property
+    def principal(self) -> Principal:
+        rights = (self.allow_shell, self.allow_secrets)
+        return Principal(f"{KEY_AUTHOR}{self.name}", self.role, self.jobs, *rights, login=self.key_hash)
+
+    def has_expired(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

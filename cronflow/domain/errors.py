@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+MOST_PROBLEMS = 20
+"""So many problems of an input are reported at most; whoever collects them stops there."""
+
 
 class CronFlowError(Exception):
     """Base of all errors of CronFlow."""
@@ -33,13 +36,18 @@ class Problem:
 
 
 class InvalidInput(CronFlowError):
-    """The input is invalid, and none of it was applied. `problems` lists all problems in order."""
+    """The input is invalid, and none of it was applied. `problems` has all problems in order; if there are more than
+    MOST_PROBLEMS, the last one says so.
+    """
 
     def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
         if isinstance(problems, str):
             problems = Problem("", problems)
-        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        found = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        if len(found) > MOST_PROBLEMS:
+            found = (*found[: MOST_PROBLEMS - 1], Problem("", "there are more problems", "fix these first"))
+        self.problems: tuple[Problem, ...] = found
+        super().__init__("\n".join(map(str, found)))
 
 
 class NotFound(CronFlowError):

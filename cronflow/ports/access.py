@@ -117,11 +117,14 @@ class RateLimiter(Protocol):
         count restarts when the key is unused for as long again as it was blocked.
         """
 
+    async def count(self, key: str, keep_s: float) -> int:
+        """Count a use. Returns how many there were, with this one. They are forgotten after `keep_s` without one."""
+
     async def take_back(self, key: str) -> None:
         """Uncount the latest attempt, which succeeded."""
 
     async def forgive(self, key: str) -> None:
-        """Reset the count of attempts."""
+        """Reset the count of attempts or uses."""
 
 
 class TicketStore(Protocol):

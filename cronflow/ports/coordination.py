@@ -55,8 +55,10 @@ class Membership(Protocol):
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
         """By node id: whether it is alive, and run -> fence of the runs it has taken, which are kept for an hour."""
 
-    async def drain(self, name: str, *, wanted: bool) -> None:
-        """Request that nodes of this name drain, also after a restart, or cancel the request. Signals STOP."""
+    async def drain(self, name: str, *, wanted: bool) -> bool:
+        """Request that nodes of this name drain, also after a restart, or cancel the request. Returns whether it was
+        requested before. Signals STOP.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,22 @@ from cronflow.domain.access import ApiKey, AuditEntry, Principal, Role, Secret, 
 from cronflow.schemas import Schema, iso, optional_iso
 
 
-class TokensSchema(Schema):
-    """IssuedTokens of a login or refresh."""
+class AccessSchema(Schema):
+    """An access token."""
 
     access_token: str
     """Send it as `Authorization: Bearer …`."""
-    refresh_token: str
-    """Exchange it once for new tokens."""
     expires_in: int
     """Lifetime of the access token in seconds."""
     token_type: Literal["Bearer"]
     """Authentication scheme."""
+
+
+class TokensSchema(AccessSchema):
+    """The tokens of a login or refresh."""
+
+    refresh_token: str
+    """Exchange it once for new tokens."""
 
 
 class TicketSchema(Schema):

@@ -181,11 +181,11 @@ class ApiKeys:
         if parts is None or key is None or not hmac.compare_digest(key.key_hash, hashed(parts[1])):
             return None
         now = self._clock.now()
-        if key.expires_at is not None and key.expires_at <= now:
+        if key.has_expired(now):
             return None
         if key.last_used_at is None or now - key.last_used_at >= TOUCH_AFTER:
             await self._touch(key.name, now)
-        return Principal(f"key:{key.name}", key.role, key.jobs, key.allow_shell, key.allow_secrets)
+        return key.principal
 
     async def _touch(self, name: str, now: datetime) -> None:
         try:

@@ -47,13 +47,15 @@ class ClusterUseCases:
         return (await self.node(name))[0]
 
     async def undrain(self, name: str, *, by: str = "") -> Member | None:
-        """Let the node accept work again. Returns it, or None if no node with this name is up."""
-        await self._backends.membership.drain(name, wanted=False)
+        """Let the node accept work again. Returns it, or None if it is drained but not up. Raises NotFound if no node
+        with this name is up or drained.
+        """
+        was_drained = await self._backends.membership.drain(name, wanted=False)
+        up = next((member for member in await self.members() if member.report.name == name), None)
+        if up is None and not was_drained:
+            raise NotFound("node", name)
         await self._audit.record(by, Changed("node.undrain", f"node:{name}"))
-        try:
-            return (await self.node(name))[0]
-        except NotFound:
-            return None
+        return up
 
     async def status(self) -> ClusterStatus:
         """The leader, its term and the nodes that are up."""

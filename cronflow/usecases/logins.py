@@ -7,8 +7,9 @@ the robbed user, ends the session for both.
 An access token is valid while it is not expired, its session exists, and its user is enabled and unchanged. Every
 request checks all three, so logging out, disabling and changing a user take effect at once.
 
-Attempts are counted by address and by account, before the password is checked. The admin of the settings is a user that
-is not stored.
+Attempts are counted before the password is checked: by address, before anything else is read; by address and account
+together; and by account. The first two refuse, the third only delays, so nobody can lock a user out from elsewhere. The
+admin of the settings is a user that is not stored.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from cronflow.auth.tokens import (
     refresh_parts,
     refresh_text,
 )
-from cronflow.domain.access import Principal, Role, Session, User
+from cronflow.domain.access import KEY_AUTHOR, Principal, Role, Session, User
 from cronflow.domain.errors import TooSoon
 from cronflow.ports import Backends, Clock
 from cronflow.usecases.audit import Auditor, Changed
@@ -40,6 +41,10 @@ from cronflow.usecases.audit import Auditor, Changed
 SESSION_LASTS = timedelta(days=7)
 TICKET_S = 30.0
 FREE_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S = 5, 60.0, 900.0
+FREE_BY_ADDRESS = 20
+"""More than for one account, because many people may share an address."""
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 8.0
+COUNTED_FOR_S = 900.0
 
 log = structlog.get_logger("cronflow.auth")
 
@@ -75,21 +80,27 @@ class Logins:
         self._passwords = passwords
         self._auditor = Auditor(backends.audit, clock)
 
+    async def count_attempt(self, address: str) -> None:
+        """Count an attempt of this address to log in, before its request is read. Raises TooSoon."""
+        await self._count(_by_address(address), FREE_BY_ADDRESS)
+
     async def login(self, name: str, password: str, address: str) -> IssuedTokens | None:
-        """Start a session; None for a wrong name or password. Raises TooSoon."""
-        place, account = f"login:{_network(address)}", f"login:user:{hashed(name)[:32]}"
-        for key in (place, account):
-            wait_s = await self._backends.limiter.attempt(key, FREE_ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S)
-            if wait_s:
-                raise TooSoon(wait_s)
+        """Start a session after `count_attempt`; None for a wrong name or password. Raises TooSoon."""
+        account = f"login:user:{hashed(name)[:32]}"
+        pair = f"{account}:{network_of(address)}"
+        await self._count(pair, FREE_ATTEMPTS)
+        failures = await self._backends.limiter.count(account, COUNTED_FOR_S) - 1 - FREE_ATTEMPTS
+        if failures >= 0:
+            await self._clock.sleep(min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(failures, 30)))
         user = await self._user(name)
         right = await self._passwords.matches(password, None if user is None else user.password_hash)
         if user is None or not right or not user.enabled:
             log.warning("login refused", user=name[:100], address=address)
             return None
         # Forgive only this attempt of the address; otherwise a user could log in to keep guessing other passwords.
-        await self._backends.limiter.take_back(place)
-        await self._backends.limiter.forgive(account)
+        await self._backends.limiter.take_back(_by_address(address))
+        for key in (pair, account):
+            await self._backends.limiter.forgive(key)
         session, random = secrets.token_hex(16), random_text()
         until = self._clock.now() + SESSION_LASTS
         await self._backends.sessions.create(
@@ -97,6 +108,11 @@ class Logins:
         )
         log.info("login", user=user.name, address=address)
         return self._tokens_for(user.name, session, random)
+
+    async def _count(self, key: str, free: int) -> None:
+        wait_s = await self._backends.limiter.attempt(key, free, FIRST_WAIT_S, LONGEST_WAIT_S)
+        if wait_s:
+            raise TooSoon(wait_s)
 
     async def refresh(self, refresh_token: str) -> IssuedTokens | None:
         """New tokens for the latest refresh token. Any other token returns None and ends its session."""
@@ -111,11 +127,15 @@ class Logins:
             return None
         return self._tokens_for(session.user, session.id, following)
 
-    async def logout(self, refresh_token: str) -> None:
-        """End the session; ending it twice is safe."""
-        session, _ = await self._session_of(refresh_token)
-        if session is not None:
-            await self._backends.sessions.end(session.id)
+    async def logout(self, refresh_token: str) -> bool:
+        """End the session; ending it twice is safe. False, and no effect, if this is not its latest refresh token."""
+        session, random = await self._session_of(refresh_token)
+        if session is None:
+            return True
+        if not hmac.compare_digest(session.token_hash, hashed(random)):
+            return False
+        await self._backends.sessions.end(session.id)
+        return True
 
     async def principal(self, access_token: str) -> Principal | None:
         """The principal of the token; None if the token is not valid."""
@@ -124,9 +144,18 @@ class Logins:
         if claims is None or session is None or session.user != claims.user:
             return None
         user = await self._user_in(session)
-        if user is None:
-            return None
-        return Principal(user.name, user.role, user.jobs, user.allow_shell, user.allow_secrets, reads_all=True)
+        return None if user is None else user.principal(session.id)
+
+    async def is_current(self, principal: Principal) -> bool:
+        """Whether the session or key of the principal still exists, and gives the same rights."""
+        if principal.name.startswith(KEY_AUTHOR):
+            key = await self._backends.keys.get(principal.name.removeprefix(KEY_AUTHOR))
+            found = None if key is None or key.has_expired(self._clock.now()) else key.principal
+        else:
+            session = await self._backends.sessions.get(principal.login)
+            user = None if session is None else await self._user_in(session)
+            found = None if user is None else user.principal(principal.login)
+        return found is not None and (found, found.login) == (principal, principal.login)
 
     async def ticket(self, principal: Principal) -> str:
         """A ticket that can be redeemed once within TICKET_S."""
@@ -135,8 +164,9 @@ class Logins:
         return ticket
 
     async def redeem(self, ticket: str) -> Principal | None:
-        """The principal of the ticket; None if it was redeemed or has expired."""
-        return await self._backends.tickets.take(hashed(ticket))
+        """The principal of the ticket; None if it was redeemed or has expired, or if its login has ended."""
+        found = await self._backends.tickets.take(hashed(ticket))
+        return found if found is not None and await self.is_current(found) else None
 
     def _tokens_for(self, user: str, session: str, random: str) -> IssuedTokens:
         return IssuedTokens(self._tokens.make(Claims(user, session)), refresh_text(session, random))
@@ -156,8 +186,12 @@ class Logins:
         return self._admin if name == self._admin.name else await self._backends.users.get(name)
 
 
-def _network(address: str) -> str:
-    """The key by which attempts are counted: the IPv4 address, or the /64 network of an IPv6 address."""
+def _by_address(address: str) -> str:
+    return f"login:{network_of(address)}"
+
+
+def network_of(address: str) -> str:
+    """The key by which clients are counted: the IPv4 address, or the /64 network of an IPv6 address."""
     try:
         found = ip_address(address)
     except ValueError:

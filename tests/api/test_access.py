@@ -14,7 +14,8 @@ from cronflow.domain.access import Role
 from tests.api.conftest import Client, the_api
 from tests.cli.scene import Scene
 
-PUBLIC = {"/livez", "/readyz", *(f"/api/v1/auth/{path}" for path in ("token", "refresh", "logout"))}
+LOGIN = ("token", "refresh", "logout", "session", "session/refresh", "session/logout")
+PUBLIC = {"/livez", "/readyz", *(f"/api/v1/auth/{path}" for path in LOGIN)}
 """Routes without a login: everything in this list is public."""
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cronflow.documents import values
 from tests.api.conftest import Client
 from tests.cli.scene import FAILED
 
@@ -113,3 +114,61 @@ async def test_an_error_does_not_repeat_a_secret(client: Client, path: str, body
 async def test_an_empty_body_is_an_empty_object(client: Client) -> None:
     assert (await client.ask("POST", f"/runs/{FAILED}/ack", content=b"")).status_code == 200
     assert (await client.ask("POST", "/users", content=b"")).status_code == 422
+
+
+MANY = {f"key{n}": n for n in range(60_000)}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/auth/token", MANY),
+        ("/jobs", MANY),
+        ("/jobs", {"name": "a", "labels": {f"{n}\0": "x" for n in range(20_000)}, "run": {"shell": "true"}}),
+        ("/jobs/apply", {"jobs": [{"name": f"a{n}", "run": {}, "x": 1} for n in range(1000)]}),
+        ("/runs/cancel", {"filter": MANY}),
+        ("/runs/cancel", {"filter": {"state": ["x"] * 100_000}}),
+        ("/api-keys", {"name": "k", "jobs": [1] * 100_000}),
+        ("/users", {"\x01" * 200_000 + str(n): n for n in range(4)}),
+        ("/users", {"role": "\x01" * 900_000}),
+        ("/jobs", {"name": "x" * 1_000_000, "run": {"shell": "true"}}),
+        ("/schedules/preview", {"schedule": {"cron": "\u20ac" * 300_000}}),
+        ("/schedules/preview", {"schedule": {"every": "9" * 900_000}}),
+    ],
+)
+async def test_a_bad_body_gets_few_problems_little_work_and_a_small_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch, path: str, body: object
+) -> None:
+    searches = 0
+
+    def counted(*_: object, **__: object) -> list[str]:
+        nonlocal searches
+        searches += 1
+        return []
+
+    monkeypatch.setattr(values, "get_close_matches", counted)
+    answer = await client.ask("POST", path, body)
+    assert answer.status_code == 422
+    assert len(answer.json()["errors"]) <= 20
+    assert len(answer.content) <= 64 * 1024
+    assert searches <= 50
+
+
+async def test_a_bad_query_gets_few_problems_and_a_small_answer(client: Client) -> None:
+    for query in ("&".join(f"x{n}=1" for n in range(5000)), "state=x&" * 5000, "%01" * 5000 + "=1"):
+        answer = await client.ask("GET", f"/runs?{query}")
+        assert answer.status_code == 422
+        assert len(answer.json()["errors"]) <= 20
+        assert len(answer.content) <= 64 * 1024
+
+
+@pytest.mark.parametrize("depth", [250, 1000])
+async def test_a_deeply_nested_body_is_refused_and_fails_nowhere(client: Client, depth: int) -> None:
+    for start, end in ((b'{"a":', b"}"), (b"[", b"]"), (b'{"run":', b"}"), (b'{"labels":{"a":[', b"]}}")):
+        content = start * depth + b"1" + end * depth
+        for path, operations in client.document.content["paths"].items():
+            path = path.removeprefix("/api/v1").replace("{name}", "rotate-keys").replace("{id}", FAILED)
+            for method, operation in operations.items():
+                if "requestBody" in operation:
+                    answer = await client.ask(method.upper(), path, content=content)
+                    assert answer.status_code in (400, 422), (method, path, answer.text)

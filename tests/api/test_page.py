@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -11,7 +12,7 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from cronflow.api.middleware import guarded
-from cronflow.api.static_page import OTHERS, Page, WithPage
+from cronflow.api.static_page import VIEWS, Page, WithPage
 from tests.api.conftest import the_api
 from tests.api.test_access import routes
 
@@ -71,7 +72,9 @@ async def raw(app: ASGIApp, path: str) -> tuple[int, bytes]:
     return int(sent[0]["status"]), body
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/runs/nightly-report@20261121T020000Z", "/dead-letters", "/a/b/c"])
+@pytest.mark.parametrize(
+    "path", ["/", "/jobs", "/runs/nightly-report@20261121T020000Z", "/dead-letters", "/jobs/a%20b"]
+)
 async def test_every_view_returns_the_index_which_is_revalidated(folder: Path, path: str) -> None:
     answer = await ask(application(folder), path)
     assert (answer.status_code, answer.content) == (200, INDEX)
@@ -146,30 +149,58 @@ async def test_no_path_leaves_the_directory(folder: Path, path: str) -> None:
     assert (code, body) == (200, INDEX) or (code == 404 and b"there is nothing at" in body)
 
 
-async def test_a_file_of_an_older_build_returns_404_instead_of_the_index(folder: Path) -> None:
-    answer = await ask(application(folder), "/assets/index-0.js")
+@pytest.mark.parametrize(
+    "path", ["/assets/index-0.js", "/a/b/c", "/index.php", "/jobs/", "/jobs/a/b", "/wp-login", "/%00"]
+)
+async def test_an_unknown_path_returns_404_instead_of_the_index(folder: Path, path: str) -> None:
+    answer = await ask(application(folder), path)
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+def test_the_views_are_those_of_the_dashboard() -> None:
+    source = (Path(__file__).parents[2] / "dashboard" / "src" / "lib" / "views.ts").read_text()
+    shown = {f"/{name}" for name in re.findall(r"path: /\^\\/([\w-]*)\$/", source)}
+    shown |= {f"/{name}/x" for name in re.findall(r"path: one\('(\w+)'\)", source)}
+    assert len(shown) == source.count("{ name: '")
+    assert all(VIEWS.fullmatch(path) for path in shown)
+    assert len(shown) == 12, "change VIEWS with the views"
+
+
 async def test_the_paths_of_the_api_are_not_shadowed(folder: Path) -> None:
     app = application(folder)
-    assert {path.split("/")[1] for _, path, _ in routes(the_api())} <= OTHERS
+    assert not [path for _, path, _ in routes(the_api()) if VIEWS.fullmatch(path)]
     for path in ("/api/v1/nothing", "/api", "/metrics"):
         answer = await ask(app, path)
         assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json"), path
     assert (await ask(app, "/livez")).json() == {"status": "ok"}
     assert (await ask(app, "/openapi.json")).json()["openapi"] == "3.1.0"
-    assert b"swagger" in (await ask(app, "/docs")).content
     answer = await ask(app, "/jobs", "POST")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+async def test_the_reference_of_the_api_loads_only_files_of_the_package(folder: Path, path: str) -> None:
+    app = application(folder)
+    answer = await ask(app, path)
+    assert (answer.status_code, "//" in answer.text) == (200, False)
+    policy = answer.headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "script-src 'self';" in policy
+    loaded = re.findall(r'(?:src|href)="(/[^"]*)"', answer.text)
+    assert loaded
+    for address in loaded:
+        file = await ask(app, address, **{"Accept-Encoding": "gzip"})
+        assert (file.status_code, file.headers["x-content-type-options"]) == (200, "nosniff"), address
+        assert file.headers["content-type"].startswith(("text/javascript", "text/css"))
+
+
 async def test_without_a_dashboard_the_response_explains_how_to_build_it(tmp_path: Path) -> None:
     app = application(tmp_path / "nothing")
-    for path in ("/", "/jobs", "/assets/index-1.js"):
+    for path in ("/", "/jobs"):
         answer = await ask(app, path)
         assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
         assert "make ui" in answer.text
     assert (await ask(app, "/livez")).status_code == 200
+    assert (await ask(app, "/docs")).status_code == 200

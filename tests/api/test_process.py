@@ -51,3 +51,14 @@ async def test_the_api_process_serves_rejects_and_stops(environment: dict[str, s
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
+    assert "JWT_SECRET" not in log.read_text(), "it is not weak"
+
+
+async def test_the_api_warns_about_weak_credentials(environment: dict[str, str], tmp_path: Path) -> None:
+    weak = {"CRONFLOW_ADMIN_PASSWORD": "password", "CRONFLOW_JWT_SECRET": "x" * 40}
+    log = tmp_path / "api.log"
+    with process(["cronflow", "api", "--port", str(free_port())], {**environment, **weak}, log) as child:
+        await eventually(lambda: "is easy to guess" in log.read_text(), what="the warning")
+        assert "has only 8 characters" in log.read_text()
+        child.send_signal(signal.SIGTERM)
+        child.wait(20)

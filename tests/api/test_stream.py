@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket as sockets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -40,13 +40,19 @@ connect = partial(websocket, proxy=None, open_timeout=PATIENCE_S)
 
 
 class Tickets:
-    """`good-<name>` is a valid one-time ticket for that name, limited to `jobs`."""
+    """`good-<name>` is a valid one-time ticket for that name, limited to `jobs`. `ended` has the names whose login has
+    ended.
+    """
 
     def __init__(self, *jobs: str) -> None:
         self.jobs = jobs
         self.used: set[str] = set()
+        self.ended: set[str] = set()
 
-    async def check(self, ticket: str) -> Principal | None:
+    async def is_current(self, principal: Principal) -> bool:
+        return principal.name not in self.ended
+
+    async def redeem(self, ticket: str) -> Principal | None:
         if not ticket.startswith("good-") or ticket in self.used:
             return None
         self.used.add(ticket)
@@ -68,7 +74,7 @@ class Replica:
         self.hub = hub or Hub(backends, SystemClock(), ClusterConfig())
         if app is None:
             app = api = FastAPI()
-            add_stream(api, Stream(self.hub, (tickets or Tickets()).check, limits=limits))
+            add_stream(api, Stream(self.hub, tickets or Tickets(), limits=limits))
         config = uvicorn.Config(
             app, log_config=None, lifespan="off", timeout_graceful_shutdown=5, ws_per_message_deflate=False
         )
@@ -293,6 +299,47 @@ async def test_too_many_sockets_are_refused(backends: Backends) -> None:
                     assert await closed(fifth) == 4429
         async with a_client(replica, "good-eva.4") as again:
             assert (await receive(again))["t"] == "snap"
+
+
+@on_memory
+async def test_sockets_without_a_ticket_take_no_place_of_others(backends: Backends) -> None:
+    limits = StreamLimits(sockets=2, waiting_each=3, hello_s=PATIENCE_S)
+    address = "127.0.0.2"
+    async with Replica(backends, Tickets(), limits) as replica, AsyncExitStack() as silent:
+        for _ in range(3):
+            await silent.enter_async_context(connect(replica.url, local_addr=(address, 0)))
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(replica.url, local_addr=(address, 0))
+        assert refused.value.response.status_code == 403
+        async with a_client(replica, "good-eva.1") as one, a_client(replica, "good-max.1") as two:
+            assert [(await receive(client))["t"] for client in (one, two)] == ["snap", "snap"]
+
+
+@on_memory
+async def test_a_socket_that_does_not_say_hello_is_closed_and_leaves_its_place(backends: Backends) -> None:
+    assert StreamLimits().hello_s == 3
+    limits = StreamLimits(waiting_each=1, hello_s=0.2)
+    async with Replica(backends, Tickets(), limits) as replica:
+        async with connect(replica.url) as silent:
+            assert await closed(silent) == 4401
+        async with a_client(replica) as client:
+            assert (await receive(client))["t"] == "snap"
+
+
+@on_memory
+async def test_a_socket_is_closed_when_its_login_has_ended(backends: Backends) -> None:
+    # A check that takes its turn soon after closes within five seconds.
+    assert StreamLimits().check_s <= 3
+    tickets = Tickets()
+    async with (
+        Replica(backends, tickets, StreamLimits(check_s=0.05)) as replica,
+        a_client(replica, "good-eva") as client,
+        a_client(replica, "good-max") as other,
+    ):
+        await receive(client)
+        tickets.ended.add("eva")
+        assert await closed(client) == 4401
+        assert (await receive(other))["t"] == "snap"
 
 
 @on_memory

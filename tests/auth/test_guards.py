@@ -134,6 +134,27 @@ async def test_a_body_larger_than_its_content_length_is_413(api: Replica) -> Non
     assert answer.status_code == 413
 
 
+async def test_bodies_of_requests_that_need_no_login_are_at_most_4_kib(api: Replica) -> None:
+    for path in ("/auth/token", "/auth/refresh", "/auth/logout", "/auth/session"):
+        for content in (b" " * 4097, chunks(50 * MIB)):
+            answer = await api.send("POST", path, content=content, headers={"X-CronFlow-Page": "1"})
+            assert (answer.status_code, answer.headers["connection"]) == (413, "close"), path
+            assert answer.json()["detail"] == "the body is larger than 4,096 bytes"
+    filled = b'{"username": "admin", "password": "correct horse battery"}'
+    assert (await api.send("POST", "/auth/token", content=filled + b" " * (4096 - len(filled)))).status_code == 200
+
+
+async def test_a_body_is_not_read_before_the_login(api: Replica) -> None:
+    read = []
+
+    async def body() -> AsyncIterator[bytes]:
+        read.append(b"{}")
+        yield b"{}"
+
+    assert (await api.send("POST", "/jobs", content=body())).status_code == 401
+    assert not read
+
+
 async def test_a_request_without_a_body_passes(api: Replica) -> None:
     echo(api)
     assert (await api.send("GET", "/jobs")).text == "0"
@@ -143,7 +164,7 @@ async def test_a_request_without_a_body_passes(api: Replica) -> None:
 
 
 async def test_without_trusted_proxies_forwarded_addresses_are_ignored(api: Replica) -> None:
-    for n in range(5):
+    for n in range(20):
         answer = await api.login(f"user-{n}", "wrong password", headers={"X-Forwarded-For": f"198.51.100.{n}"})
         assert answer.status_code == 401
     headers = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https", "Forwarded": "for=203.0.113.9"}
@@ -154,7 +175,7 @@ async def test_without_trusted_proxies_forwarded_addresses_are_ignored(api: Repl
 
 async def test_behind_a_trusted_proxy_the_clients_address_counts(memory: MemoryBackends, clock: FakeClock) -> None:
     api = Replica(memory, clock, guards={"proxies": ["192.0.2.0/24"]})
-    for n in range(5):
+    for n in range(20):
         await api.login(f"user-{n}", "wrong password", headers={"X-Forwarded-For": "198.51.100.1"})
     # What the client itself put into the header stands to the left of what the proxy saw.
     spoofed = {"X-Forwarded-For": "203.0.113.77, 198.51.100.1, 192.0.2.9", "X-Forwarded-Proto": "https"}

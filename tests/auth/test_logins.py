@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
 
+import httpx2
 import pytest
 
 from cronflow.auth.passwords import MOST_WAITING, Passwords
@@ -13,11 +16,12 @@ from cronflow.domain.errors import TooSoon
 from cronflow.ports import AuditQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends
-from cronflow.usecases.logins import SESSION_LASTS
+from cronflow.usecases.logins import COUNTED_FOR_S, SESSION_LASTS
 from tests.auth.bench import PASSWORD, QUICK, CountedPasswords, Replica
 
 Two = tuple[Replica, Replica]
 OTHERS = "another good password"
+FROM_PAGE = {"X-CronFlow-Page": "1"}
 
 
 # ---------------------------------------------------------------------------------------------------------- replicas
@@ -66,9 +70,15 @@ async def test_another_session_of_the_user_goes_on(replicas: Two) -> None:
 async def test_logging_out_ends_the_session_at_once_everywhere(replicas: Two) -> None:
     one, two = replicas
     given = await one.tokens_of()
+    session = given["refresh_token"].partition(".")[0]
+    guessed = await two.send("POST", "/auth/logout", {"refresh_token": f"{session}.guessed"})
+    assert guessed.status_code == 401
+    assert await two.lets_in(given["access_token"]), "the id of a session is not enough to end it"
+    ticket = (await one.send("POST", "/auth/ws-ticket", token=given["access_token"])).json()["ticket"]
     assert (await one.send("POST", "/auth/logout", {"refresh_token": given["refresh_token"]})).status_code == 204
     assert not await two.lets_in(given["access_token"])
     assert (await two.refresh(given["refresh_token"])).status_code == 401
+    assert await two.logins.redeem(ticket) is None, "a ticket ends with its session"
     assert (await two.send("POST", "/auth/logout", {"refresh_token": given["refresh_token"]})).status_code == 204
 
 
@@ -103,6 +113,7 @@ async def test_guesses_are_counted_over_all_replicas_and_the_response_has_a_retr
     refused = await replicas[1].login()
     assert refused.status_code == 429
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert (await replicas[0].login(address="192.0.2.2")).status_code == 200, "the user is not locked out elsewhere"
 
 
 async def test_a_ticket_of_one_replica_lets_in_once_on_the_other(replicas: Two) -> None:
@@ -115,6 +126,96 @@ async def test_a_ticket_of_one_replica_lets_in_once_on_the_other(replicas: Two) 
     assert (found.name, found.role) == ("admin", Role.ADMIN)
     assert await one.logins.redeem(answer.json()["ticket"]) is None
     assert (await one.send("POST", "/auth/ws-ticket")).status_code == 401
+
+
+@pytest.mark.parametrize("change", [{"enabled": False}, {"role": Role.VIEWER}, "delete", "log out"], ids=str)
+async def test_a_login_is_not_current_once_it_has_ended(replicas: Two, change: object) -> None:
+    one, two = replicas
+    await one.service.users.create("ada", Role.OPERATOR, OTHERS)
+    given = await one.tokens_of("ada", OTHERS)
+    found = await one.logins.principal(given["access_token"])
+    assert found is not None
+    assert await two.logins.is_current(found)
+    match change:
+        case dict():
+            await one.service.users.change("ada", **change)
+        case "delete":
+            await one.service.users.delete("ada")
+        case _:
+            await one.logins.logout(given["refresh_token"])
+    assert not await two.logins.is_current(found)
+
+
+async def test_a_key_is_current_until_it_expires_or_is_replaced(api: Replica, clock: FakeClock) -> None:
+    until = clock.now() + timedelta(hours=1)
+    _, text = await api.service.keys.create("ci", Role.OPERATOR, expires_at=until)
+    found = await api.service.keys.principal(text)
+    assert found is not None
+    assert await api.logins.is_current(found)
+    await clock.advance(3600)
+    assert not await api.logins.is_current(found)
+    await api.service.keys.delete("ci")
+    await api.service.keys.create("ci", Role.OPERATOR)
+    assert not await api.logins.is_current(found), "a new key of the same name is another login"
+
+
+# --------------------------------------------------------------------------------------------------- cookie of the page
+
+
+async def page(api: Replica, path: str, body: object = None, cookie: str = "", **headers: str) -> httpx2.Response:
+    """A request of the page."""
+    sent = {**FROM_PAGE, "Origin": "http://api", **({"Cookie": cookie} if cookie else {}), **headers}
+    return await api.send("POST", f"/auth/session{path}", body, headers=sent)
+
+
+async def test_the_page_keeps_its_refresh_token_in_a_cookie_that_scripts_cannot_read(replicas: Two) -> None:
+    one, two = replicas
+    answer = await page(one, "", {"username": "admin", "password": PASSWORD})
+    assert (answer.status_code, "refresh_token" in answer.json()) == (200, False)
+    cookie, *attributes = answer.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=strict", "Path=/api/v1/auth/session", "Max-Age=604800"} <= set(attributes)
+    assert await two.lets_in(answer.json()["access_token"])
+    again = await page(two, "/refresh", cookie=cookie)
+    following = again.headers["set-cookie"].partition(";")[0]
+    assert following != cookie
+    assert await one.lets_in(again.json()["access_token"])
+    left = await page(one, "/logout", cookie=following)
+    assert left.status_code == 204
+    assert left.headers["set-cookie"].startswith('cronflow_refresh=""; ')
+    assert not await two.lets_in(again.json()["access_token"])
+    for old in (cookie, following, ""):
+        assert (await page(two, "/refresh", cookie=old)).status_code == 401
+
+
+async def test_the_cookie_is_secure_over_https_and_named_after_the_port(api: Replica) -> None:
+    body = {"username": "admin", "password": PASSWORD}
+    headers = {**FROM_PAGE, "Host": "cron:8501"}
+    answer = await api.send("POST", "/auth/session", body, headers=headers, scheme="https")
+    cookie, *attributes = answer.headers["set-cookie"].split("; ")
+    assert cookie.startswith("cronflow_refresh_8501=")
+    assert "Secure" in attributes
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 422),
+        ({**FROM_PAGE, "Origin": "https://evil.example"}, 403),
+        ({**FROM_PAGE, "Origin": "null"}, 403),
+        ({**FROM_PAGE, "Origin": "http://api.evil.example"}, 403),
+    ],
+)
+async def test_other_sites_can_neither_use_nor_end_the_session_of_the_page(
+    api: Replica, headers: dict[str, str], status: int
+) -> None:
+    answer = await page(api, "", {"username": "admin", "password": PASSWORD})
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    for path in ("/refresh", "/logout"):
+        refused = await api.send("POST", f"/auth/session{path}", headers={**headers, "Cookie": cookie})
+        assert refused.status_code == status
+        assert "set-cookie" not in refused.headers
+    assert (await api.send("GET", "/jobs", headers={"Cookie": cookie})).status_code == 401
+    assert (await page(api, "/refresh", cookie=cookie)).status_code == 200
 
 
 # ---------------------------------------------------------------------------------------------------------- sessions
@@ -193,24 +294,49 @@ async def test_a_limited_login_costs_no_hash(api: Replica) -> None:
 
 
 async def test_guesses_from_one_address_are_limited_whatever_the_account(api: Replica, clock: FakeClock) -> None:
-    for n in range(5):
+    for n in range(20):
         assert (await api.login(f"user-{n}", "wrong password")).status_code == 401
     assert (await api.login()).status_code == 429
     assert (await api.login(address="192.0.2.2")).status_code == 200
     await clock.advance(60)
-    assert (await api.login("user-9", "wrong password")).status_code == 401
+    assert (await api.login("user-99", "wrong password")).status_code == 401
     assert (await api.login()).headers["Retry-After"] == "120"
 
 
-async def test_guesses_at_one_account_are_limited_whatever_the_address(api: Replica, clock: FakeClock) -> None:
-    for n in range(5):
+async def test_attempts_are_counted_by_address_before_the_body_is_read(api: Replica) -> None:
+    read = []
+
+    async def body() -> AsyncIterator[bytes]:
+        read.append(b"{}")
+        yield read[-1]
+
+    for _ in range(20):
+        assert (await api.send("POST", "/auth/token", content=body())).status_code == 422
+    for path in ("/auth/token", "/auth/session"):
+        refused = await api.send("POST", path, content=body(), headers=FROM_PAGE)
+        assert (refused.status_code, len(read)) == (429, 20), path
+
+
+async def test_wrong_passwords_of_others_delay_a_user_and_lock_nobody_out(
+    api: Replica, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    for n in range(11):
         assert (await api.login(password="wrong password", address=f"192.0.2.{n}")).status_code == 401
-    assert (await api.login(address="192.0.2.9")).status_code == 429
-    await clock.advance(60)
-    assert (await api.login(address="192.0.2.9")).status_code == 200
+    assert (await api.login(address="192.0.2.99")).status_code == 200
+    assert waits == [0.5, 1, 2, 4, 8, 8, 8]
     # Who has shown the password begins anew.
     for n in range(5):
         assert (await api.login(password="wrong password", address=f"192.0.2.1{n}")).status_code == 401
+    assert len(waits) == 7
+    await clock.advance(COUNTED_FOR_S)
+    assert (await api.login(address="192.0.2.98")).status_code == 200
+    assert len(waits) == 7
 
 
 async def test_logins_that_succeed_are_not_limited(api: Replica) -> None:
@@ -219,14 +345,14 @@ async def test_logins_that_succeed_are_not_limited(api: Replica) -> None:
 
 
 async def test_a_good_login_in_between_does_not_free_the_guesses_of_an_address(api: Replica) -> None:
-    for _ in range(5):
+    for n in range(20):
         assert (await api.login()).status_code == 200
-        assert (await api.login("ada", "wrong password")).status_code == 401
+        assert (await api.login(f"user-{n}", "wrong password")).status_code == 401
     assert (await api.login()).status_code == 429
 
 
 async def test_the_addresses_of_one_ipv6_network_count_as_one(api: Replica) -> None:
-    for n in range(5):
+    for n in range(20):
         await api.login(f"user-{n}", "wrong password", address=f"2001:db8:1:2::{n:x}")
     assert (await api.login(address="2001:db8:1:2:ffff::1")).status_code == 429
     assert (await api.login(address="2001:db8:1:3::1")).status_code == 200

@@ -1,4 +1,5 @@
-"""`make bench`: throughput, the lateness of a single job and of a herd, the cost of lists and of the live stream.
+"""`make bench`: throughput, the lateness of a single job and of a herd, the cost of lists and of the live stream, and
+how an API process responds under hostile requests.
 
 It uses real servers, node processes as in production, and no-op jobs, so it measures CronFlow itself with MongoDB and
 Redis on the same machine. Lateness is the time from when a run was due to the start of its attempt. Results depend on
@@ -29,7 +30,7 @@ from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.ports import RunQuery
 from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases import UseCases
-from tests.bench import stream
+from tests.bench import hostile, stream
 from tests.bench.words import say, spread
 from tests.children import cluster_environment, python
 
@@ -194,6 +195,7 @@ async def main() -> None:
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--stored", type=int, default=1_000_000)
     parser.add_argument("--sockets", type=int, default=200)
+    parser.add_argument("--hostile", type=int, default=5000)
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--slots", type=int, default=64)
     options = parser.parse_args()
@@ -219,6 +221,7 @@ async def main() -> None:
         ):
             await stream.lines(service, url, count=100)
             await stream.sockets(service, url, process, count=options.sockets, seconds=options.seconds)
+            await hostile.requests(service, url, count=options.hostile)
         await lists(redis.url, mongo.url, options.stored)
 
 

@@ -146,12 +146,14 @@ def test_waiting_for_a_drain_ends_when_the_node_is_empty(
     assert len(looks) == 3
 
 
-@pytest.mark.usefixtures("scene")
-def test_a_node_that_is_not_up_can_be_undrained_and_not_drained(cli: Cli) -> None:
+def test_a_drained_node_that_is_not_up_can_be_undrained_and_an_unknown_one_not(cli: Cli, scene: Scene) -> None:
     assert cli("nodes", "drain", "node-z").exit_code == 3
+    assert cli("nodes", "undrain", "node-z").exit_code == 3
+    asyncio.run(scene.backends.membership.drain("node-z", wanted=True))
     result = cli("nodes", "undrain", "node-z")
     assert result.exit_code == 0
     assert "node node-z is not up" in result.stderr
+    assert cli("nodes", "undrain", "node-z").exit_code == 3
 
 
 def test_a_node_is_shown_with_its_breakers_and_its_spool(cli: Cli, empty: Scene) -> None:

@@ -305,10 +305,22 @@ async def test_what_was_counted_can_be_forgiven(rates: Rates) -> None:
     assert await rates.limiter.attempt("a", 1, 600.0, 900.0) == 0
 
 
+async def test_uses_are_counted_until_there_is_none_for_a_while(rates: Rates) -> None:
+    assert [await rates.limiter.count("a", 600.0) for _ in range(3)] == [1, 2, 3]
+    assert await rates.limiter.count("b", 0.3) == 1
+    await rates.limiter.forgive("a")
+    assert await rates.limiter.count("a", 600.0) == 1
+    before = SystemClock().monotonic()
+    await eventually(lambda: SystemClock().monotonic() > before + 0.4)
+    assert await rates.limiter.count("b", 0.3) == 1
+
+
 async def test_a_ticket_lets_in_once_and_not_for_ever(rates: Rates) -> None:
-    ada = Principal("ada", Role.EDITOR, ("billing-*",), allow_shell=True, reads_all=True)
+    ada = Principal("ada", Role.EDITOR, ("billing-*",), allow_shell=True, reads_all=True, login="its hash")
     await rates.tickets.put("t1", ada, 600.0)
-    assert [await rates.tickets.take("t1") for _ in range(2)] == [ada, None]
+    found = await rates.tickets.take("t1")
+    assert (found, found.login if found else "") == (ada, "its hash")
+    assert await rates.tickets.take("t1") is None
     assert await rates.tickets.take("nothing") is None
     await rates.tickets.put("t2", ada, 0.001)
     before = SystemClock().monotonic()
@@ -324,7 +336,8 @@ async def test_every_key_of_the_limits_has_an_end(redis_url: str, namespace: str
             await limiter.attempt("b", 2, 60.0, 900.0)
         await limiter.attempt("c", 2, 60.0, 900.0)
         await limiter.take_back("c")
-        for key in ("b", "c"):
+        await limiter.count("d", 60.0)
+        for key in ("b", "c", "d"):
             ttl_ms = await connection.command("PTTL", connection.keys.rate(key))
             assert 0 < ttl_ms <= 120_000
             assert connection.keys.expires(connection.keys.rate(key))

@@ -217,6 +217,11 @@ async def test_a_node_that_is_to_be_drained_is_told_so_until_it_no_longer_is(coo
     assert not any(member.draining for member in await coordination.membership.members())
 
 
+async def test_a_request_to_drain_returns_whether_there_was_one_before(coordination: Coordination) -> None:
+    wanted = [True, True, False, False]
+    assert [await coordination.membership.drain("n1", wanted=one) for one in wanted] == [False, True, True, False]
+
+
 async def test_draining_survives_a_restart_of_the_node_under_a_new_incarnation(coordination: Coordination) -> None:
     await coordination.membership.report(a_report("n1", "a"), 5)
     await coordination.membership.drain("n1", wanted=True)

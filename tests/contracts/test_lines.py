@@ -65,6 +65,7 @@ async def test_lines_are_found_by_text_level_node_and_job_page_by_page(
         (LineQuery(job="report", text="done"), [line for line in order if line.job == "report" and line.n % 3 == 2]),
         (LineQuery(since=T0 + timedelta(seconds=8)), [line for line in order if line.n >= 16]),
         (LineQuery(text="nowhere"), []),
+        (LineQuery(text="\0"), []),
     ]
     from dataclasses import replace
 

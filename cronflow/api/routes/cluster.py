@@ -115,7 +115,7 @@ async def drain_node(service: Uses, by: Operator, name: NodeName) -> DrainSchema
     return drain_schema(name, await service.cluster.drain(name, by=by.name))
 
 
-@nodes.post("/nodes/{name}/undrain")
+@nodes.post("/nodes/{name}/undrain", responses=may(404))
 async def undrain_node(service: Uses, by: Operator, name: NodeName) -> UndrainSchema:
-    """Let a node accept work again, even one that is not up."""
+    """Let a node accept work again, also a drained one that is not up."""
     return undrain_schema(name, await service.cluster.undrain(name, by=by.name))

@@ -33,7 +33,7 @@ from cronflow.documents import JobForm, job_document, parse_job, parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
 from cronflow.domain.access import Principal, Role
-from cronflow.domain.errors import InvalidInput, Problem
+from cronflow.domain.errors import MOST_PROBLEMS, InvalidInput, Problem
 from cronflow.domain.job import Job, JobRecord
 from cronflow.domain.schedule.kinds import Schedule
 from cronflow.ports import RunQuery
@@ -359,10 +359,12 @@ def _check_same(job: Job, name: str) -> None:
 
 
 def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
-    """Raises InvalidInput with what is wrong with any of them."""
+    """Raises InvalidInput with the first problems of any of them."""
     jobs: list[Job] = []
     problems: list[Problem] = []
     for n, document in enumerate(asked.jobs):
+        if len(problems) > MOST_PROBLEMS:
+            break
         try:
             jobs.append(parse_job(document, f"jobs[{n}]", retry=deployed.retry))
         except InvalidInput as error:

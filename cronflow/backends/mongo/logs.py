@@ -92,4 +92,5 @@ def _wanted(query: LineQuery) -> dict[str, Any]:
 
 
 def _contains(text: str) -> dict[str, str]:
-    return {"$regex": re.escape(text), "$options": "i"}
+    # BSON ends a pattern at a NUL character.
+    return {"$regex": re.escape(text).replace("\0", r"\x00"), "$options": "i"}

@@ -19,6 +19,14 @@ class RedisRateLimiter(RedisAdapter):
         wait_ms: int = await self._redis.call("rate_attempt", [self._keys.rate(key)], *arguments)
         return wait_ms / 1000
 
+    async def count(self, key: str, keep_s: float) -> int:
+        place = self._keys.rate(key)
+        keep_ms = round(keep_s * 1000)
+        # The key has an end from its first moment on.
+        begin, more, keep = ("SET", place, 0, "NX", "PX", keep_ms), ("INCR", place), ("PEXPIRE", place, keep_ms)
+        _, count, _ = await self._redis.pipeline([begin, more, keep])
+        return int(count)
+
     async def take_back(self, key: str) -> None:
         await self._redis.call("rate_take_back", [self._keys.rate(key)])
 
@@ -28,7 +36,7 @@ class RedisRateLimiter(RedisAdapter):
 
 class RedisTicketStore(RedisAdapter):
     async def put(self, ticket: str, principal: Principal, ttl_s: float) -> None:
-        rights = {**codec.rights_document(principal), "reads_all": principal.reads_all}
+        rights = {**codec.rights_document(principal), "reads_all": principal.reads_all, "login": principal.login}
         text = orjson.dumps({"name": principal.name, **rights})
         await self._redis.command("SET", self._keys.ticket(ticket), text, "PX", round(ttl_s * 1000))
 
@@ -37,4 +45,5 @@ class RedisTicketStore(RedisAdapter):
         if text is None:
             return None
         found = orjson.loads(text)
-        return Principal(found["name"], reads_all=found.get("reads_all", False), **codec.rights(found))
+        read = {"reads_all": found.get("reads_all", False), "login": found.get("login", "")}
+        return Principal(found["name"], **read, **codec.rights(found))

@@ -86,9 +86,11 @@ class RedisMembership(RedisAdapter):
             for k, node in enumerate(order)
         }
 
-    async def drain(self, name: str, *, wanted: bool) -> None:
+    async def drain(self, name: str, *, wanted: bool) -> bool:
         """`0` distinguishes a cancelled request from one that Redis lost, which the node restores."""
         said = ("1",) if wanted else ("0", "PX", DRAIN_ENDED_MS)
-        await self._redis.pipeline(
-            [("SET", self._keys.drain(name), *said), ("PUBLISH", self._keys.signal("stop"), "drain")]
+        key = self._keys.drain(name)
+        before, *_ = await self._redis.pipeline(
+            [("GET", key), ("SET", key, *said), ("PUBLISH", self._keys.signal("stop"), "drain")]
         )
+        return bool(before == b"1")

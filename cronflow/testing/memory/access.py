@@ -105,6 +105,13 @@ class MemoryRateLimiter(RedisPort, port="limiter"):
         self.memory.attempts[key] = count, now, now + 2 * wait(count) if count >= free else until
         return 0.0
 
+    async def count(self, key: str, keep_s: float) -> int:
+        now = self.clock.monotonic()
+        count, _, until = self.memory.attempts.get(key, (0, now, now))
+        count = count + 1 if now < until else 1
+        self.memory.attempts[key] = count, now, now + keep_s
+        return count
+
     async def take_back(self, key: str) -> None:
         if key in self.memory.attempts:
             count, at, until = self.memory.attempts[key]

@@ -183,9 +183,11 @@ class MemoryMembership(RedisPort, port="membership"):
     async def holdings(self, nodes: Collection[str]) -> dict[str, tuple[bool, dict[str, int]]]:
         return {node: (self.memory.alive(node), dict(self.memory.held.get(node, {}))) for node in nodes}
 
-    async def drain(self, name: str, *, wanted: bool) -> None:
+    async def drain(self, name: str, *, wanted: bool) -> bool:
+        before = self.memory.drains.get(name, False)
         self.memory.drains[name] = wanted
         self.memory.notify(Signal.STOP)
+        return before
 
 
 class MemoryQueue(RedisPort, port="queue"):

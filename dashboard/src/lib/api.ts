@@ -1,8 +1,8 @@
 // REST, typed by the OpenAPI document. Keeps the login, renews it before it expires, and throws an ApiError for every
-// problem document.
+// problem document. The refresh token is in a cookie that no script can read; only whether there is one is stored.
 import createClient, { type Client, type ClientPathsWithMethod, type FetchResponse, type RequestOptions } from 'openapi-fetch';
 import type { paths } from './openapi';
-import type { Me, Problem, Tokens } from './types';
+import type { Access, Me, Problem } from './types';
 
 export class ApiError extends Error {
   constructor(
@@ -27,9 +27,13 @@ export interface Readiness {
 }
 
 const BASE = '/api/v1';
-const NO_LOGIN_NEEDED = new Set([`${BASE}/auth/token`, `${BASE}/auth/refresh`]);
+const SESSION = `${BASE}/auth/session`;
 const RENEW_BEFORE_MS = 20_000;
-const STORAGE_KEY = 'cronflow.refresh';
+const STORAGE_KEY = 'cronflow.login';
+/** Where pages until 0.6 kept the refresh token itself. */
+const OLD_STORAGE_KEY = 'cronflow.refresh';
+/** Other sites cannot make a browser send this header, so they cannot use the cookie. */
+const FROM_PAGE = { header: { 'X-CronFlow-Page': '1' } };
 
 type Paths = { [P in keyof paths as P extends `${typeof BASE}${infer Rest}` ? Rest : never]: paths[P] };
 type Method = 'get' | 'post' | 'patch';
@@ -54,6 +58,7 @@ export class Api {
     private readonly storage: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> = localStorage,
     private readonly origin = globalThis.location?.origin ?? 'http://localhost',
   ) {
+    storage.removeItem(OLD_STORAGE_KEY);
     this.client = createClient<Paths>({
       baseUrl: origin + BASE, fetch: (request) => this.send(request), querySerializer: queryString, headers: { Accept: 'application/json' },
     });
@@ -79,7 +84,7 @@ export class Api {
   // -------------------------------------------------------------------------------------------------------- login
 
   async login(username: string, password: string): Promise<void> {
-    this.accept(await this.post('/auth/token', { body: { username, password } }));
+    this.accept(await this.post('/auth/session', { params: FROM_PAGE, body: { username, password } }));
     this.onLogin(await this.get('/auth/me'));
   }
 
@@ -91,9 +96,8 @@ export class Api {
   }
 
   async logout(): Promise<void> {
-    const refresh_token = this.storage.getItem(STORAGE_KEY);
     try {
-      if (refresh_token !== null) await this.post('/auth/logout', { body: { refresh_token } });
+      await this.post('/auth/session/logout', { params: FROM_PAGE });
     } catch (error) {
       // This browser forgets the login even if the server could not be reached.
       if (!(error instanceof ApiError)) throw error;
@@ -112,19 +116,18 @@ export class Api {
     this.onLogin(null);
   }
 
-  private accept(tokens: Tokens): void {
-    this.access = tokens.access_token;
-    this.expiresAt = Date.now() + tokens.expires_in * 1000;
-    this.storage.setItem(STORAGE_KEY, tokens.refresh_token);
+  private accept(access: Access): void {
+    this.access = access.access_token;
+    this.expiresAt = Date.now() + access.expires_in * 1000;
+    this.storage.setItem(STORAGE_KEY, 'yes');
   }
 
   /** One renewal at a time across all tabs, because a refresh token can be used only once. */
   private renew(): Promise<boolean> {
     this.renewing ??= this.locked(async () => {
-      const refresh_token = this.storage.getItem(STORAGE_KEY);
-      if (refresh_token === null) return false;
+      if (this.storage.getItem(STORAGE_KEY) === null) return false;
       try {
-        this.accept(await this.post('/auth/refresh', { body: { refresh_token } }));
+        this.accept(await this.post('/auth/session/refresh', { params: FROM_PAGE }));
         return true;
       } catch (error) {
         if (error instanceof ApiError && !error.transient) {
@@ -148,7 +151,7 @@ export class Api {
 
   /** Sends a request with the login, renews the login once if the server rejects it, and throws every error. */
   private async send(request: Request): Promise<Response> {
-    const needsLogin = !NO_LOGIN_NEEDED.has(new URL(request.url).pathname);
+    const needsLogin = !new URL(request.url).pathname.startsWith(SESSION);
     if (needsLogin && (this.access === null || Date.now() > this.expiresAt - RENEW_BEFORE_MS) && !(await this.renew())) {
       throw new ApiError(401, { title: 'Log in again', status: 401 });
     }

@@ -42,6 +42,7 @@ export type Cluster = Schemas['ClusterSchema'];
 export type ClusterEvent = Schemas['EventSchema'];
 export type AuditPage = Schemas['AuditPage'];
 export type Problem = Pick<Schemas['ProblemSchema'], 'title' | 'status'> & Partial<Schemas['ProblemSchema']>;
+export type Access = Schemas['AccessSchema'];
 export type Tokens = Schemas['TokensSchema'];
 /** The logged-in user or API key. `jobs` are patterns of job names that the role is limited to; empty means no limit. */
 export type Me = Schemas['PrincipalSchema'];

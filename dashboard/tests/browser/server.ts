@@ -144,10 +144,10 @@ export class Stage {
 
   private route(method: string, path: string, query: URLSearchParams, body: Record<string, unknown>): [number, unknown] {
     const { world } = this;
-    const tokens = { access_token: 'a.b.c', refresh_token: 'session.random', expires_in: 900 };
-    if (path === '/auth/token') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'wrong username or password' }];
-    if (path === '/auth/refresh') return [200, tokens];
-    if (path === '/auth/logout') return [204, null];
+    const tokens = { access_token: 'a.b.c', expires_in: 900 };
+    if (path === '/auth/session') return body.password === 'right' ? [200, tokens] : [401, { title: 'Unauthorized', status: 401, detail: 'wrong username or password' }];
+    if (path === '/auth/session/refresh') return [200, tokens];
+    if (path === '/auth/session/logout') return [204, null];
     if (path === '/auth/ws-ticket') return [200, { ticket: 't', expires_in: 30 }];
     if (path === '/auth/me') return [200, { name: 'ada', role: world.role, jobs: [] }];
     if (this.failWith !== null) return [this.failWith, { title: 'Service Unavailable', status: this.failWith, detail: 'Redis is unavailable' }];

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Api, ApiError } from '../../src/lib/api';
 
 function setup(answer: (path: string) => [number, unknown, Record<string, string>?]) {
-  const stored = new Map<string, string>([['cronflow.refresh', 'old']]);
+  const stored = new Map<string, string>([['cronflow.login', 'yes'], ['cronflow.refresh', 'of an older page']]);
   const requests: string[] = [];
   const bodies: string[] = [];
   const api = new Api(
@@ -18,21 +18,20 @@ function setup(answer: (path: string) => [number, unknown, Record<string, string
   return { api, requests, bodies, stored };
 }
 
-const tokens = (n: number) => ({ access_token: `access ${n}`, refresh_token: `refresh ${n}`, expires_in: 900 });
+const tokens = (n: number) => ({ access_token: `access ${n}`, expires_in: 900 });
 
 describe('login', () => {
   it('is renewed once for concurrent requests, because a refresh token can be used only once', async () => {
     let renewals = 0;
-    const { api, stored } = setup((path) => (path.endsWith('/auth/refresh') ? [200, tokens(++renewals)] : [200, { items: [], next_cursor: null }]));
+    const { api } = setup((path) => (path.endsWith('/auth/session/refresh') ? [200, tokens(++renewals)] : [200, { items: [], next_cursor: null }]));
     await Promise.all([api.get('/jobs'), api.get('/runs'), api.get('/jobs')]);
     expect(renewals).toBe(1);
-    expect(stored.get('cronflow.refresh')).toBe('refresh 1');
   });
 
   it('is renewed when the server rejects it, and the request is repeated with its body', async () => {
     let first = true;
     const { api, requests, bodies } = setup((path) => {
-      if (path.endsWith('/auth/refresh')) return [200, tokens(1)];
+      if (path.endsWith('/auth/session/refresh')) return [200, tokens(1)];
       if (first) {
         first = false;
         return [401, { title: 'Unauthorized', status: 401 }];
@@ -48,22 +47,33 @@ describe('login', () => {
     let status = 503;
     const { api, stored } = setup(() => [status, { title: 'no', status }]);
     await expect(api.get('/jobs')).rejects.toMatchObject({ status: 503, transient: true });
-    expect(stored.has('cronflow.refresh')).toBe(true);
+    expect(stored.has('cronflow.login')).toBe(true);
     status = 401;
     await expect(api.get('/jobs')).rejects.toBeInstanceOf(ApiError);
-    expect(stored.has('cronflow.refresh')).toBe(false);
+    expect(stored.has('cronflow.login')).toBe(false);
+  });
+});
+
+describe('the refresh token', () => {
+  it('is never stored where a script can read it', async () => {
+    const { api, requests, stored } = setup((path) => (path.includes('/auth/session') ? (path.endsWith('/logout') ? [204, null] : [200, tokens(1)]) : [200, { name: 'ada', role: 'viewer', jobs: [] }]));
+    await api.login('ada', 'secret');
+    expect([...stored]).toEqual([['cronflow.login', 'yes']]);
+    await api.logout();
+    expect([...stored]).toEqual([]);
+    expect(requests).toEqual(['POST /api/v1/auth/session', 'GET /api/v1/auth/me', 'POST /api/v1/auth/session/logout']);
   });
 });
 
 describe('requests', () => {
   it('repeat a parameter for each value and leave out empty ones', async () => {
-    const { api, requests } = setup((path) => (path.endsWith('/auth/refresh') ? [200, tokens(1)] : [200, {}]));
+    const { api, requests } = setup((path) => (path.endsWith('/auth/session/refresh') ? [200, tokens(1)] : [200, {}]));
     await api.get('/runs', { params: { query: { state: ['failed', 'lost'], job: '', cursor: null, dead: true } } });
     expect(requests.at(-1)).toBe('GET /api/v1/runs?state=failed&state=lost&dead=true');
   });
 
   it('turn a problem document into an error with its message and Retry-After', async () => {
-    const { api } = setup((path) => (path.endsWith('/auth/refresh') ? [200, tokens(1)] : [429, { title: 'Too Many Requests', status: 429, detail: 'slow down' }, { 'Retry-After': '7' }]));
+    const { api } = setup((path) => (path.endsWith('/auth/session/refresh') ? [200, tokens(1)] : [429, { title: 'Too Many Requests', status: 429, detail: 'slow down' }, { 'Retry-After': '7' }]));
     await expect(api.get('/jobs')).rejects.toMatchObject({ message: 'slow down', retryAfter: 7, transient: true });
   });
 
