@@ -25,6 +25,9 @@ from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
 
+GRACEFUL_S = 5
+EXIT_AFTER_S = 15.0
+
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
@@ -49,7 +52,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
 
     async def serve() -> None:
         nonlocal server
-        shutdown = ShutdownSignals()
+        shutdown = ShutdownSignals(EXIT_AFTER_S)
         credentials(settings)
         redis_url, mongo_url = urls(settings)
         clock, circuit = SystemClock(), mongo_circuit()
@@ -140,7 +143,7 @@ async def api_server(
         port=port,
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=GRACEFUL_S,
         lifespan="off",
         # By default uvicorn trusts every proxy on this machine; the middleware trusts TRUSTED_PROXIES.
         proxy_headers=False,
