@@ -119,7 +119,7 @@ class Worker:
         self.ended = 0
         self.wake = Wake()
         self.cancellations = Wake()
-        self._obeyed_at = clock.monotonic()
+        self._obeyed_at = self._forgot_at = clock.monotonic()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self._loop = group, asyncio.get_running_loop()
@@ -131,6 +131,7 @@ class Worker:
     async def step(self) -> float:
         """Take as many runs as there are free slots. A node that takes no work gives its queue back."""
         async with self._taking:
+            await self._forget_ended()
             if not self._takes_work():
                 await self.give_back()
                 return self._timings.take_poll
@@ -161,6 +162,15 @@ class Worker:
             if len(taken.assignments) == free:
                 return 0.0
             return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
+
+    async def _forget_ended(self) -> None:
+        """Once per heartbeat, make the list of this node's runs in Redis agree with the runs that it holds."""
+        now = self._clock.monotonic()
+        if now - self._forgot_at >= self._timings.heartbeat:
+            gone = await self._queue.forget_ended(self._node, [active.job_lock for active in self._active.values()])
+            self._forgot_at = now
+            if gone:
+                log.info("runs in redis forgotten", count=gone, reason="this node does not hold them")
 
     def leases(self) -> list[Lease]:
         """The runs that this node holds now. May be called from any thread."""

@@ -456,6 +456,11 @@ LUA: tuple[Mutant, ...] = (
         ("if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call", "if false then redis.call"),
     ),
     *_of(
+        "backends/redis/lua/forget_ended.lua",
+        ("if not held[found[i] .. '|' .. found[i + 1]] then", "if true then"),
+        ("held[ARGV[i] .. '|' .. ARGV[i + 1]] = true end", "held[ARGV[i]] = true end"),
+    ),
+    *_of(
         "backends/redis/lua/set_ttl.lua",
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),
