@@ -68,6 +68,7 @@ class Active:
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
+    recorded: bool = False
     stop: AttemptResult | None = None
     handler: asyncio.Future[AttemptResult] | None = None
     lines: int = 0
@@ -167,16 +168,17 @@ class Worker:
         """Once per heartbeat, make the list of this node's runs in Redis agree with the runs that it holds."""
         now = self._clock.monotonic()
         if now - self._forgot_at >= self._timings.heartbeat:
-            gone = await self._queue.forget_ended(self._node, [active.job_lock for active in self._active.values()])
+            gone = await self._queue.forget_ended(self._node, [lease.job_lock for lease in self.leases()])
             self._forgot_at = now
             if gone:
                 log.info("runs in redis forgotten", count=gone, reason="this node does not hold them")
 
     def leases(self) -> list[Lease]:
-        """The runs that this node holds now. May be called from any thread."""
+        """The runs that this node holds now, until their outcomes are recorded. May be called from any thread."""
         return [
             Lease(active.claimed, active.job_lock, active.marked and not active.superseded, active.until)
             for active in list(self._active.values())
+            if not active.recorded
         ]
 
     def _takes_work(self) -> bool:
@@ -316,6 +318,8 @@ class Worker:
             else:
                 self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
+            # A lock that cannot be released must expire.
+            active.recorded = True
             await self._recorder.release(active.job_lock)
         finally:
             self._active.pop(_key(assignment), None)
