@@ -27,8 +27,11 @@ async def test_a_start_that_cannot_be_recorded_is_given_up_after_the_drain_timeo
         (node,) = cluster.nodes
         job = a_job(start_guard=StartGuard.MONGO, delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))
         await cluster.service.jobs.apply([job])
+        taking = cluster.backends.faults.stall("queue.take")
         run_id = await cluster.service.jobs.trigger("long")
+        await cluster.elapse(2)
         cluster.backends.faults.fail_before("runs.apply", ALWAYS)
+        taking.release()
         await cluster.elapse(3)
         node.stop()
         await cluster.elapse(58)
