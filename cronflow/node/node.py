@@ -27,7 +27,7 @@ from cronflow.node.role_loop import (
     NodeRole,
     Outages,
     Outcomes,
-    Progress,
+    StepMonitor,
     Workload,
     end_tasks,
     repeat,
@@ -58,7 +58,7 @@ class Node:
         clock: ClusterClock,
         timings: Timings,
         outages: Outages,
-        progress: Progress,
+        step_monitor: StepMonitor,
         event_log: EventLog,
         counter: Flushed,
         keep_alive: KeepAliveThread,
@@ -76,7 +76,7 @@ class Node:
         self._clock = clock
         self._timings = timings
         self._outages = outages
-        self._progress = progress
+        self._step_monitor = step_monitor
         self._event_log = event_log
         self._counter = counter
         self._keep_alive = keep_alive
@@ -125,7 +125,7 @@ class Node:
             self._joined = True
             roles = [*self._roles, self._event_log.role, self._counter.role]
             tasks = [
-                group.create_task(repeat(role, self._clock, self._outages, self._progress), name=role.name)
+                group.create_task(repeat(role, self._clock, self._outages, self._step_monitor), name=role.name)
                 for role in roles
             ]
             tasks.append(group.create_task(self._bus.listen(self.id, self._signals), name="signals"))

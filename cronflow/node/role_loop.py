@@ -152,7 +152,7 @@ class _Step:
     since: float
 
 
-class Progress:
+class StepMonitor:
     """Finds a step that hangs. A step makes progress when it waits for something else than at the last look, so a long
     step is no hanging one. `hanging` may be called from any thread; call it every few seconds.
     """
@@ -194,14 +194,14 @@ def _awaited(task: asyncio.Task[Any]) -> tuple[object, list[str]]:
     return found, places
 
 
-async def repeat(role: NodeRole, clock: Clock, outages: Outages, progress: Progress | None = None) -> None:
+async def repeat(role: NodeRole, clock: Clock, outages: Outages, step_monitor: StepMonitor | None = None) -> None:
     """Run the role for ever: again after the seconds that its step returns, or at once when it is woken."""
     wake = role.wake
     wake.bind()
-    progress = progress or Progress()
+    step_monitor = step_monitor or StepMonitor()
     while True:
         wake.event.clear()
-        progress.began(role.name)
+        step_monitor.began(role.name)
         try:
             pause = await role.step()
         except BackendUnavailable as error:
@@ -210,7 +210,7 @@ async def repeat(role: NodeRole, clock: Clock, outages: Outages, progress: Progr
             await clock.sleep(RETRY_S)
             continue
         finally:
-            progress.ended(role.name)
+            step_monitor.ended(role.name)
         outages.worked(role.name)
         await clock.wait(wake.event, pause)
 

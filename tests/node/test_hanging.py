@@ -16,7 +16,7 @@ from cronflow.domain.job import Job, PythonTarget
 from cronflow.domain.run import ENDED
 from cronflow.domain.schedule.kinds import Every
 from cronflow.node.node import Node
-from cronflow.node.role_loop import NodeRole, Outages, Progress, Wake, end_tasks, repeat
+from cronflow.node.role_loop import NodeRole, Outages, StepMonitor, Wake, end_tasks, repeat
 from cronflow.ports import Backends
 from cronflow.testing.clock import FakeClock
 from tests.node.cluster import Cluster, a_cluster, elector_of
@@ -118,7 +118,7 @@ async def test_whatever_call_of_a_leader_hangs_for_ever_the_cluster_goes_on() ->
 
 async def test_a_long_step_that_makes_progress_is_no_hanging_one() -> None:
     clock = FakeClock()
-    progress = Progress(clock.monotonic)
+    step_monitor = StepMonitor(clock.monotonic)
 
     async def step() -> float:
         for _ in range(100):
@@ -126,18 +126,18 @@ async def test_a_long_step_that_makes_progress_is_no_hanging_one() -> None:
         await asyncio.Event().wait()
         return 0.0
 
-    running = asyncio.create_task(repeat(NodeRole("planner", step, Wake()), clock, Outages(), progress))
+    running = asyncio.create_task(repeat(NodeRole("planner", step, Wake()), clock, Outages(), step_monitor))
     for _ in range(250):
         await clock.advance(2)
-        assert progress.hanging({"planner"}, 30.0) is None
+        assert step_monitor.hanging({"planner"}, 30.0) is None
     for _ in range(16):
         await clock.advance(2)
-    assert progress.hanging({"sweep"}, 30.0) is None
-    found = progress.hanging({"planner"}, 30.0)
+    assert step_monitor.hanging({"sweep"}, 30.0) is None
+    found = step_monitor.hanging({"planner"}, 30.0)
     await end_tasks([running])
     assert found is not None
     assert found.startswith("the planner has made no progress for 3")
-    assert progress.hanging({"planner"}, 0.0) is None, "the step has ended"
+    assert step_monitor.hanging({"planner"}, 0.0) is None, "the step has ended"
 
 
 async def test_redispy_3_11_a_role_that_loses_its_cancellation_does_not_keep_the_node_from_ending() -> None:
