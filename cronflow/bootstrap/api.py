@@ -19,7 +19,7 @@ from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub, register_cluster_metrics
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.role_loop import Outages, repeat
+from cronflow.node.role_loop import Outages, end_tasks, repeat
 from cronflow.ports import Backends, Clock
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.usecases import UseCases
@@ -166,5 +166,4 @@ async def serve_with_stream(server: uvicorn.Server, hub: Hub) -> None:
         try:
             await server.serve()
         finally:
-            for task in tasks:
-                task.cancel()
+            await end_tasks(tasks)

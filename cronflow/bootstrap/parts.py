@@ -124,7 +124,7 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
         try:
             yield use_cases(settings, backends, clock, emit), hub
         finally:
-            streaming.cancel()
+            await end_tasks([streaming])
 
 
 @asynccontextmanager
