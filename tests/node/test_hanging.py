@@ -140,7 +140,7 @@ async def test_a_long_step_that_makes_progress_is_no_hanging_one() -> None:
     assert step_monitor.hanging({"planner"}, 0.0) is None, "the step has ended"
 
 
-async def test_redispy_3_11_a_role_that_loses_its_cancellation_does_not_keep_the_node_from_ending() -> None:
+async def test_a_role_that_loses_its_cancellation_does_not_keep_the_node_from_ending() -> None:
     """python/cpython#86296: `asyncio.wait_for` of CPython 3.11, with which redis-py sends, loses a cancellation that
     arrives just as it finishes. A node that took work at that moment never ended.
     """
