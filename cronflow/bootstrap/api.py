@@ -21,11 +21,14 @@ from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub, register_cluster_metrics
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.role_loop import Outages, repeat
+from cronflow.node.role_loop import Outages, end_tasks, repeat
 from cronflow.ports import Backends, Clock
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
+
+GRACEFUL_S = 5
+EXIT_AFTER_S = 15.0
 
 if TYPE_CHECKING:
     import uvicorn
@@ -53,7 +56,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
 
     async def serve() -> None:
         nonlocal server
-        shutdown = ShutdownSignals()
+        shutdown = ShutdownSignals(EXIT_AFTER_S)
         for weakness in weaknesses(credentials(settings)):
             log.warning("weak credential", setting=weakness.place, problem=weakness.what, remedy=weakness.remedy)
         redis_url, mongo_url = urls(settings)
@@ -147,7 +150,7 @@ async def api_server(
         port=port,
         log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=GRACEFUL_S,
         lifespan="off",
         # By default uvicorn trusts every proxy on this machine; the middleware trusts TRUSTED_PROXIES.
         proxy_headers=False,
@@ -170,5 +173,4 @@ async def serve_with_stream(server: uvicorn.Server, hub: Hub) -> None:
         try:
             await server.serve()
         finally:
-            for task in tasks:
-                task.cancel()
+            await end_tasks(tasks)

@@ -73,7 +73,7 @@ async def run_node(
     clock: Clock = SystemClock()
     name = name or settings.node_name
     node: Node | None = None
-    shutdown = ShutdownSignals()
+    shutdown = ShutdownSignals(limits.exit)
     async with AsyncExitStack() as stack:
         watchdog = supervised(
             supervisors(settings.pulse_dir), lambda: ProcessStatus(Phase.STARTING) if node is None else node.status

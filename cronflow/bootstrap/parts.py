@@ -26,7 +26,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
-from cronflow.node.role_loop import Outages, repeat
+from cronflow.node.role_loop import Outages, end_tasks, repeat
 from cronflow.ports import EventSink
 from cronflow.usecases import UseCases
 
@@ -124,7 +124,7 @@ async def open_live(settings: Settings) -> AsyncIterator[tuple[UseCases, Hub]]:
         try:
             yield use_cases(settings, backends, clock, emit), hub
         finally:
-            streaming.cancel()
+            await end_tasks([streaming])
 
 
 @asynccontextmanager
@@ -134,8 +134,7 @@ async def writing_events(event_log: EventLog, clock: Clock) -> AsyncIterator[Eve
     try:
         yield event_log.emit
     finally:
-        writer.cancel()
-        await asyncio.wait({writer})
+        await end_tasks([writer])
         if not writer.cancelled():
             writer.result()
         await event_log.flush()

@@ -25,7 +25,7 @@ from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
 from cronflow.node.node import Node
 from cronflow.node.node_metrics import RunCounter, register_node_metrics
-from cronflow.node.role_loop import NodeRole, Outages
+from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
@@ -38,6 +38,7 @@ from cronflow.worker.spool import Spool
 from cronflow.worker.worker import LINES_PER_RUN, Worker
 
 STALLED_AFTER_S = 10.0
+LEADER_ROLES = frozenset({"planner", "plan recovery", "reconciler", "maintenance", "node monitor", "alert evaluator"})
 
 
 def build_node(
@@ -75,6 +76,7 @@ def build_node(
     clock = event_log.clock = cluster_clock
     outages = Outages(clock.monotonic, emit, answered_at)
     loop_monitor = LoopMonitor(clock, meter)
+    step_monitor = StepMonitor(clock.monotonic)
     incarnation = secrets.token_hex(4)
     node = node_id(name, incarnation)
     counter = RunCounter(backends.rollups, meter)
@@ -85,7 +87,7 @@ def build_node(
     def unfit() -> str | None:
         if loop_monitor.stalled_s > STALLED_AFTER_S:
             return "the planner's event loop is blocked"
-        return cluster_clock.complaint
+        return step_monitor.hanging(LEADER_ROLES, timings.leader_ttl) or cluster_clock.complaint
 
     def load() -> tuple[int, int]:
         return worker.in_flight, worker.ended
@@ -262,6 +264,7 @@ def build_node(
         clock=cluster_clock,
         timings=timings,
         outages=outages,
+        step_monitor=step_monitor,
         event_log=event_log,
         counter=counter,
         keep_alive=keep_alive_thread,

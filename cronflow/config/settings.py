@@ -155,7 +155,7 @@ class Settings:
     start_wait: timedelta = _setting("60s", values.duration("0s"))
     """How long a starting node waits for Redis and MongoDB."""
     drain_timeout: timedelta = _setting("60s", values.duration("0s"))
-    """How long running jobs may take to finish when a node stops."""
+    """How long running jobs may take to finish when a node stops; it ends at the latest 25 s later."""
     log_level: str = _setting("info", values.level)
     """Log level: `debug`, `info`, `warn` or `error`."""
     log_format: str | None = _setting(None, values.log_format)

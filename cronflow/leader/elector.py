@@ -15,10 +15,10 @@ margin. Counting from after the reply would add the request's own delay, in whic
 (kubernetes #125761, cilium #42920). A renewal counts only when both Redis and MongoDB have confirmed it. After any
 error or unknown outcome it is retried every fifth of the interval until the lease expires.
 
-End. Leadership ends with a lost key, a newer term, an expired lease, a blocked planner loop, a wrong clock, an outage
-of MongoDB of fifteen seconds, a request of an operator, or the end of the process. After an outage of MongoDB a node
-campaigns only once MongoDB answers it, and for a minute the former leader takes the key only if all others had the time
-to take it and did not.
+End. Leadership ends with a lost key, a newer term, an expired lease, a blocked planner loop, a leader step that hangs,
+a wrong clock, an outage of MongoDB of fifteen seconds, a request of an operator, or the end of the process. After an
+outage of MongoDB a node campaigns only once MongoDB answers it, and for a minute the former leader takes the key only
+if all others had the time to take it and did not.
 
 The key is released on every exit path, as soon as Redis accepts it, so that another node leads within 50 ms and a round
 trip; only a process that exits while Redis is unavailable leaves the key to expire. An expired lease releases it too,

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cronflow.domain import metrics
-from cronflow.node.role_loop import NodeRole, Outages, Wake, repeat
+from cronflow.node.role_loop import NodeRole, Outages, Wake, end_tasks, repeat
 from cronflow.ports import UNMETERED, Clock, Meter
 
 BEAT_EVERY_S = 0.5
@@ -151,8 +151,7 @@ class KeepAliveThread:
                 group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in self._roles
             ]
             await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
+            await end_tasks(tasks)
         stopping.cancel()
 
 

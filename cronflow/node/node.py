@@ -2,13 +2,16 @@
 
 Start: the heartbeat announces the name first, because a live node with the same name is an error. Stop, on the first
 signal: resign, take no more runs, wait for running jobs, then stop them and give them back, record all outcomes, leave
-the cluster. A second signal stops running jobs at once. `bootstrap.roles` builds the roles.
+the cluster. A second signal stops running jobs at once. The stop never waits for a server that is away for longer than
+`Timings.stop`: outcomes go to the spool, and the leader's key, job locks and the heartbeat expire. `bootstrap.roles`
+builds the roles.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import structlog
 
@@ -18,10 +21,22 @@ from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.keep_alive import KeepAliveThread
-from cronflow.node.role_loop import Flushed, Leadership, NodeRole, Outages, Outcomes, Workload, repeat
+from cronflow.node.role_loop import (
+    Flushed,
+    Leadership,
+    NodeRole,
+    Outages,
+    Outcomes,
+    StepMonitor,
+    Workload,
+    end_tasks,
+    repeat,
+)
 from cronflow.node.timings import Timings
 from cronflow.ports import Bus, Signal
 from cronflow.supervision import Phase, ProcessStatus
+
+FLUSH_S = 5.0
 
 log = structlog.get_logger("cronflow.node")
 
@@ -43,6 +58,7 @@ class Node:
         clock: ClusterClock,
         timings: Timings,
         outages: Outages,
+        step_monitor: StepMonitor,
         event_log: EventLog,
         counter: Flushed,
         keep_alive: KeepAliveThread,
@@ -60,6 +76,7 @@ class Node:
         self._clock = clock
         self._timings = timings
         self._outages = outages
+        self._step_monitor = step_monitor
         self._event_log = event_log
         self._counter = counter
         self._keep_alive = keep_alive
@@ -107,37 +124,56 @@ class Node:
             self._worker.start(group)
             self._joined = True
             roles = [*self._roles, self._event_log.role, self._counter.role]
-            tasks = [group.create_task(repeat(role, self._clock, self._outages), name=role.name) for role in roles]
+            tasks = [
+                group.create_task(repeat(role, self._clock, self._outages, self._step_monitor), name=role.name)
+                for role in roles
+            ]
             tasks.append(group.create_task(self._bus.listen(self.id, self._signals), name="signals"))
             tasks.append(group.create_task(keep_alive.ended(), name="keep-alive thread"))
             tasks += self._recorder.start_roles(group)
             keep_alive.begin()
             await self._stop.wait()
-            await self._wind_down()
-            for task in tasks:
-                task.cancel()
+            if not await self._within(self._timings.stop, self._wind_down()):
+                log.error("stop takes too long", limit_s=self._timings.stop, running=self._worker.in_flight)
+                await self._worker.abandon()
+            await end_tasks(tasks)
         self._event_log.emit(NodeLeft(self._name))
-        await self._counter.flush()
-        await self._event_log.flush()
+        await self._within(FLUSH_S, self._flush())
         log.info("node down", node=self.id)
 
-    async def _wind_down(self) -> None:
-        worker = self._worker
-        log.info("node stopping", node=self.id, running=worker.in_flight)
-        self._heartbeat.draining = True
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, None]) -> bool:
+        """Do the work, for at most this time. Returns whether it was finished."""
+        task, ended = asyncio.ensure_future(work), asyncio.Event()
+        task.add_done_callback(lambda _: ended.set())
+        try:
+            await self._clock.wait(ended, seconds)
+        finally:
+            finished = task.done()
+            await end_tasks([task])
+        if finished:
+            task.result()
+        return finished
+
+    async def _flush(self) -> None:
+        await self._counter.flush()
+        await self._event_log.flush()
+
+    async def _announce_stop(self) -> None:
         for announce in (self.elector.resign, self._heartbeat.step):
             try:
                 await self._keep_alive.call(announce)
             except BackendUnavailable as error:
                 # The leader's key and the heartbeat then expire.
                 log.warning("could not announce the stop", reason=str(error))
-        draining = asyncio.ensure_future(worker.drain(self._timings.drain))
-        forced = asyncio.ensure_future(self._force.wait())
-        await asyncio.wait({draining, forced}, return_when=asyncio.FIRST_COMPLETED)
-        if not draining.done():
-            draining.cancel()
-            await worker.drain(0.0)
-        forced.cancel()
+
+    async def _wind_down(self) -> None:
+        worker = self._worker
+        log.info("node stopping", node=self.id, running=worker.in_flight)
+        self._heartbeat.draining = True
+        # At the same time: a server that does not answer must not delay the end of the jobs.
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._announce_stop(), name="announce stop")
+            group.create_task(self._drain(), name="drain")
         await self._recorder.replay_all()
         try:
             await self._keep_alive.call(self._heartbeat.leave)
@@ -145,3 +181,16 @@ class Node:
             await worker.give_back()
         except BackendUnavailable as error:
             log.warning("could not leave the cluster", reason=str(error))
+
+    async def _drain(self) -> None:
+        draining: asyncio.Task[Any] = asyncio.create_task(self._worker.drain(self._timings.drain))
+        forced: asyncio.Task[Any] = asyncio.create_task(self._force.wait())
+        try:
+            await asyncio.wait({draining, forced}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            drained = draining.done()
+            await end_tasks([draining, forced])
+        if drained:
+            draining.result()
+        else:
+            await self._worker.drain(0.0)

@@ -1,7 +1,8 @@
 """What a node measures on its machine: CPU and memory use, and the version of its time zone data.
 
-CPU and memory are fractions of the cgroup's limits, or of the host where there are none. Two nodes with different time
-zone data can disagree about when a job is due, so `cronflow doctor` compares the versions; the leader's counts.
+CPU and memory are fractions of the limits of the cgroup, of version 2 or 1, or of the host where there are none. Two
+nodes with different time zone data can disagree about when a job is due, so `cronflow doctor` compares the versions;
+the leader's counts.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ class Resources:
     """Measures CPU use between one call and the next."""
 
     def __init__(self, cgroup: Path = CGROUP) -> None:
-        self._cgroup = cgroup
-        self._cpus = _cpu_limit(cgroup)
-        self._used = self._cgroup_cpu_s()
+        self._cgroup = _V1(cgroup) if (cgroup / "memory").is_dir() else _V2(cgroup)
+        self._cpus = self._cgroup.cpu_limit()
+        self._used = self._cgroup.cpu_s()
         self._at = time.monotonic()
         psutil.cpu_percent(None)
 
     def cpu(self) -> float:
         """The fraction of the CPU used since the last call, 0 to 1."""
         host = psutil.cpu_percent(None) / 100
-        used, at = self._cgroup_cpu_s(), time.monotonic()
+        used, at = self._cgroup.cpu_s(), time.monotonic()
         if self._cpus is None or used is None or self._used is None:
             return min(1.0, host)
         spent, passed = used - self._used, max(at - self._at, 1e-3)
@@ -38,23 +39,61 @@ class Resources:
 
     def memory(self) -> float:
         """The fraction of the memory in use, 0 to 1; the page cache does not count."""
-        limit = _number(self._cgroup / "memory.max")
-        used = _number(self._cgroup / "memory.current")
-        if limit is None or used is None:
-            return float(psutil.virtual_memory().percent) / 100
-        cache = _field(self._cgroup / "memory.stat", "inactive_file") or 0
-        return min(1.0, max(0.0, (used - cache) / limit))
+        host = psutil.virtual_memory()
+        limit, used = self._cgroup.memory_limit(), self._cgroup.memory_used()
+        # Version 1 writes a huge number for no limit.
+        if limit is None or used is None or limit > host.total:
+            return float(host.percent) / 100
+        return min(1.0, max(0.0, used / limit))
 
-    def _cgroup_cpu_s(self) -> float | None:
-        spent_us = _field(self._cgroup / "cpu.stat", "usage_usec")
+
+class _V2:
+    """The files of a cgroup of version 2. Each value is None where there is no limit, or no such file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def memory_limit(self) -> int | None:
+        return _number(self._folder / "memory.max")
+
+    def memory_used(self) -> int | None:
+        used = _number(self._folder / "memory.current")
+        return None if used is None else used - (_field(self._folder / "memory.stat", "inactive_file") or 0)
+
+    def cpu_limit(self) -> float | None:
+        """The number of CPUs."""
+        words = _text(self._folder / "cpu.max").split()
+        return _ratio(*words) if len(words) == 2 else None
+
+    def cpu_s(self) -> float | None:
+        spent_us = _field(self._folder / "cpu.stat", "usage_usec")
         return None if spent_us is None else spent_us / 1_000_000
 
 
-def _cpu_limit(cgroup: Path) -> float | None:
-    words = _text(cgroup / "cpu.max").split()
-    if len(words) != 2 or not words[0].isdigit() or int(words[1]) == 0:
-        return None
-    return int(words[0]) / int(words[1])
+class _V1(_V2):
+    """The same of version 1, which has a folder per controller."""
+
+    def memory_limit(self) -> int | None:
+        # It counts the limits of the groups around this one too.
+        return _field(self._folder / "memory" / "memory.stat", "hierarchical_memory_limit")
+
+    def memory_used(self) -> int | None:
+        memory = self._folder / "memory"
+        used = _number(memory / "memory.usage_in_bytes")
+        return None if used is None else used - (_field(memory / "memory.stat", "total_inactive_file") or 0)
+
+    def cpu_limit(self) -> float | None:
+        cpu = self._folder / "cpu"
+        return _ratio(_text(cpu / "cpu.cfs_quota_us").strip(), _text(cpu / "cpu.cfs_period_us").strip())
+
+    def cpu_s(self) -> float | None:
+        spent_ns = _number(self._folder / "cpuacct" / "cpuacct.usage")
+        return None if spent_ns is None else spent_ns / 1_000_000_000
+
+
+def _ratio(quota: str, period: str) -> float | None:
+    # Without a limit the quota is `max` or -1.
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
 
 
 def _number(path: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""The periodic loop that runs every role, how a role is woken, and how outages are reported.
+"""The periodic loop that runs every role, how a role is woken and ended, and how outages and hanging steps are found.
 
 Rule: a role survives only BackendUnavailable; any other error ends the process. An outage is logged once when it begins
 and once when it ends, however many roles and threads notice it. It ends when every affected role works again and the
@@ -13,9 +13,10 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import structlog
 
@@ -25,6 +26,9 @@ from cronflow.domain.events import ServiceLost, ServiceRecovered
 from cronflow.ports import Clock, EventSink, discard_event
 
 RETRY_S = 0.5
+CANCEL_AGAIN_S = 0.5
+
+PACKAGE = str(Path(__file__).parents[1])
 
 log = structlog.get_logger("cronflow.node")
 
@@ -139,12 +143,65 @@ class Outages:
         return ended
 
 
-async def repeat(role: NodeRole, clock: Clock, outages: Outages) -> None:
+@dataclass(slots=True)
+class _Step:
+    """A step that runs now: its task, what this task waits for, and since when."""
+
+    task: asyncio.Task[Any]
+    awaited: object
+    since: float
+
+
+class StepMonitor:
+    """Finds a step that hangs. A step makes progress when it waits for something else than at the last look, so a long
+    step is no hanging one. `hanging` may be called from any thread; call it every few seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._steps: dict[str, _Step] = {}
+
+    def began(self, role: str) -> None:
+        """A step of the role begins in the current task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._steps[role] = _Step(task, None, self._monotonic())
+
+    def ended(self, role: str) -> None:
+        self._steps.pop(role, None)
+
+    def hanging(self, roles: Collection[str], seconds: float) -> str | None:
+        """The first of these roles that has made no progress for so long, and where it waits. None if there is none."""
+        now = self._monotonic()
+        for role, step in list(self._steps.items()):
+            awaited, places = _awaited(step.task)
+            if awaited is not step.awaited:
+                step.awaited, step.since = awaited, now
+            elif role in roles and now - step.since >= seconds:
+                return f"the {role} has made no progress for {now - step.since:.0f} s: {' > '.join(places)}"
+        return None
+
+
+def _awaited(task: asyncio.Task[Any]) -> tuple[object, list[str]]:
+    """What a task waits for in the end, and the names of our coroutines on the way there."""
+    found: object = task.get_coro()
+    places: list[str] = []
+    while (inner := getattr(found, "cr_await", None)) is not None:
+        found = inner
+        code = getattr(found, "cr_code", None)
+        if code is not None and PACKAGE in code.co_filename and "<locals>" not in code.co_qualname:
+            places.append(code.co_qualname)
+    return found, places
+
+
+async def repeat(role: NodeRole, clock: Clock, outages: Outages, step_monitor: StepMonitor | None = None) -> None:
     """Run the role for ever: again after the seconds that its step returns, or at once when it is woken."""
     wake = role.wake
     wake.bind()
+    step_monitor = step_monitor or StepMonitor()
     while True:
         wake.event.clear()
+        step_monitor.began(role.name)
         try:
             pause = await role.step()
         except BackendUnavailable as error:
@@ -152,8 +209,21 @@ async def repeat(role: NodeRole, clock: Clock, outages: Outages) -> None:
             # Not woken early: signals must not turn an outage into a busy loop.
             await clock.sleep(RETRY_S)
             continue
+        finally:
+            step_monitor.ended(role.name)
         outages.worked(role.name)
         await clock.wait(wake.event, pause)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel the tasks and wait until they have ended. Repeats the cancellation: in CPython 3.11 `asyncio.wait_for`,
+    which the Redis client uses, loses one that arrives just as it finishes (python/cpython#86296).
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
 
 
 class Leadership(Protocol):
@@ -192,6 +262,9 @@ class Workload(Protocol):
 
     async def drain(self, seconds: float) -> None:
         """Take no more runs. Wait for running ones, then stop them and give them back."""
+
+    async def abandon(self) -> None:
+        """End the attempts that are still here, whatever they wait for."""
 
     async def give_back(self) -> None:
         """Return the runs in the node's queue to the leader."""

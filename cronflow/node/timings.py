@@ -38,6 +38,18 @@ class Timings:
             raise InvalidInput(problems)
 
     @property
+    def stop(self) -> float:
+        """How long a stop takes at most. After `drain`, handlers have ten seconds to end; the rest is for recording
+        outcomes, and for leaving the cluster although servers may not answer.
+        """
+        return self.drain + 15.0
+
+    @property
+    def exit(self) -> float:
+        """When the process ends, whatever still hangs: a stop, and the time to write events and close connections."""
+        return self.stop + 10.0
+
+    @property
     def leader_margin(self) -> float:
         """How much earlier than the key in Redis the leader's lease expires."""
         return self.leader_ttl / 10

@@ -115,6 +115,12 @@ class Queue(Protocol):
     async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
         """Delete the locks that are still held with this fence, and signal CAPACITY."""
 
+    async def forget_ended(self, node: str, held: Sequence[JobLock]) -> int:
+        """Remove all runs but these from the runs that the node has taken. Returns how many. A `take` or `renew_locks`
+        that its caller gave up may take effect later, and nobody would release what it adds. Do not call this while a
+        `take` of the node is under way.
+        """
+
     async def give_back(self, node: str) -> list[Assignment]:
         """Empty the node's list and return its items."""
 

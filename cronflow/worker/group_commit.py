@@ -2,7 +2,7 @@
 
 The caller of `put` can await the result of its own item. Items are collected for a few milliseconds, or until the batch
 is full. One flush runs at a time, so batches grow when the store is slow. While the store is unavailable the batch is
-retried: nothing is dropped.
+retried: nothing is dropped, until the node stops and gives up.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class GroupCommit(Generic[T, R]):
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._filled = asyncio.Event()
         self._full = asyncio.Event()
+        self._gave_up = False
+        self._answer: R | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -55,6 +57,10 @@ class GroupCommit(Generic[T, R]):
         if len(self._waiting) >= MOST_AT_ONCE:
             self._full.set()
         return future
+
+    def give_up(self, answer: R) -> None:
+        """From now on no batch is retried: if the store is unavailable, the callers get `answer`."""
+        self._gave_up, self._answer = True, answer
 
     def hurry(self) -> None:
         """Flush the waiting items without lingering."""
@@ -72,17 +78,23 @@ class GroupCommit(Generic[T, R]):
                 self._filled.clear()
             # An item is flushed even if its caller no longer waits: it happened.
             items = [item for item, _ in batch]
-            while True:
-                try:
-                    results = await self._flush(items)
-                    break
-                except BackendUnavailable as error:
-                    self._outages.failed(self._name, error)
-                    await self._clock.sleep(RETRY_S)
-            self._outages.worked(self._name)
+            results = await self._flushed(items)
             for (_, future), result in zip(batch, results, strict=True):
                 if not future.done():
                     future.set_result(result)
+
+    async def _flushed(self, items: Sequence[T]) -> Sequence[R]:
+        while True:
+            try:
+                results = await self._flush(items)
+            except BackendUnavailable as error:
+                self._outages.failed(self._name, error)
+                if self._gave_up:
+                    return [self._answer] * len(items)  # type: ignore[list-item]
+                await self._clock.sleep(RETRY_S)
+            else:
+                self._outages.worked(self._name)
+                return results
 
 
 async def apply_each(runs: RunStore, changes: Sequence[Change]) -> list[bool]:

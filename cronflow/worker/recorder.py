@@ -78,7 +78,9 @@ class Recorder:
         self._meter = meter
         self._stuck = False
         self._replaying = asyncio.Lock()
-        self._starts = GroupCommit("starts", self._write_starts, clock, outages, self._linger_s)
+        self._starts: GroupCommit[Change, bool | None] = GroupCommit(
+            "starts", self._write_starts, clock, outages, self._linger_s
+        )
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
         self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
         self.replaying = NodeRole("spool", self.replay, Wake())
@@ -103,8 +105,10 @@ class Recorder:
         loops = (self._starts.run(), self._finishes.run(), self._releases.run(), self._lines.run())
         return [group.create_task(loop, name=f"group commit {k}") for k, loop in enumerate(loops)]
 
-    async def start(self, change: Change) -> bool:
-        """Record a start. Returns False when the run belongs to another attempt."""
+    async def start(self, change: Change) -> bool | None:
+        """Record a start. Returns False when the run belongs to another attempt, None when it is unknown whether the
+        start is recorded, because the recorder gave up.
+        """
         return await self._starts.put(change)
 
     async def finish(self, finish: Finish, last_line: asyncio.Future[None] | None = None) -> bool:
@@ -129,6 +133,13 @@ class Recorder:
 
     async def release(self, job_lock: JobLock) -> None:
         await self._releases.put(job_lock)
+
+    def give_up(self) -> None:
+        """The node must stop: wait no longer for servers that are away. Starts stay unrecorded and job locks expire.
+        Outcomes are still written, to the spool if need be.
+        """
+        self._starts.give_up(None)
+        self._releases.give_up(None)
 
     def line(self, line: LogLine) -> asyncio.Future[None] | None:
         """See `LogWriter.put`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -26,7 +26,7 @@ from cronflow.domain.placement import MEMORY_LIMIT
 from cronflow.domain.run import AttemptResult, Outcome, cancelled_text, fire_of
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.node.heartbeat import Heartbeat
-from cronflow.node.role_loop import Wake
+from cronflow.node.role_loop import Wake, end_tasks
 from cronflow.node.timings import Timings
 from cronflow.ports import (
     UNMETERED,
@@ -51,6 +51,7 @@ PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
 REMEMBERED_TAKES = 100_000
 LINES_PER_RUN = 10_000
+SHUT_DOWN = "its node was shut down"
 
 log = structlog.get_logger("cronflow.node")
 
@@ -67,6 +68,7 @@ class Active:
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
+    recorded: bool = False
     stop: AttemptResult | None = None
     handler: asyncio.Future[AttemptResult] | None = None
     lines: int = 0
@@ -106,6 +108,7 @@ class Worker:
         self._lines_per_run = lines_per_run
         self._meter = meter
         self._active: dict[tuple[str, int], Active] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._stopping = False
         self.paused = False
@@ -117,7 +120,7 @@ class Worker:
         self.ended = 0
         self.wake = Wake()
         self.cancellations = Wake()
-        self._obeyed_at = clock.monotonic()
+        self._obeyed_at = self._forgot_at = clock.monotonic()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self._loop = group, asyncio.get_running_loop()
@@ -129,6 +132,7 @@ class Worker:
     async def step(self) -> float:
         """Take as many runs as there are free slots. A node that takes no work gives its queue back."""
         async with self._taking:
+            await self._forget_ended()
             if not self._takes_work():
                 await self.give_back()
                 return self._timings.take_poll
@@ -160,11 +164,21 @@ class Worker:
                 return 0.0
             return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
 
+    async def _forget_ended(self) -> None:
+        """Once per heartbeat, make the list of this node's runs in Redis agree with the runs that it holds."""
+        now = self._clock.monotonic()
+        if now - self._forgot_at >= self._timings.heartbeat:
+            gone = await self._queue.forget_ended(self._node, [lease.job_lock for lease in self.leases()])
+            self._forgot_at = now
+            if gone:
+                log.info("runs in redis forgotten", count=gone, reason="this node does not hold them")
+
     def leases(self) -> list[Lease]:
-        """The runs that this node holds now. May be called from any thread."""
+        """The runs that this node holds now, until their outcomes are recorded. May be called from any thread."""
         return [
             Lease(active.claimed, active.job_lock, active.marked and not active.superseded, active.until)
             for active in list(self._active.values())
+            if not active.recorded
         ]
 
     def _takes_work(self) -> bool:
@@ -203,8 +217,12 @@ class Worker:
     async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
         # A duplicate of an item that runs here, or that was given back already, is ignored.
         assignments = [assignment for assignment in assignments if self._is_new(assignment)]
-        if not assignments:
-            return
+        if assignments:
+            log.info("given back", count=len(assignments))
+            await self._return(assignments, why)
+
+    async def _return(self, assignments: Sequence[Assignment], why: str) -> None:
+        """Return runs whose handlers have not started to the leader."""
         attempt_result = AttemptResult(Outcome.DRAINED, error=why)
         now = self._clock.now()
         finishes = []
@@ -219,7 +237,6 @@ class Worker:
                 finish_id=finish_id,
             )
             finishes.append(Finish(transitions.give_back(claimed, finish_id, attempt_result, now), late))
-        log.info("given back", count=len(finishes))
         await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
         await self._notify_leader()
 
@@ -235,7 +252,9 @@ class Worker:
         self.wake.set()
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing more. Wait for running jobs, then stop them and give them back."""
+        """Take nothing more. Wait for running jobs, then stop them and give them back, and wait no longer for servers
+        that are away.
+        """
         self._stopping = True
         self.wake.set()
         async with self._taking:
@@ -243,9 +262,15 @@ class Worker:
             pass
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
+            self._recorder.give_up()
             for active in list(self._active.values()):
-                self._stop(active, AttemptResult(Outcome.DRAINED, error="its node was shut down"))
+                self._stop(active, AttemptResult(Outcome.DRAINED, error=SHUT_DOWN))
             await self._idle.wait()
+
+    async def abandon(self) -> None:
+        if self._tasks:
+            log.error("attempts abandoned", runs=sorted(active.claimed.run for active in self._active.values()))
+        await end_tasks(self._tasks)
 
     # ------------------------------------------------------------------------------------------------ one attempt
 
@@ -269,8 +294,14 @@ class Worker:
         )
         self._active[_key(assignment)] = active
         self._idle.clear()
+        self._create_task(self._attempt(active), f"run {assignment.run}")
+
+    def _create_task(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._group is not None
-        self._group.create_task(self._attempt(active), name=f"run {assignment.run}")
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _attempt(self, active: Active) -> None:
         assignment = active.assignment
@@ -280,11 +311,15 @@ class Worker:
             if refusal is not None:
                 await self._record(active, refusal)
                 await self._notify_leader()
-            elif assignment.job.start_guard is StartGuard.REDIS or await self._mark_start(active):
+            elif assignment.job.start_guard is StartGuard.REDIS or (recorded := await self._mark_start(active)):
                 await self._record(active, await self._execute(active))
+            elif recorded is None:
+                await self._return([assignment], SHUT_DOWN)
             else:
                 self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
+            # A lock that cannot be released must expire.
+            active.recorded = True
             await self._recorder.release(active.job_lock)
         finally:
             self._active.pop(_key(assignment), None)
@@ -312,8 +347,7 @@ class Worker:
             self._meter.observe(metrics.START_LATENESS, max(0.0, late))
         if active.marked:
             return None
-        assert self._group is not None
-        return self._group.create_task(self._mark_later(active), name=f"mark {active.claimed.run}")
+        return self._create_task(self._mark_later(active), f"mark {active.claimed.run}")
 
     async def _execute(self, active: Active) -> AttemptResult:
         """Run the executor to its result; a stopped attempt has the result that it was stopped with."""
@@ -354,15 +388,15 @@ class Worker:
 
     async def _mark_later(self, active: Active) -> None:
         await self._clock.sleep(self._timings.start_mark)
-        if _key(active.assignment) in self._active and not await self._mark_start(active):
+        if _key(active.assignment) in self._active and await self._mark_start(active) is False:
             self._meter.add(metrics.REJECTIONS, "start")
             self._supersede(active)
 
-    async def _mark_start(self, active: Active) -> bool:
+    async def _mark_start(self, active: Active) -> bool | None:
         started_at = active.started_at or self._clock.now()
         lease = timedelta(seconds=self._timings.run_lease)
         won = await self._recorder.start(transitions.start(active.claimed, active.start_id, started_at, lease))
-        active.marked, active.started_at = won, started_at
+        active.marked, active.started_at = bool(won), started_at
         return won
 
     async def _record(self, active: Active, attempt_result: AttemptResult) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
 from cronflow.bootstrap.shutdown import ShutdownSignals
+from tests.children import child_environment
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +84,27 @@ async def test_an_error_is_raised_unless_shutdown_was_requested() -> None:
     await begun.wait()
     ask(signal.SIGINT)
     assert await opening is None
+
+
+HANGS = """
+import asyncio, os, signal, time
+from cronflow.bootstrap.shutdown import ShutdownSignals
+from tests.children import child_environment
+
+async def main():
+    ShutdownSignals(0.2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0)
+    await asyncio.to_thread(time.sleep, 60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_ends_by_itself_although_one_of_its_threads_hangs() -> None:
+    """A thread that looks up a name cannot be cancelled, and the interpreter waits for it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", HANGS], env=child_environment(), capture_output=True, text=True, timeout=50
+    )
+    assert ended.returncode == 1
+    assert "stop overdue" in ended.stdout + ended.stderr

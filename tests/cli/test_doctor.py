@@ -278,7 +278,16 @@ def test_a_spool_folder_that_is_not_writable_is_a_failure(
     # Root may write everywhere, so os.access is replaced.
     monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path)
     found = findings(cli)["spool"]
-    assert (found["state"], found["remedy"]) == ("failed", f"make {tmp_path} writable, or set CRONFLOW_SPOOL_DIR")
+    remedy = f"for a node: make {tmp_path} writable, or set CRONFLOW_SPOOL_DIR"
+    assert (found["state"], found["remedy"]) == ("failed", remedy)
+    assert cli("doctor").exit_code == 1
+    # The container of an API has a read-only file system.
+    with monkeypatch.context() as api:
+        api.setenv("CRONFLOW_JWT_SECRET", "of-thirty-two-bytes-or-some-more")
+        found = findings(cli)["spool"]
+        assert (found["state"], found["remedy"]) == ("unchecked", remedy)
+        assert found["found"] == f"{tmp_path / 'new' / 'one'} is not writable by this user; an API needs no spool"
+        assert cli("doctor").exit_code == 0
     (tmp_path / "file").touch()
     monkeypatch.setenv("CRONFLOW_SPOOL_DIR", str(tmp_path / "file" / "below"))
     assert findings(cli)["spool"]["found"] == f"{tmp_path / 'file'} is not a folder"

@@ -463,6 +463,21 @@ async def test_runs_that_may_overlap_have_locks_of_their_own(coordination: Coord
     assert await coordination.queue.renew_locks(N2, holds) == {"report@2"}
 
 
+async def test_a_node_forgets_the_runs_that_it_does_not_hold(coordination: Coordination) -> None:
+    await leading(coordination)
+    job = a_job(overlap=Overlap.ALLOW)
+    items = [an_assignment(f"report@{k}", 100 + k, job=job) for k in range(4)]
+    await coordination.queue.dispatch(1, EPOCH, {N1: items})
+    assert len((await coordination.queue.take(N1, 5)).assignments) == 4
+    # It holds the first, and an older attempt of the second.
+    held = [JobLock("report", "report@0", "report@0", 100), JobLock("report", "report@1", "report@1", 99)]
+    assert await coordination.queue.forget_ended(N1, held) == 3
+    assert (await coordination.membership.holdings([N1]))[N1][1] == {"report@0": 100}
+    assert await coordination.queue.forget_ended(N1, held) == 0
+    assert await coordination.queue.forget_ended(N1, []) == 1
+    assert await coordination.queue.forget_ended(N2, held) == 0
+
+
 async def test_releasing_an_older_attempt_leaves_what_the_node_took_after_it(coordination: Coordination) -> None:
     await leading(coordination)
     for fence in (100, 200):

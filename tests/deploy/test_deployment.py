@@ -20,6 +20,7 @@ from cronflow.config.settings import FIELDS
 from cronflow.domain.durations import parse_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.monitoring.server import PATH
+from cronflow.node.timings import Timings
 from tests.children import child_environment
 from tests.deploy import files
 from tests.test_documents_shown import LIVING, parse
@@ -178,17 +179,24 @@ def test_the_processes_are_started_with_options_that_exist(role: str) -> None:
         parse(words)
 
 
-def test_a_compose_node_is_named_after_its_container(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("known", "name"), [("yes", "cronflow-node-2"), ("no", "0c0ffee")])
+def test_a_compose_node_is_named_after_its_container(tmp_path: Path, known: str, name: str) -> None:
+    """As `docker compose ps` prints it, if Docker's DNS knows the container, and otherwise after its host name."""
     node = files.compose()["services"]["node"]
-    command = tmp_path / "cronflow"
-    command.write_text('#!/bin/sh\necho "$@"\n')
-    command.chmod(0o755)
+    resolver = (
+        'case "$*" in "hosts 0c0ffee") printf "172.18.0.5 0c0ffee\\n172.19.0.7 0c0ffee\\n" ;;'
+        f' "-s dns hosts 172.18.0.5") [ {known} = yes ] && echo "172.18.0.5  cronflow-node-2.cronflow_default" ;;'
+        " *) exit 2 ;; esac"
+    )
+    for program, does in (("cronflow", 'echo "$@"'), ("getent", resolver)):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / program).chmod(0o755)
     tini, dashes, *shell = node["entrypoint"]
     # Compose replaces $$ with $.
     words = [word.replace("$$", "$") for word in [*shell, *node["command"], "--app", "shop:app"]]
     environment = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}", HOSTNAME="0c0ffee")
     output = subprocess.run(words, env=environment, capture_output=True, text=True)
-    assert (tini, dashes, output.stdout) == ("tini", "--", "node --app shop:app --name 0c0ffee\n")
+    assert (tini, dashes, output.stdout) == ("tini", "--", f"node --app shop:app --name {name}\n")
     parse(output.stdout.split())
 
 
@@ -342,3 +350,19 @@ def test_no_file_contains_a_secret() -> None:
         assert not re.search(r"://[^/\s\"']*:[^/\s\"']*@", text), f"{path} has a password in a URL"
         assert not re.search(r"\b[A-Za-z0-9+/]{40,}={0,2}(?![\w/])", text), f"{path} contains what looks like a key"
         assert "kind: Secret\n" not in text
+
+
+def test_a_supervisor_waits_longer_than_a_node_takes_to_stop() -> None:
+    """Otherwise it kills a node that would have recorded its outcomes."""
+    node = files.compose()["services"]["node"]
+    drain = 60.0
+    assert node["environment"]["CRONFLOW_DRAIN_TIMEOUT"] == "60s"
+    limit = Timings(drain=drain).exit
+    assert limit == drain + 25
+    assert float(node["stop_grace_period"].removesuffix("s")) >= limit
+    assert float(files.unit("node")["TimeoutStopSec"][0]) >= limit
+    assert float(files.pod("node")["terminationGracePeriodSeconds"]) >= limit
+
+
+def test_an_override_of_the_compose_file_is_not_committed() -> None:
+    assert "docker-compose.override.yml" in (files.ROOT / ".gitignore").read_text("utf-8").splitlines()

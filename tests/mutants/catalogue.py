@@ -461,6 +461,11 @@ LUA: tuple[Mutant, ...] = (
         ("if not redis.acl_check_cmd(unpack(words)) then", "if false then"),
     ),
     *_of(
+        "backends/redis/lua/forget_ended.lua",
+        ("if not held[found[i] .. '|' .. found[i + 1]] then", "if true then"),
+        ("held[ARGV[i] .. '|' .. ARGV[i + 1]] = true end", "held[ARGV[i]] = true end"),
+    ),
+    *_of(
         "backends/redis/lua/set_ttl.lua",
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= -2 then"),
         ("if redis.call('PTTL', key) == -1 then", "if redis.call('PTTL', key) ~= nil then"),

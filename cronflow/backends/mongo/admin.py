@@ -47,17 +47,15 @@ class MongoStoreAdmin:
 
     async def missing_indexes(self) -> list[str]:
         missing = []
-        async with self._database.translated():
-            for collection, indexes in INDEXES.items():
+        for collection, indexes in INDEXES.items():
+            async with self._database.translated():
                 present = await self._database[collection].index_information()
-                names = [index.document["name"] for index in indexes]
-                missing += [f"{collection}.{name}" for name in names if name not in present]
+            names = [index.document["name"] for index in indexes]
+            missing += [f"{collection}.{name}" for name in names if name not in present]
         return missing
 
     async def make_indexes(self) -> None:
-        async with self._database.translated():
-            for collection, indexes in INDEXES.items():
-                await self._database[collection].create_indexes(indexes)
+        await self._database.make_indexes()
 
     async def keep_lines(self, retention: timedelta) -> None:
         for collection in ("logs", "events"):
@@ -141,17 +139,17 @@ class MongoArchive:
     async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
         """Reads each job's history backwards. No run is created before its fire, so one or two rows decide."""
         anchors: dict[str, datetime] = {}
-        async with self._database.translated():
-            for job in jobs:
-                match = {
-                    "job": job,
-                    "fire_at": {"$lt": before},
-                    "_id": {"$regex": SCHEDULED},
-                    "created_at": {"$lt": before},
-                }
+        for job in jobs:
+            match = {
+                "job": job,
+                "fire_at": {"$lt": before},
+                "_id": {"$regex": SCHEDULED},
+                "created_at": {"$lt": before},
+            }
+            async with self._database.translated():
                 found = await self._runs.find_one(match, {"fire_at": 1}, sort=[("fire_at", -1), ("_id", -1)])
-                if found is not None:
-                    anchors[job] = found["fire_at"]
+            if found is not None:
+                anchors[job] = found["fire_at"]
         return anchors
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
@@ -162,6 +160,7 @@ class MongoArchive:
             if not going:
                 return 0
             await self._late.delete_many({"run": {"$in": going}})
+        async with self._database.translated():
             await self._results.delete_many({"run": {"$in": going}})
             result = await self._runs.delete_many({**match, "_id": {"$in": going}})
         return int(result.deleted_count)

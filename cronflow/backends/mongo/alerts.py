@@ -60,16 +60,16 @@ class MongoAlertStore(NamedCollection):
             await self._documents.update_one({"_id": name}, {"$max": {"judged": until}})
 
     async def fail(self, failing: Sequence[Failing]) -> None:
-        async with self._database.translated():
-            for one in failing:
-                document = {
-                    "alert": one.alert,
-                    "job": one.job,
-                    "run": one.run,
-                    "fire_at": one.fire_at,
-                    "ended_at": one.ended_at,
-                }
-                match = {"_id": one.place, "ended_at": {"$lt": one.ended_at}}
+        for one in failing:
+            document = {
+                "alert": one.alert,
+                "job": one.job,
+                "run": one.run,
+                "fire_at": one.fire_at,
+                "ended_at": one.ended_at,
+            }
+            match = {"_id": one.place, "ended_at": {"$lt": one.ended_at}}
+            async with self._database.translated():
                 try:
                     await self._failing.replace_one(match, document, upsert=True)
                 except DuplicateKeyError:
@@ -106,8 +106,8 @@ class MongoOutbox:
         attempts = {"$add": ["$attempts", 1]}
         update = [{"$set": {"claim": {"$literal": claim}, "due_at": again, "attempts": attempts}}]
         claimed: list[Notification] = []
-        async with self._database.translated():
-            while len(claimed) < limit:
+        while len(claimed) < limit:
+            async with self._database.translated():
                 document = await self._notices.find_one_and_update(
                     {
                         "waiting": True,
@@ -120,9 +120,9 @@ class MongoOutbox:
                     sort=[("due_at", 1)],
                     return_document=ReturnDocument.AFTER,
                 )
-                if document is None:
-                    break
-                claimed.append(codec.notification(document))
+            if document is None:
+                break
+            claimed.append(codec.notification(document))
         return claimed
 
     async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:

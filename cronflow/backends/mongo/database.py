@@ -1,8 +1,12 @@
 """One motor client, its safety settings, and the translation of its errors.
 
 Every handle writes with majority and journal and reads with majority, so acknowledged writes survive any failover.
-`timeoutMS` bounds every call; without it the driver would wait forever for a stopped server. Every call goes through
-the process's circuit breaker: while MongoDB is unavailable, one call in five seconds is sent, and others fail at once.
+Every call goes through the process's circuit breaker: while MongoDB is unavailable, one call in five seconds is sent,
+and others fail at once.
+
+Time limits. `timeoutMS` bounds every command; without it the driver would wait forever for a stopped server. It does
+not bound DNS, the wait for a thread of the driver, and the sum of a cursor's batches, so `translated` bounds its whole
+block. No store uses MongoDB outside such a block, which contains a few commands; a loop has a block per round.
 Only the API that motor shares with `pymongo.AsyncMongoClient` is used, so replacing motor changes only this file.
 """
 
@@ -18,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import pymongo
 from bson.codec_options import CodecOptions
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import ASCENDING, ReadPreference, WriteConcern
@@ -46,6 +51,8 @@ Document = Mapping[str, Any]
 Record = TypeVar("Record")
 
 TIMEOUT_MS = 5000
+CALL_TIMEOUT_S = 12.0
+CLOSE_TIMEOUT_S = 1.0
 DUPLICATE_KEY = 11000
 OLDEST_WIRE_VERSION = 13  # MongoDB 5.0
 UNAUTHORIZED = 13
@@ -58,6 +65,7 @@ CA_REMEDY = "add tlsCAFile=/path/ca.pem to CRONFLOW_MONGO_URL, and use the host 
 FAILURES_TO_OPEN = 5
 RESET_S = 5.0
 AGE = "age"
+NO_ANSWER = "it did not answer in time"
 
 # The driver logs every failed server check as an error; the roles log once per change.
 logging.getLogger("pymongo").setLevel(logging.CRITICAL)
@@ -86,7 +94,8 @@ class MongoDatabase:
         self._meter = meter
         self.circuit = circuit or mongo_circuit()
         try:
-            parsed = parse_uri(url, validate=True)
+            # A `mongodb+srv` URL is looked up here.
+            parsed = parse_uri(url, validate=True, connect_timeout=TIMEOUT_MS / 1000)
         except (InvalidURI, ValueError) as error:
             raise InvalidInput(Problem("MONGO_URL", str(error), "mongodb://host:27017/?replicaSet=rs0")) from None
         except PyMongoError as error:
@@ -95,8 +104,10 @@ class MongoDatabase:
         self._client: Any = AsyncIOMotorClient(
             url,
             timeoutMS=TIMEOUT_MS,
-            # Closing sends endSessions, which ignores timeoutMS and would wait half a minute for a dead server.
+            # For what the driver sends by itself, which ignores timeoutMS.
             serverSelectionTimeoutMS=TIMEOUT_MS,
+            connectTimeoutMS=TIMEOUT_MS,
+            socketTimeoutMS=TIMEOUT_MS,
             retryWrites=True,
             retryReads=True,
             appname="cronflow",
@@ -120,33 +131,39 @@ class MongoDatabase:
                     )
                 if hello["maxWireVersion"] < OLDEST_WIRE_VERSION:
                     raise BackendUnavailable("MongoDB", self.address, "it is older than 5.0")
-                for collection, indexes in INDEXES.items():
-                    await self._database[collection].create_indexes(indexes)
+            await self.make_indexes()
         except BaseException:
-            self._client.close()
+            self._close()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._close()
+
+    def _close(self) -> None:
+        # The driver ends its sessions on the server, and would wait for one that does not answer.
+        with pymongo.timeout(CLOSE_TIMEOUT_S):
+            self._client.close()
 
     def __getitem__(self, collection: str) -> Any:
         return self._database[collection]
 
     @asynccontextmanager
     async def translated(self) -> AsyncIterator[None]:
-        """Wrap calls in this: it applies the circuit breaker, and raises BackendUnavailable if MongoDB is unavailable.
-        Errors of invalid commands propagate, because those are our bugs.
+        """Wrap a few commands in this: it applies the circuit breaker, and raises BackendUnavailable if MongoDB is
+        unavailable or the block takes longer than CALL_TIMEOUT_S. Errors of invalid commands propagate, because those
+        are our bugs.
         """
         try:
             with self.circuit.calling():
                 began = time.perf_counter()
                 try:
-                    yield
-                except PyMongoError as error:
-                    reason = _reason_away(error)
+                    async with asyncio.timeout(CALL_TIMEOUT_S):
+                        yield
+                except (PyMongoError, TimeoutError) as error:
+                    reason = _reason_away(error) if isinstance(error, PyMongoError) else NO_ANSWER
                     if reason is None:
                         raise
                     self._meter.add(metrics.BACKEND_FAILURES, "mongodb")
@@ -156,7 +173,7 @@ class MongoDatabase:
             reason = f"circuit open, asked again within {error.retry_in_s:.1f} s"
             raise BackendUnavailable("MongoDB", self.address, reason) from None
 
-    def _denied(self, error: PyMongoError) -> AccessDenied | None:
+    def _denied(self, error: PyMongoError | TimeoutError) -> AccessDenied | None:
         """The error if MongoDB refuses this user, or its certificate is not trusted."""
         if UNTRUSTED in str(error):
             return AccessDenied("MongoDB", self.address, "its certificate is not trusted", CA_REMEDY)
@@ -183,6 +200,12 @@ class MongoDatabase:
             hello = await self._client.admin.command("hello")
         shown: datetime = hello["localTime"]
         return shown if shown.tzinfo is not None else shown.replace(tzinfo=UTC)
+
+    async def make_indexes(self) -> None:
+        """Create the missing indexes."""
+        for collection, indexes in INDEXES.items():
+            async with self.translated():
+                await self._database[collection].create_indexes(indexes)
 
     async def insert_new(self, collection: str, documents: Sequence[dict[str, Any]]) -> set[str]:
         """Insert documents with a new `_id`. Returns the ids inserted; duplicates are not errors."""

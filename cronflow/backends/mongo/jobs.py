@@ -77,15 +77,15 @@ class MongoJobStore:
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
         found = []
-        async with self._database.translated():
-            for name in names:
+        for name in names:
+            async with self._database.translated():
                 document = await self._jobs.find_one_and_update(
                     {"_id": name, "term": {"$lte": term}},
                     {"$inc": {"rev": 1}, "$set": {"term": term}},
                     return_document=ReturnDocument.AFTER,
                 )
-                if document is not None:
-                    found.append(codec.record(document))
+            if document is not None:
+                found.append(codec.record(document))
         return found
 
     async def create(self, record: JobRecord) -> bool:

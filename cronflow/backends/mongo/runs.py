@@ -199,11 +199,11 @@ class MongoDeadLetters:
         match: dict[str, Any] = {"dead": True} if resolution.how is Settled.ACKNOWLEDGED else {"open": None}
         update = {"$set": {"resolution": codec.plain(resolution)}, "$unset": {"dead": ""}}
         written = set()
-        async with self._database.translated():
-            for run in runs:
+        for run in runs:
+            async with self._database.translated():
                 result = await self._runs.update_one({"_id": run, **match}, update)
-                if result.matched_count:
-                    written.add(run)
+            if result.matched_count:
+                written.add(run)
         return written
 
     async def count(self, job: str | None = None) -> int:

@@ -5,10 +5,16 @@
     redis+cluster://[:password@]host:6379,host:6379
 
 No client retries a command by itself. A cluster redirection is not a retry: the first server did not execute it.
+
+Time limits. COMMAND_TIMEOUT_S bounds a connect with its TLS handshake, and a reply. A call may need several of them:
+the driver asks sentinels or the nodes of a cluster, looks up names, connects, logs in, and only then sends the
+command. CALL_TIMEOUT_S bounds all of it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -23,6 +29,8 @@ from cronflow.domain.errors import InvalidInput
 
 SENTINEL, CLUSTER = "redis+sentinel://", "redis+cluster://"
 COMMAND_TIMEOUT_S = 3.0
+CALL_TIMEOUT_S = 6.0
+CLOSE_TIMEOUT_S = 1.0
 
 Client = Redis | RedisCluster
 
@@ -76,10 +84,12 @@ class Opened:
     sentinel: Sentinel | None = None
 
     async def aclose(self) -> None:
-        """Close every connection."""
-        await self.client.aclose()
-        if self.sentinel is not None:
-            await self.sentinel.aclose()
+        """Close every connection; those that do not close in time are left to the end of the process."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self.client.aclose()
+                if self.sentinel is not None:
+                    await self.sentinel.aclose()
 
 
 def open_client(url: str) -> Opened:

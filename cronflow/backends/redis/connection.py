@@ -2,7 +2,7 @@
 
 A command is sent once, because it may acquire or release something. The client therefore never retries silently. A
 timeout drops the connection, so that a late reply cannot reach the next caller. Every driver error becomes
-BackendUnavailable here.
+BackendUnavailable here, and so does a call that takes longer than CALL_TIMEOUT_S.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from cronflow.backends.redis import clients
 from cronflow.backends.redis.clients import Client, Opened, open_client
 from cronflow.backends.redis.keys import RedisKeys
 from cronflow.domain import metrics
@@ -86,7 +87,7 @@ class RedisConnection:
     async def _asking(self) -> AsyncIterator[None]:
         began = time.perf_counter()
         try:
-            async with self._translated():
+            async with self._translated(), asyncio.timeout(clients.CALL_TIMEOUT_S):
                 yield
         except BackendUnavailable:
             self._meter.add(metrics.BACKEND_FAILURES, "redis")
@@ -113,7 +114,10 @@ class RedisConnection:
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             if UNTRUSTED in str(error):
                 raise AccessDenied("Redis", self.address, "its certificate is not trusted", CA_REMEDY) from error
-            raise BackendUnavailable("Redis", self.address, str(error) or type(error).__name__) from error
+            reason = str(error) or (
+                "it did not answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+            )
+            raise BackendUnavailable("Redis", self.address, reason) from error
 
     def denied(self, reason: str) -> AccessDenied:
         """The error for a user whom Redis refuses, with the reason in Redis's words."""
@@ -173,15 +177,19 @@ class RedisConnection:
         answered within the same time. Otherwise a half-open socket would never receive anything again.
         """
         async with self._translated(), self._client.pubsub() as pubsub:
-            await pubsub.subscribe(*channels)
+            async with asyncio.timeout(clients.CALL_TIMEOUT_S):
+                await pubsub.subscribe(*channels)
             yield None
             unanswered = False
             while True:
-                message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=self._ping_every_s)
+                # The driver may also connect again here.
+                async with asyncio.timeout(self._ping_every_s + clients.CALL_TIMEOUT_S):
+                    message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=self._ping_every_s)
                 if message is None:
                     if unanswered:
                         raise BackendUnavailable("Redis", self.address, "the signal connection does not answer")
-                    await pubsub.ping()
+                    async with asyncio.timeout(clients.CALL_TIMEOUT_S):
+                        await pubsub.ping()
                     unanswered = True
                     continue
                 unanswered = False

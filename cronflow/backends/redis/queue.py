@@ -52,6 +52,10 @@ class RedisQueue(RedisAdapter):
         keys = [self._keys.held(node), self._keys.signal("room")]
         await self._redis.call("release", keys, self._keys.prefix, *_words(job_locks))
 
+    async def forget_ended(self, node: str, held: Sequence[JobLock]) -> int:
+        words = [word for job_lock in held for word in (job_lock.run, job_lock.fence)]
+        return int(await self._redis.call("forget_ended", [self._keys.held(node)], *words))
+
     async def give_back(self, node: str) -> list[Assignment]:
         return _readable(await self._redis.call("give_back", [self._keys.queue(node)]))
 

@@ -82,14 +82,16 @@ def packages() -> Iterator[CheckResult]:
         yield CheckResult("packages", "ok", ", ".join(good))
 
 
-def folder(path: Path) -> CheckResult:
+def folder(path: Path, *, needed: bool) -> CheckResult:
     """The spool folder, where a node stores outcomes while MongoDB is unavailable: it must be writable."""
     nearest = next(one for one in (path, *path.parents) if one.exists())
+    state, aside = ("failed", "") if needed else ("unchecked", "; an API needs no spool")
     if not nearest.is_dir():
-        return CheckResult("spool", "failed", f"{nearest} is not a folder", "remove it, or set CRONFLOW_SPOOL_DIR")
+        what = f"{nearest} is not a folder{aside}"
+        return CheckResult("spool", state, what, "for a node: remove it, or set CRONFLOW_SPOOL_DIR")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        what = f"{path} is not writable by this user"
-        return CheckResult("spool", "failed", what, f"make {nearest} writable, or set CRONFLOW_SPOOL_DIR")
+        what = f"{path} is not writable by this user{aside}"
+        return CheckResult("spool", state, what, f"for a node: make {nearest} writable, or set CRONFLOW_SPOOL_DIR")
     return CheckResult("spool", "ok", f"{path} is writable" if nearest == path else f"{path} can be created")
 
 
@@ -367,7 +369,8 @@ def _examine() -> Iterator[CheckResult]:
             yield CheckResult("settings", "warning", note, "remove it")
         given = bool(read.redis_url and read.mongo_url)
         yield from asyncio.run(servers(read))
-        yield folder(read.spool_dir)
+        # Only an API has a JWT_SECRET.
+        yield folder(read.spool_dir, needed=read.jwt_secret is None)
         yield from asyncio.run(api())
     yield from programs(needed=not given)
 

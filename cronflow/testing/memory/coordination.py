@@ -253,6 +253,14 @@ class MemoryQueue(RedisPort, port="queue"):
                 del mine[job_lock.run]
         memory.notify(Signal.CAPACITY)
 
+    async def forget_ended(self, node: str, held: Sequence[JobLock]) -> int:
+        kept = {(job_lock.run, job_lock.fence) for job_lock in held}
+        taken = self.memory.held.get(node, {})
+        gone = [run for run, fence in taken.items() if (run, fence) not in kept]
+        for run in gone:
+            del taken[run]
+        return len(gone)
+
     async def give_back(self, node: str) -> list[Assignment]:
         return [assignment for _, assignment in self.memory.lists.pop(node, [])]
 
