@@ -319,3 +319,25 @@ async def test_every_path_of_an_unknown_job_returns_404(client: Client) -> None:
     ):
         answer = await client.ask(method, f"/jobs/nobody{tail}")
         assert (answer.status_code, answer.json()["detail"]) == (404, "there is no job 'nobody'")
+
+
+async def test_an_at_in_the_past_is_refused_unless_misfire_is_given(client: Client) -> None:
+    once = {"name": "launch", "run": {"shell": "true"}, "schedule": {"at": "2026-11-21T11:58:00Z"}}
+    later = {**once, "schedule": {"at": "2026-11-21T12:30:00Z"}}
+    asked: list[tuple[str, str, dict[str, Any], str]] = [
+        ("POST", "/jobs", once, "schedule.at"),
+        ("PUT", "/jobs/launch", once, "schedule.at"),
+        ("POST", "/jobs/plan", {"jobs": [NEW, once]}, "jobs[1].schedule.at"),
+        ("POST", "/jobs/apply", {"jobs": [NEW, once]}, "jobs[1].schedule.at"),
+    ]
+    for method, path, body, place in asked:
+        refused = await client.ask(method, path, body)
+        assert refused.status_code == 422, path
+        [problem] = refused.json()["errors"]
+        assert (problem["place"], "misfire: skip" in problem["remedy"]) == (place, True)
+    await client.get("/jobs/launch", 404)
+    await client.post("/jobs", later, 201)
+    patch = {"schedule": once["schedule"]}
+    refused = await client.ask("PATCH", "/jobs/launch", patch)
+    assert [one["place"] for one in refused.json()["errors"]] == ["schedule.at"]
+    assert (await client.ask("PATCH", "/jobs/launch", {**patch, "misfire": {"policy": "skip"}})).status_code == 200

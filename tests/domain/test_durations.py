@@ -87,5 +87,5 @@ def test_retry_later_takes_text_seconds_and_timedeltas(delay: Duration, meant: t
 
 @pytest.mark.parametrize("delay", ["soon", "", "-5m", -1, True, float("nan")])
 def test_retry_later_refuses_other_delays_with_a_clear_value_error(delay: Duration) -> None:
-    with pytest.raises(ValueError, match="^RetryLater: .*(duration|too long)"):
+    with pytest.raises(ValueError, match=r"^RetryLater: .*(duration|too long)"):
         RetryLater(delay)

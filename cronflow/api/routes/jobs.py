@@ -29,7 +29,7 @@ from cronflow.api.bodies import (
 from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import RunPage, run_page
-from cronflow.documents import JobForm, job_document, parse_job, parse_schedule
+from cronflow.documents import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
@@ -160,7 +160,8 @@ async def list_jobs(
 async def create_job(service: Uses, by: Admin, deployed: Deployed, body: Body, response: Response) -> JobSchema:
     """Create a job. 409 when the name exists."""
     job = parse_job(body, "", retry=deployed.retry)
-    record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT)
+    implicit = implicit_misfires({"": body})
+    record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
     return job_schema(record)
@@ -171,8 +172,8 @@ async def plan_jobs(service: Uses, _: Viewer, deployed: Deployed, asked: Planned
     """What would change if these jobs were applied, with the resulting next fire of each. Nothing is written, and other
     jobs are not affected.
     """
-    jobs = _jobs(asked, deployed)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.compare(jobs)]}
+    jobs, implicit = _jobs(asked, deployed)
+    return {"jobs": [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit)]}
 
 
 @router.post("/jobs/apply", responses=may(409))
@@ -180,8 +181,9 @@ async def apply_jobs(service: Uses, by: Admin, deployed: Deployed, asked: Planne
     """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
     when one of them keeps being changed concurrently: those before it are applied, and it is safe to apply all again.
     """
-    jobs = _jobs(asked, deployed)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.applied(jobs, by=by.name)]}
+    jobs, implicit = _jobs(asked, deployed)
+    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit)
+    return {"jobs": [comparison_schema(one) for one in applied]}
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
@@ -202,7 +204,8 @@ async def put_job(
     document = {"name": name, **body} if isinstance(body, Mapping) else body
     job = parse_job(document, "", retry=deployed.retry)
     _check_same(job, name)
-    record, result = await service.jobs.define(job, by=by.name, expected=expected)
+    implicit = implicit_misfires({"": document})
+    record, result = await service.jobs.define(job, by=by.name, expected=expected, implicit_misfires=implicit)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
@@ -229,7 +232,8 @@ async def patch_job(
         _check_same(made, name)
         return made
 
-    record = await service.jobs.amend(name, patched, by=by.name, expected=expected)
+    implicit = implicit_misfires({"": {**body, "name": name}})
+    record = await service.jobs.amend(name, patched, by=by.name, expected=expected, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
     return job_schema(record)
 
@@ -337,8 +341,8 @@ def _check_same(job: Job, name: str) -> None:
         raise InvalidInput(Problem("name", what, "a job cannot be renamed; leave the name out"))
 
 
-def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
-    """Raises InvalidInput with what is wrong with any of them."""
+def _jobs(asked: PlanInput, deployed: Deployment) -> tuple[list[Job], Mapping[str, str]]:
+    """The jobs, and their `implicit_misfires`. Raises InvalidInput with what is wrong with any of them."""
     jobs: list[Job] = []
     problems: list[Problem] = []
     for n, document in enumerate(asked.jobs):
@@ -348,7 +352,7 @@ def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
             problems += error.problems
     if problems:
         raise InvalidInput(problems)
-    return jobs
+    return jobs, implicit_misfires({f"jobs[{n}]": document for n, document in enumerate(asked.jobs)})
 
 
 def _merged(target: object, patch: object) -> object:
