@@ -23,6 +23,7 @@ from cronflow.node.drain import Drain
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
+from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.node import Node
 from cronflow.node.node_metrics import RunCounter, register_node_metrics
 from cronflow.node.role_loop import NodeRole, Outages
@@ -214,16 +215,23 @@ def build_node(
     ]
     if webhook_sender is not None:
         sender = AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
+        missing_leader = MissingLeader(
+            backends.alerts,
+            backends.outbox,
+            backends.control,
+            backends.store_admin,
+            leader_renew_s=timings.leader_renew,
+            namespace=namespace,
+            posted=sender.ask,
+        )
         evaluator = AlertEvaluator(
             backends.alerts,
             backends.outbox,
             backends.alert_conditions,
             backends.runs,
-            backends.control,
-            backends.store_admin,
+            missing_leader,
             elector,
             clock,
-            timings,
             namespace=namespace,
             posted=sender.ask,
         )
