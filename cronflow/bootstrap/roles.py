@@ -32,11 +32,12 @@ from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.runs import Canceller
+from cronflow.worker.attempt_log import LINES_PER_RUN
 from cronflow.worker.leases import Leases
 from cronflow.worker.log_writer import LogWriter
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
-from cronflow.worker.worker import LINES_PER_RUN, Worker
+from cronflow.worker.worker import Worker
 
 STALLED_AFTER_S = 10.0
 

@@ -87,6 +87,13 @@ MONGO: tuple[Mutant, ...] = (
         (', "next_fire": {"$lte": fire}}', "}"),
     ),
     *_of(
+        "backends/mongo/logs.py",
+        ('{"run": run, "fence": fence, "n": {"$gte"', '{"fence": fence, "n": {"$gte"'),
+        ('"fence": fence, "n": {"$gte"', '"n": {"$gte"'),
+        ('"n": {"$gte": first, "$lt": end}', '"n": {"$lt": end}'),
+        ('"n": {"$gte": first, "$lt": end}', '"n": {"$gte": first}'),
+    ),
+    *_of(
         "backends/mongo/jobs.py",
         # move
         ('"rev": move.rev, ', ""),
