@@ -216,10 +216,9 @@ def test_the_database_of_another_program_is_noted_and_left_alone(tmp_path: Path)
 
 
 def test_the_older_role_of_a_process_is_refused(tmp_path: Path) -> None:
-    assert problems_of(tmp_path, SCHEDULER_NODE="master") == [
-        "SCHEDULER_NODE: is not supported by this version: every node can lead"
-        " (remove it; CRONFLOW_NODE_NAME names a node)"
-    ]
+    [problem] = problems_of(tmp_path, SCHEDULER_NODE="master")
+    assert problem.startswith("SCHEDULER_NODE: is not supported by this version: every node can lead")
+    assert problem.endswith("(remove it; CRONFLOW_NODE_NAME names a node)")
 
 
 def test_a_wrong_value_under_an_older_name_is_reported_under_that_name(tmp_path: Path) -> None:
@@ -428,10 +427,10 @@ def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
 
 def test_a_setting_that_nothing_would_follow_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cronflow.toml").write_text("look_ahead = 5\n")
+    refused = "is not supported by this version"
     assert problems_of(tmp_path, CRONFLOW_MIN_NODES="2") == [
-        "CRONFLOW_MIN_NODES: is not supported by this version: the cluster starts with its first node (remove it)",
-        "cronflow.toml:1: look_ahead: is not supported by this version: no run is sent to a node before it is due"
-        " (remove it)",
+        f"CRONFLOW_MIN_NODES: {refused}: the cluster starts with its first node (remove it)",
+        f"cronflow.toml:1: look_ahead: {refused}: no run is sent to a node before it is due (remove it)",
     ]
 
 

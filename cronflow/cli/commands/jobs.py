@@ -17,6 +17,7 @@ from rich.text import Text
 
 from cronflow.app import load_app
 from cronflow.cli import connect
+from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import times
@@ -44,9 +45,13 @@ jobs = new_group("Define, list, run, pause and delete jobs.")
 Answer = TypeVar("Answer")
 Jobs = Sequence[Mapping[str, object]]
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="The names of one or more jobs.")]
-AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job, which may be deleted.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.", autocompletion=job_names)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME", help="The names of one or more jobs.", autocompletion=job_names)
+]
+AnyName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the job, which may be deleted.", autocompletion=job_names)
+]
 # A time such as -2h looks like an option, and -h like the one for help.
 TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
@@ -180,13 +185,16 @@ def list_jobs(
 
 @jobs.command("show")
 def show_job(name: Name, output: Output = Format.TABLE) -> None:
-    """Show a job: its state, its latest runs, and its definition with all defaults."""
+    """Show a job: its state, its latest runs, and its definition with all defaults. `-o yaml` prints the definition
+    alone, which can be applied.
+    """
 
     async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema]]:
         return await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
 
     job, latest = connect.call(read)
-    show(output, job, [job["name"]], lambda: views.job_page(job, latest, times.now()))
+    shown = views.definition(job) if output is Format.YAML else job
+    show(output, shown, [job["name"]], lambda: views.job_page(job, latest, times.now()))
 
 
 @jobs.command("next")
