@@ -63,7 +63,7 @@ def _starting_with(incomplete: str, read: Callable[[Cluster], Awaitable[list[str
             return  # Not connected: no suggestions.
 
     # In a daemon thread, because connecting to a silent server cannot be interrupted everywhere.
-    thread = threading.Thread(target=connect, daemon=True)
+    thread = threading.Thread(target=connect, name=__name__, daemon=True)
     with redirect_stderr(StringIO()):
         thread.start()
         thread.join(WITHIN_S)
