@@ -58,12 +58,13 @@ class _Prints:
     def write(self, level: str, text: str) -> None:
         with self._one_at_a_time:
             *lines, rest = (self._rest[level] + text).split("\n")
-            for line in lines:
-                self._log(level, line.removesuffix("\r"))
             while len(rest) > LONGEST_LINE:
-                self._log(level, rest[:LONGEST_LINE])
+                lines.append(rest[:LONGEST_LINE])
                 rest = rest[LONGEST_LINE:]
             self._rest[level] = rest
+        # Without the lock: a thread may have to wait here for the event loop, which must not wait for the thread.
+        for line in lines:
+            self._log(level, line.removesuffix("\r"))
 
     def end(self) -> None:
         for level, rest in self._rest.items():

@@ -568,3 +568,28 @@ async def test_a_print_without_a_newline_takes_limited_memory(executor: PythonEx
             print("x" * LONGEST_LINE, end="")
         print("\r\nnext", end="")
     assert lines.all == [("info", "x" * LONGEST_LINE)] * 5 + [("info", "next")]
+
+
+@app.job()
+async def prints_in_the_loop_and_in_a_thread(times: int) -> None:
+    def flood() -> None:
+        for n in range(times):
+            print("thread", n)
+
+    flooding = asyncio.ensure_future(asyncio.to_thread(flood))
+    while not flooding.done():
+        print("loop")
+        await asyncio.sleep(0)
+    await flooding
+
+
+async def test_a_thread_that_waits_for_the_event_loop_does_not_stop_it(
+    executor: PythonExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.executors.python.MOST_WAITING", 1)
+    lines = Lines()
+    target = PythonTarget(f"{__name__}:prints_in_the_loop_and_in_a_thread", {"times": 300})
+    with capturing_prints():
+        attempt_result = await executor.run(assignment(target, timeout="15s"), "n", lines)
+    assert attempt_result.outcome is Outcome.OK
+    assert [text for text in lines.of("info") if text != "loop"] == [f"thread {n}" for n in range(300)]
