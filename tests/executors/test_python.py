@@ -588,8 +588,8 @@ async def test_a_thread_that_waits_for_the_event_loop_does_not_stop_it(
 ) -> None:
     monkeypatch.setattr("cronflow.executors.python.MOST_WAITING", 1)
     lines = Lines()
-    target = PythonTarget(f"{__name__}:prints_in_the_loop_and_in_a_thread", {"times": 300})
+    target = PythonTarget(f"{__name__}:prints_in_the_loop_and_in_a_thread", {"times": 100})
     with capturing_prints():
-        attempt_result = await executor.run(assignment(target, timeout="15s"), "n", lines)
+        attempt_result = await executor.run(assignment(target, timeout="60s"), "n", lines)
     assert attempt_result.outcome is Outcome.OK
-    assert [text for text in lines.of("info") if text != "loop"] == [f"thread {n}" for n in range(300)]
+    assert [text for text in lines.of("info") if text != "loop"] == [f"thread {n}" for n in range(100)]
