@@ -46,6 +46,7 @@ class App:
         self.name = check_name(name, "app")
         self._jobs: dict[str, Job] = {}
         self._plain: set[str] = set()
+        self._implicit_misfires: dict[str, str] = {}
         self._functions: dict[str, Callable[..., object]] = {}
 
     def __repr__(self) -> str:
@@ -59,6 +60,11 @@ class App:
     def jobs_with(self, retry: Retry) -> tuple[Job, ...]:
         """The jobs, with this default for jobs that do not configure retries but allow them."""
         return tuple(replace(job, retry=retry) if job.name in self._plain else job for job in self.jobs)
+
+    @property
+    def implicit_misfires(self) -> Mapping[str, str]:
+        """The place of `at` by the name of the job, for jobs that give `at` without `misfire`."""
+        return MappingProxyType(self._implicit_misfires)
 
     @property
     def functions(self) -> Mapping[str, Callable[..., object]]:
@@ -76,7 +82,7 @@ class App:
         retry: Retry | None = None,
         timeout: Duration = "1h",
         overlap: Overlap | str = Overlap.FORBID,
-        misfire: Misfire | MisfirePolicy | str = MisfirePolicy.FIRE_ONCE,
+        misfire: Misfire | MisfirePolicy | str | None = None,
         delivery: Delivery | str = Delivery.AT_LEAST_ONCE,
         start_guard: StartGuard | str = StartGuard.REDIS,
         priority: int = 5,
@@ -94,7 +100,8 @@ class App:
         Give at most one of `cron` (with `tz`, default UTC), `every`, `at` (a datetime or text with an offset) and
         `schedule` (for anything else); without any, the job runs only on request. `name` defaults to the function's
         name with `-` for `_`, `description` to the first line of its docstring, and `retry` to the settings (`Retry()`
-        without settings), or to no retries if the delivery allows none. The function is called with `args`; a first
+        without settings), or to no retries if the delivery allows none. `misfire` defaults to `fire_once`, but `jobs
+        apply` refuses an `at` in the past unless `misfire` is given. The function is called with `args`; a first
         parameter named `ctx` or annotated `Context` receives the context. Raises InvalidInput, also if the function
         does not accept `args` or the name is taken.
         """
@@ -115,7 +122,7 @@ class App:
                     overlap=_choice(Overlap, overlap, "overlap"),
                     misfire=misfire
                     if isinstance(misfire, Misfire)
-                    else Misfire(_choice(MisfirePolicy, misfire, "misfire")),
+                    else Misfire(_choice(MisfirePolicy, misfire or MisfirePolicy.FIRE_ONCE, "misfire")),
                     delivery=certain,
                     start_guard=_choice(StartGuard, start_guard, "start_guard"),
                     priority=priority,
@@ -129,6 +136,8 @@ class App:
             self._add(job, ref, function)
             if retry is None and certain is not Delivery.AT_MOST_ONCE:
                 self._plain.add(job.name)
+            if misfire is None and isinstance(job.schedule, Once):
+                self._implicit_misfires[job.name] = f"{ref}: at"
             return function
 
         return decorate

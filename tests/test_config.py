@@ -224,10 +224,10 @@ def test_the_database_of_another_program_is_noted_and_left_alone(tmp_path: Path)
     assert settings.notes == ("DB_URL has no effect: it is no address of a MongoDB",)
 
 
-def test_the_older_role_of_a_process_is_understood_and_has_no_effect(tmp_path: Path) -> None:
-    settings = load(tmp_path, SCHEDULER_NODE="master")
-    assert settings.node_name != "master"
-    assert settings.notes == ("SCHEDULER_NODE has no effect: every node can lead; CRONFLOW_NODE_NAME names a node",)
+def test_the_older_role_of_a_process_is_refused(tmp_path: Path) -> None:
+    [problem] = problems_of(tmp_path, SCHEDULER_NODE="master")
+    assert problem.startswith("SCHEDULER_NODE: is not supported by this version: every node can lead")
+    assert problem.endswith("(remove it; CRONFLOW_NODE_NAME names a node)")
 
 
 def test_a_wrong_value_under_an_older_name_is_reported_under_that_name(tmp_path: Path) -> None:
@@ -434,12 +434,13 @@ def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
     assert "expected a time of day" in problems_of(tmp_path)[0]
 
 
-def test_a_setting_of_a_coming_version_is_noted(tmp_path: Path) -> None:
+def test_a_setting_that_nothing_would_follow_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cronflow.toml").write_text("look_ahead = 5\n")
-    assert load(tmp_path, CRONFLOW_MIN_NODES="2").notes == (
-        "CRONFLOW_MIN_NODES has no effect in this version",
-        "cronflow.toml:1: look_ahead has no effect in this version",
-    )
+    refused = "is not supported by this version"
+    assert problems_of(tmp_path, CRONFLOW_MIN_NODES="2") == [
+        f"CRONFLOW_MIN_NODES: {refused}: the cluster starts with its first node (remove it)",
+        f"cronflow.toml:1: look_ahead: {refused}: no run is sent to a node before it is due (remove it)",
+    ]
 
 
 def test_a_flag_that_is_no_setting_is_a_mistake_of_the_caller(tmp_path: Path) -> None:

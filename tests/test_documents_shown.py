@@ -18,12 +18,15 @@ from typing import Any
 
 import pytest
 import typer.main
+import yaml
 
 from cronflow import App, Context
 from cronflow.cli.dev.inputs import Given, read
 from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
+from cronflow.documents.jobs import BACKOFF, JOB, MISFIRE, TABLES
+from cronflow.domain.access import Role
 from cronflow.domain.job import Retry
 from cronflow.domain.run import OPEN, RunState
 from cronflow.domain.transitions import TRANSITIONS, Transition
@@ -188,6 +191,30 @@ def test_every_path_in_the_contributors_page_exists() -> None:
     assert len(paths) >= 20
     found = [path for path in paths if any(any(base.glob(path.rstrip("/"))) for base in (ROOT, ROOT / "cronflow"))]
     assert sorted(set(paths) - set(found)) == []
+
+
+def test_the_list_of_all_keys_of_a_job_has_every_key() -> None:
+    page = (ROOT / "docs" / "how-to" / "http-and-shell-jobs.md").read_text("utf-8")
+    text = page.partition("## All keys of a job")[2].partition("\n## ")[0]
+    keys = {key for table in TABLES for key in table.keys}
+    assert {key for key in keys if not re.search(rf"\b{key}[:`]|\bor {key}\b|, {key}\b", text)} == set()
+    [job] = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0])["jobs"]
+    assert JOB.keys.keys() == job.keys()
+    assert BACKOFF.keys.keys() == job["retry"].keys()
+    assert MISFIRE.keys.keys() == job["misfire"].keys()
+
+
+def test_the_documents_agree_on_the_servers_they_need() -> None:
+    pages = [(ROOT / name).read_text("utf-8") for name in ("README.md", "docs/how-to/deploy.md")]
+    for server in ("Redis", "MongoDB"):
+        assert len({tuple(set(re.findall(rf"{server} (\d+\.\d+) or later", page))) for page in pages}) == 1
+
+
+def test_the_key_of_the_clients_example_may_do_what_the_example_does() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    [role] = re.findall(r"cronflow keys create deploy(?: --role (\w+))?", readme)
+    assert "cronflow.jobs.run(" in readme
+    assert role == Role.OPERATOR
 
 
 def test_every_decision_record_is_in_the_index_and_has_its_parts() -> None:

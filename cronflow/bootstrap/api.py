@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,28 @@ from cronflow.auth.tokens import AccessTokens
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
 from cronflow.bootstrap.backends import open_backends
-from cronflow.bootstrap.parts import VERSION, cluster_config, meter_of, metrics_served, urls, use_cases, writing_events
+from cronflow.bootstrap.parts import (
+    VERSION,
+    cluster_config,
+    meter_of,
+    metrics_served,
+    urls,
+    use_cases,
+    webhook_sender,
+    writing_events,
+)
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import breaker_figures
 from cronflow.config import Settings, credentials, weaknesses
 from cronflow.domain import metrics
 from cronflow.domain.metrics import MetricSource
 from cronflow.live.hub import Hub, register_cluster_metrics
+from cronflow.node.alert_sender import AlertSender
 from cronflow.node.event_log import EventLog
 from cronflow.node.keep_alive import LoopMonitor
-from cronflow.node.role_loop import Outages, end_tasks, repeat
-from cronflow.ports import Backends, Clock
+from cronflow.node.missing_leader import MissingLeader
+from cronflow.node.role_loop import NodeRole, Outages, end_tasks, repeat
+from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, WebhookSender, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.usecases import UseCases
 from cronflow.usecases.logins import Logins, settings_admin
@@ -80,7 +92,9 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
             server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
             serving = server
             if shutdown.stops(lambda number: serving.handle_exit(number, None)):
-                await serve_with_stream(server, hub)
+                sender = webhook_sender(settings, backends, clock)
+                roles = missing_leader_roles(settings, backends, clock, sender, emit, meter)
+                await serve_with_stream(server, hub, roles)
 
     asyncio.run(serve())
 
@@ -162,13 +176,38 @@ async def api_server(
     return uvicorn.Server(config)
 
 
-async def serve_with_stream(server: uvicorn.Server, hub: Hub) -> None:
-    """Serve, and run the live stream, until the server stops."""
-    loop_monitor = LoopMonitor(SystemClock(), hub.meter)
+def missing_leader_roles(
+    settings: Settings,
+    backends: Backends,
+    clock: Clock,
+    webhook_sender: WebhookSender,
+    emit: EventSink = discard_event,
+    meter: Meter = UNMETERED,
+) -> Sequence[NodeRole]:
+    """Roles that report a missing leader, because no node can when all are down."""
+    sender = AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
+    missing_leader = MissingLeader(
+        backends.alerts,
+        backends.outbox,
+        backends.control,
+        backends.store_admin,
+        leader_renew_s=settings.leader_renew.total_seconds(),
+        namespace=settings.namespace,
+        posted=sender.ask,
+    )
+    return missing_leader.role, sender.role
+
+
+async def serve_with_stream(server: uvicorn.Server, hub: Hub, roles: Sequence[NodeRole] = ()) -> None:
+    """Serve, and run the live stream and the roles, until the server stops."""
+    loop_monitor, outages = LoopMonitor(SystemClock(), hub.meter), Outages()
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(hub.run(), name="live stream"),
-            group.create_task(repeat(loop_monitor.role, SystemClock(), Outages()), name="loop monitor"),
+            *(
+                group.create_task(repeat(role, SystemClock(), outages), name=role.name)
+                for role in (loop_monitor.role, *roles)
+            ),
         ]
         try:
             await server.serve()

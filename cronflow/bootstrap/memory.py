@@ -25,6 +25,7 @@ from cronflow.config import Settings
 from cronflow.domain.job import system_jobs
 from cronflow.domain.metrics import MetricSource
 from cronflow.executors.http import Breakers
+from cronflow.executors.prints import capturing_prints
 from cronflow.live.hub import Hub
 from cronflow.node.event_log import EventLog
 from cronflow.testing.memory import memory_backends
@@ -83,7 +84,8 @@ async def memory_cluster(
             group.create_task(member.run(), name=member.id)
         group.create_task(serve_with_stream(server, hub), name="api")
         try:
-            yield service
+            with capturing_prints():
+                yield service
         finally:
             server.should_exit = True
             for member in members:

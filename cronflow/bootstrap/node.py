@@ -20,6 +20,7 @@ from cronflow.domain.metrics import MetricSource
 from cronflow.executors import Executors, SystemExecutor
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import Breakers, HttpExecutor
+from cronflow.executors.prints import capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
 from cronflow.leader.maintenance import Cleanup
@@ -75,6 +76,7 @@ async def run_node(
     node: Node | None = None
     shutdown = ShutdownSignals(limits.exit)
     async with AsyncExitStack() as stack:
+        stack.enter_context(capturing_prints())
         watchdog = supervised(
             supervisors(settings.pulse_dir), lambda: ProcessStatus(Phase.STARTING) if node is None else node.status
         )

@@ -23,6 +23,7 @@ from cronflow.node.drain import Drain
 from cronflow.node.event_log import EventLog
 from cronflow.node.heartbeat import Heartbeat, Measures
 from cronflow.node.keep_alive import KeepAliveThread, LoopMonitor
+from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.node import Node
 from cronflow.node.node_metrics import RunCounter, register_node_metrics
 from cronflow.node.role_loop import NodeRole, Outages, StepMonitor
@@ -31,11 +32,12 @@ from cronflow.node.timings import Timings
 from cronflow.ports import UNMETERED, Backends, Clock, Executor, Meter, Signal, WebhookSender
 from cronflow.usecases.edit import Editor
 from cronflow.usecases.runs import Canceller
+from cronflow.worker.attempt_log import LINES_PER_RUN
 from cronflow.worker.leases import Leases
 from cronflow.worker.log_writer import LogWriter
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Spool
-from cronflow.worker.worker import LINES_PER_RUN, Worker
+from cronflow.worker.worker import Worker
 
 STALLED_AFTER_S = 10.0
 LEADER_ROLES = frozenset({"planner", "plan recovery", "reconciler", "maintenance", "node monitor", "alert evaluator"})
@@ -216,16 +218,23 @@ def build_node(
     ]
     if webhook_sender is not None:
         sender = AlertSender(backends.outbox, backends.alerts, backends.store_admin, webhook_sender, clock, emit, meter)
+        missing_leader = MissingLeader(
+            backends.alerts,
+            backends.outbox,
+            backends.control,
+            backends.store_admin,
+            leader_renew_s=timings.leader_renew,
+            namespace=namespace,
+            posted=sender.ask,
+        )
         evaluator = AlertEvaluator(
             backends.alerts,
             backends.outbox,
             backends.alert_conditions,
             backends.runs,
-            backends.control,
-            backends.store_admin,
+            missing_leader,
             elector,
             clock,
-            timings,
             namespace=namespace,
             posted=sender.ask,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
@@ -40,6 +40,7 @@ COMMANDS = {
     "keys": LazyCommand("commands.access:keys", "Manage API keys for scripts.", MANAGE),
     "secrets": LazyCommand("commands.access:secrets", "Manage secret values that jobs refer to by name.", MANAGE),
     "alerts": LazyCommand("commands.alerts:alerts", "Notify webhooks when something goes wrong.", MANAGE),
+    "audit": LazyCommand("commands.audit:audit", "Show who changed what.", INSPECT),
     "logs": LazyCommand("commands.logs:logs", "Search and follow the log lines of all runs.", INSPECT),
     "login": LazyCommand("commands.login:login", "Log in to an API, which later commands use.", MANAGE),
     "logout": LazyCommand("commands.login:logout", "Log out; later commands connect to the servers.", MANAGE),
@@ -98,6 +99,25 @@ def _load(name: str) -> Any:
 app = new_group(
     "Cron for a cluster: schedules that survive the loss of any machine.", cls=LazyGroup, add_completion=True
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cronflow {version('cronflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Stands for the options of all commands."""
+
+
 for _name, _entry in COMMANDS.items():
     app.command(_name, help=_entry.help, rich_help_panel=_entry.panel)(_placeholder)
 

@@ -23,7 +23,7 @@ from cronflow.client.local_admin import (
     page_size,
     paged,
 )
-from cronflow.documents import parse_job
+from cronflow.documents import implicit_misfires, parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.job import Job, Retry
 from cronflow.domain.run import RunState, at_least
@@ -149,10 +149,13 @@ class LocalJobs(Resource):
         return job_schema(await self._service.jobs.get(name))
 
     async def plan(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        return [comparison_schema(one) for one in await self._service.jobs.compare(self._parsed(jobs))]
+        found = await self._service.jobs.compare(self._parsed(jobs), _implicit_misfires(jobs))
+        return [comparison_schema(one) for one in found]
 
     async def apply(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[AppliedSchema]:
-        return [comparison_schema(one) for one in await self._service.jobs.applied(self._parsed(jobs), by=self._by)]
+        implicit = _implicit_misfires(jobs)
+        done = await self._service.jobs.applied(self._parsed(jobs), by=self._by, implicit_misfires=implicit)
+        return [comparison_schema(one) for one in done]
 
     def _parsed(self, jobs: Sequence[Mapping[str, object]]) -> Sequence[Job]:
         return [parse_job(document, f"jobs[{n}]", retry=self._client.retry) for n, document in enumerate(jobs)]
@@ -375,3 +378,7 @@ class LocalCluster(Resource):
             return asked_schema(await self._service.runs.get(await self._service.cluster.sweep(by=self._by)))
         except NotFound as error:
             raise NotFound("leader") from error
+
+
+def _implicit_misfires(jobs: Sequence[object]) -> Mapping[str, str]:
+    return implicit_misfires({f"jobs[{n}]": document for n, document in enumerate(jobs)})

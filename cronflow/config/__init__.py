@@ -4,8 +4,8 @@ A process starts only with valid and consistent settings; otherwise it reports e
 `CRONFLOW_*` environment, secrets folder, `cronflow.toml`, default. Only `bootstrap` and `cli` read settings; all other
 packages receive plain values. Each command checks the settings that it needs, such as a URL.
 
-Older names still work. `SCHEDULER_NODE` is accepted without effect: it said whether a process was the master or a
-worker, and here every node can lead. It cannot serve as a node name, because all workers would share it.
+Older names still work, except `SCHEDULER_NODE`, which is refused: it said whether a process was the master or a worker,
+and here every node can lead. It cannot serve as a node name, because all workers would share it.
 """
 
 from cronflow.config.settings import Credentials, Settings, credentials, describe

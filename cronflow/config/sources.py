@@ -48,13 +48,12 @@ _NO_SETTINGS = frozenset(
     }
 )
 """Prefixed names that are not settings: where to look, test options, and variables that jobs receive."""
-_LATER = frozenset(
-    {
-        "LOOK_AHEAD",
-        "MIN_NODES",
-    }
-)
-"""Reserved names without effect; noted, because nodes of different versions share an environment."""
+_LATER = {
+    "LOOK_AHEAD": "no run is sent to a node before it is due",
+    "MIN_NODES": "the cluster starts with its first node",
+    "SCHEDULER_NODE": "every node can lead",
+}
+"""Reserved names, and what this version does instead. They are refused, because nothing would follow them."""
 
 
 def load_settings(
@@ -157,7 +156,7 @@ class _Loading:
         for variable in OLDER:
             self._older(layer, variable, self._environ.get(variable, ""), f"environment {variable}", variable)
         if self._environ.get("SCHEDULER_NODE"):
-            self._notes.append("SCHEDULER_NODE has no effect: every node can lead; CRONFLOW_NODE_NAME names a node")
+            self._not_known("SCHEDULER_NODE", "SCHEDULER_NODE", "")
         return layer
 
     def _older(self, layer: _Layer, variable: str, raw: str, source: str, place: str) -> None:
@@ -231,7 +230,9 @@ class _Loading:
 
     def _not_known(self, place: str, word: str, prefix: str) -> None:
         if word in _LATER:
-            self._notes.append(f"{place} has no effect in this version")
+            what = f"is not supported by this version: {_LATER[word]}"
+            remedy = "remove it; CRONFLOW_NODE_NAME names a node" if word == "SCHEDULER_NODE" else "remove it"
+            self._problems.append(Problem(place, what, remedy))
             return
         near = OLDER.get(word) or nearest(word.lower(), FIELDS)
         spelt = near and (prefix + near.upper() if prefix else near)

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from cronflow.documents.jobs import LENGTH, LengthForm
 from cronflow.documents.tables import DocumentTable, Key
 from cronflow.documents.values import choice, flag, instant_text, list_of, optional, text, under
-from cronflow.domain.alerts import Alert, AlertKind, Failing, Webhook
+from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, Webhook, notification_id
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 
@@ -149,6 +149,31 @@ def message(
     if run is not None:
         body["run"] = _run(run)
     return orjson.dumps(body).decode()
+
+
+def notification_of(
+    record: AlertRecord,
+    kind: AlertKind,
+    subject: str,
+    at: datetime,
+    namespace: str,
+    text: str,
+    *,
+    created_at: datetime,
+    job: str | None = None,
+    run: Run | None = None,
+) -> Notification:
+    """A new notification of the alert about the subject."""
+    name = notification_id(record.name, kind, subject)
+    return Notification(
+        id=name,
+        alert=record.name,
+        kind=kind,
+        subject=subject,
+        job=job,
+        body=message(name, record.name, kind, at, namespace, text, job, run),
+        created_at=created_at,
+    )
 
 
 def failure_text(run: Run) -> str:

@@ -23,6 +23,7 @@ from cronflow.documents.values import (
     got,
     instant,
     instant_text,
+    joined,
     json_mapping,
     list_of,
     number,
@@ -439,6 +440,20 @@ def parse_job(document: object, place: str = "job", *, retry: Retry = _PLAIN_RET
         return _read_job(document, retry)
     except InvalidInput as error:
         raise InvalidInput(under(place, error.problems)) from None
+
+
+def implicit_misfires(documents: Mapping[str, object]) -> dict[str, str]:
+    """The place of `schedule.at` by the name of the job, for the documents with a one-time schedule that leave out
+    `misfire`. The keys of `documents` are their places.
+    """
+    return {
+        str(document.get("name")): joined(place, "schedule.at")
+        for place, document in documents.items()
+        if isinstance(document, Mapping)
+        and isinstance(schedule := document.get("schedule"), Mapping)
+        and "at" in schedule
+        and "misfire" not in document
+    }
 
 
 def parse_schedule(document: object, place: str = "schedule") -> Schedule:

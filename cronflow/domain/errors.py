@@ -101,12 +101,19 @@ class PermanentError(CronFlowError):
 
 
 class RetryLater(CronFlowError):
-    """Raise it in a job to retry after `delay` (a `timedelta` or seconds), not after the job's own back-off. It uses up
-    a retry.
+    """Raise it in a job to retry after `delay`, not after the job's own back-off. It uses up a retry.
+
+    The delay is a `timedelta`, a number of seconds, or text such as `10m`. Raises ValueError if it is not a duration.
     """
 
-    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
-        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+    def __init__(self, delay: timedelta | float | str, reason: str = "") -> None:
+        # Imported here: `durations` raises the errors of this module.
+        from cronflow.domain.durations import parse_duration
+
+        try:
+            self.delay = parse_duration(delay)
+        except InvalidInput as refused:
+            raise ValueError(f"RetryLater: {refused}") from None
         self.reason = reason
         super().__init__(reason or f"try again in {self.delay.total_seconds():g} s")
 

@@ -225,7 +225,7 @@ BREAKER_STATE = _gauge(
 NOTICES = _counter(
     "cronflow_notices_total",
     "Attempts to send notifications of alerts.",
-    _NODE,
+    _NODE + _API,
     Label("outcome", "`delivered`, `failed` (will be retried) or `gave_up`", ("delivered", "failed", "gave_up")),
 )
 

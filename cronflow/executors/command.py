@@ -1,9 +1,8 @@
 """Runs programs: a command line for /bin/sh, or an argument vector without a shell.
 
 A command is its own process group. The group is killed when the command ends, times out or is cancelled, and when its
-node dies (see `watcher`). A command can neither block on its output nor flood the log: all output is read and stored up
-to a limit. A command sees no secrets of the node, because it inherits only a few variables. It can run as another user,
-and with limits (see `restrictions`).
+node dies (see `watcher`). A command cannot block on its output: all of it is read. A command sees no secrets of the
+node, because it inherits only a few variables. It can run as another user, and with limits (see `restrictions`).
 
 A process that leaves the group (setsid, a daemon) cannot be stopped. Commands are disabled unless the node allows them.
 """
@@ -97,8 +96,6 @@ class CommandExecutor:
             )
         except (OSError, ValueError) as error:
             return _not_started(error)
-        finally:
-            output.end()
         return timed_out(assignment.job.timeout) if code is None else _ended(target, code, output.last_error)
 
 

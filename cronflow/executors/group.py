@@ -1,8 +1,9 @@
 """A process group started by an attempt: its output as lines, its exit, and how to stop all of it.
 
 The group ends with its attempt: it gets SIGTERM and, after a grace time, SIGKILL. If the node dies, the watcher does
-this. No process can block on its output or flood the log: all output is read and stored up to a limit. A process that
-leaves the group (setsid, a daemon) cannot be stopped.
+this. No process can block on its output: all of it is read as it arrives, so lines of standard output and error keep
+the order in which the node receives them. What a process writes to both within a moment may be swapped; `2>&1` keeps
+its exact order. A process that leaves the group (setsid, a daemon) cannot be stopped.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from cronflow.executors.watcher import Watcher
 from cronflow.operating_system import exit_descriptor, has_running_process
 from cronflow.ports import Assignment, LineSink
 
-MAX_OUTPUT_BYTES = 1024 * 1024
 MAX_LINE_BYTES = 8 * 1024
-MAX_LINES = 20_000
 
 _POLL_S = 0.01
 _LONGEST_POLL_S = 0.2
@@ -104,29 +103,22 @@ def timed_out(timeout: timedelta) -> AttemptResult:
 
 
 class Output:
-    """The output lines of a command. Bytes beyond the limits are counted and dropped."""
+    """The output of a command, as lines. `last_error` is the last line of standard error that is not blank."""
 
     def __init__(self, log: LineSink) -> None:
         self.last_error = ""
-        self.full = False
-        self.cut = 0
         self._log = log
-        self._kept = self._lines = 0
 
     async def read(self, pipe: FileIO, level: str) -> Reader:
         """Read the pipe to its end in the background."""
         _, reader = await asyncio.get_running_loop().connect_read_pipe(lambda: Reader(self, level), pipe)
         return reader
 
-    def line(self, level: str, raw: bytes) -> None:
-        size = len(raw) + 1
-        if self.full or self._kept + size > MAX_OUTPUT_BYTES or self._lines == MAX_LINES:
-            self.full = True
-            self.cut += size
-            return
-        self._kept += size
-        self._lines += 1
+    def line(self, level: str, raw: bytes, cut: int) -> None:
+        """Log a line without its last `cut` bytes."""
         text = raw.removesuffix(b"\r").decode(errors="replace")
+        if cut:
+            text += f"… ({cut:,} bytes were cut)"
         if level == "warn" and text.strip():
             self.last_error = text.strip()
         self._log(level, text)
@@ -134,12 +126,6 @@ class Output:
     def say(self, level: str, text: str) -> None:
         """Write a line of the executor itself."""
         self._log(level, text)
-
-    def end(self) -> None:
-        """Log how much was dropped."""
-        if self.cut:
-            limits = f"{MAX_OUTPUT_BYTES >> 20} MiB and {MAX_LINES:,} lines, {MAX_LINE_BYTES >> 10} KiB a line"
-            self._log("warn", f"… {self.cut:,} bytes of output were cut (kept are {limits})")
 
 
 class Reader(asyncio.Protocol):
@@ -150,15 +136,13 @@ class Reader(asyncio.Protocol):
         self._output = output
         self._level = level
         self._line = bytearray()
+        self._cut = 0
         self._transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._output.full:
-            self._output.cut += len(data)
-            return
         *ended, rest = data.split(b"\n")
         for piece in ended:
             self._extend(piece)
@@ -178,11 +162,12 @@ class Reader(asyncio.Protocol):
     def _extend(self, piece: bytes) -> None:
         capacity = MAX_LINE_BYTES - len(self._line)
         self._line += piece[:capacity]
-        self._output.cut += max(0, len(piece) - capacity)
+        self._cut += max(0, len(piece) - capacity)
 
     def _flush(self) -> None:
-        self._output.line(self._level, bytes(self._line))
+        self._output.line(self._level, bytes(self._line), self._cut)
         self._line.clear()
+        self._cut = 0
 
 
 class Group:

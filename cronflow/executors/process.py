@@ -66,7 +66,6 @@ class ChildProcesses:
             return AttemptResult(Outcome.ERROR, error=f"could not start the process: {error}")
         finally:
             await messages.close()
-            output.end()
         if code is None:
             return timed_out(assignment.job.timeout)
         return messages.attempt_result or _vanished(code, output.last_error)

@@ -2,7 +2,7 @@
 
 Only functions that the node allows are called: those of its Apps, and those defined in a module of ALLOW_PYTHON. A
 handler that does not stop at its timeout blocks nothing: it is abandoned with an error in the log. A thread cannot be
-killed, so it occupies its slot until it ends. Output of `print` is captured only in a child process; use `ctx.log`.
+killed, so it occupies its slot until it ends. Output of `print` becomes log lines of its run (see `prints`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ from cronflow.domain.errors import PermanentError
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.handlers import failed, finished
+from cronflow.executors.prints import captured
 from cronflow.executors.process import ChildProcesses
 from cronflow.ports import Assignment, LineSink
+
+MOST_WAITING = 1000
+"""Lines of a thread that wait for the event loop. A thread that writes faster waits for it too."""
 
 Function = Callable[..., object]
 
@@ -154,7 +158,7 @@ class PythonExecutor:
             return failed(error)
         if target.process:
             return await self._processes.run(assignment, node, args, log)
-        call = _Call(function, bound, stopping)
+        call = _Call(function, bound, stopping, lines)
         try:
             return await self._attempt(assignment, call, context, log)
         finally:
@@ -229,21 +233,24 @@ class _Stop:
 class _Call:
     """One call of a handler. Its exceptions become an AttemptResult in the thread or task that runs it."""
 
-    def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: _Stop) -> None:
+    def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: _Stop, lines: LineSink) -> None:
         self.is_async = inspect.iscoroutinefunction(function)
         self.stopping = stopping
         self._function = function
         self._bound = bound
+        self._lines = lines
 
     def in_thread(self) -> AttemptResult:
         try:
-            return finished(self._function(*self._bound.args, **self._bound.kwargs))
+            with captured(self._lines):
+                return finished(self._function(*self._bound.args, **self._bound.kwargs))
         except BaseException as error:
             return failed(error)
 
     async def in_loop(self) -> AttemptResult:
         try:
-            return finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
+            with captured(self._lines):
+                return finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
         except BaseException as error:
             # A SystemExit that leaves the task would end the whole node. A cancellation has no further effect here; an
             # unrequested one is a failure of the handler.
@@ -318,19 +325,34 @@ class _Lines:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._log: LineSink | None = log
+        self._waiting: list[tuple[str, str]] = []
+        self._change = threading.Condition()
 
     def __call__(self, level: str, text: str) -> None:
         if threading.get_ident() == self._thread:
             self._write(level, text)
             return
+        with self._change:
+            while len(self._waiting) >= MOST_WAITING and self._log is not None and self._change.wait(1.0):
+                continue
+            self._waiting.append((level, text))
+            if len(self._waiting) > 1:
+                return
         try:
-            self._loop.call_soon_threadsafe(self._write, level, text)
+            self._loop.call_soon_threadsafe(self._take)
         except RuntimeError:
             pass  # The loop is closed; the attempt is over.
 
     def close(self) -> None:
         """Drop further lines of an abandoned handler."""
         self._log = None
+
+    def _take(self) -> None:
+        with self._change:
+            waiting, self._waiting = self._waiting, []
+            self._change.notify_all()
+        for level, text in waiting:
+            self._write(level, text)
 
     def _write(self, level: str, text: str) -> None:
         if self._log is not None:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from cronflow.documents import joined, nearest, parse_job
+from cronflow.documents import implicit_misfires, joined, nearest, parse_job
 from cronflow.documents.values import got
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job, PythonTarget, Retry
@@ -23,14 +24,26 @@ _PLAIN_RETRY = Retry()
 _KEYS_OF_A_JOB = {"name", "schedule", "run"}
 
 
+class JobsRead(NamedTuple):
+    """The jobs of all files, in order, and their `implicit_misfires` with file and line."""
+
+    jobs: list[Job]
+    implicit_misfires: dict[str, str]
+
+
 def read_job_files(paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY) -> list[Job]:
-    """The jobs of all files, in order.
+    """The jobs of `read_jobs`."""
+    return read_jobs(paths, check_python=check_python, retry=retry).jobs
+
+
+def read_jobs(paths: Sequence[Path | str], *, check_python: bool = True, retry: Retry = _PLAIN_RETRY) -> JobsRead:
+    """Read the jobs of all files.
 
     A file has a list under `jobs`, or is a single job; it may have several YAML documents. `retry` fills in what a job
     leaves out (see `parse_job`). With `check_python` the module of each Python target is imported, with the working
     directory and the folder of the file on the path. Raises InvalidInput with the problems of all files.
     """
-    jobs: list[Job] = []
+    jobs, implicit = JobsRead([], {})
     problems: list[Problem] = []
     seen: dict[str, _Entry] = {}
     targets = _Targets()
@@ -46,11 +59,13 @@ def read_job_files(paths: Sequence[Path | str], *, check_python: bool = True, re
                         found += error.problems
                     found.sort(key=lambda problem: document.line(problem.place))
                     problems += map(document.located, found)
+                    for name, place in implicit_misfires({entry.place: entry.job}).items():
+                        implicit[name] = document.located(Problem(place, "")).place
         except InvalidInput as error:
             problems += error.problems
     if problems:
         raise InvalidInput(problems)
-    return jobs
+    return JobsRead(jobs, implicit)
 
 
 # ------------------------------------------------------------------------------------------------------------- jobs

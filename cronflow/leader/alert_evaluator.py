@@ -7,6 +7,7 @@ repeated or concurrent evaluation changes nothing. It adds no write to a run. Wi
 read every three seconds; a follower that sees a leader reads nothing.
 
 Lateness: each fire is judged once, when it is as old as the alert allows, by a position that is stored with the alert.
+Of earlier fires only those are late that still wait when the alert is created.
 Fires shortly before the position are read again, for runs that were inserted late. A job whose cursor is still at such
 a fire has no run yet, and is late too.
 """
@@ -14,26 +15,22 @@ a fire has no run yet, and is late too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from cronflow.documents.alerts import failure_text, late_text, leaderless_text, message, recovery_text
-from cronflow.documents.values import instant_text
+from cronflow.documents.alerts import failure_text, late_text, notification_of, recovery_text
 from cronflow.domain.alerts import (
     DEAD_LETTER_KINDS,
-    SHORTEST_LEADERLESS,
     AlertKind,
     AlertRecord,
     Failing,
     Notification,
     is_late,
-    notification_id,
 )
-from cronflow.domain.cluster import node_name
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.elector import Elector
+from cronflow.node.missing_leader import MissingLeader
 from cronflow.node.role_loop import Wake
-from cronflow.node.timings import Timings
-from cronflow.ports import AlertConditions, AlertStore, Clock, Control, Outbox, RunQuery, RunStore, StoreAdmin
+from cronflow.ports import AlertConditions, AlertStore, Clock, Outbox, RunQuery, RunStore
 
 LOOK_S = 3.0
 UNSEEN_S = 10.0
@@ -45,6 +42,9 @@ DEFERRED = timedelta(seconds=5)
 """The planner defers a job by at most this."""
 KEEP_POSITION_EVERY = timedelta(minutes=1)
 MOST_REMEMBERED = 10_000
+MOST_WAITING = 1000
+"""At most this many runs that waited before an alert was created are read at once."""
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class AlertEvaluator:
@@ -56,32 +56,31 @@ class AlertEvaluator:
         outbox: Outbox,
         conditions: AlertConditions,
         runs: RunStore,
-        control: Control,
-        store_admin: StoreAdmin,
+        missing_leader: MissingLeader,
         elector: Elector,
         clock: Clock,
-        timings: Timings,
         *,
         namespace: str,
         posted: Callable[[], None],
     ) -> None:
         self._alerts, self._outbox, self._conditions = alerts, outbox, conditions
-        self._runs, self._control, self._store_admin = runs, control, store_admin
+        self._runs = runs
+        self._missing_leader = missing_leader
         self._elector = elector
         self._clock = clock
-        self._timings = timings
         self._namespace = namespace
         self._posted = posted
         self._judged: dict[str, datetime] = {}
         self._behind: Failing | None = None
         self._recent: dict[str, None] = {}
+        self._created_at = datetime.min.replace(tzinfo=UTC)
         self.wake = Wake()
 
     async def step(self) -> float:
         if self._elector.tenure is not None:
             await self._lead()
         elif self._elector.unseen_s > UNSEEN_S:
-            await self._leaderless()
+            await self._missing_leader.look()
         return LOOK_S
 
     # ---------------------------------------------------------------------------------------------------- with a leader
@@ -142,19 +141,30 @@ class AlertEvaluator:
         after, now = record.alert.late_after, self._clock.now()
         until = now - after
         judged = max(record.judged, record.since, self._judged.get(record.name, record.judged))
-        if until <= record.since:
-            return
         notifications: list[Notification] = []
         # Jobs are read before runs: a job that is planned in between is found among the runs.
         for job in await self._conditions.behind(until, now + DEFERRED, BATCH):
             assert job.next_fire is not None
-            if record.alert.concerns(job.name) and job.next_fire >= record.since:
+            if record.alert.concerns(job.name):
                 subject = run_id(job.name, job.next_fire)
                 notifications.append(
                     self._notification(
                         record, AlertKind.LATE, subject, job.name, None, now, _late(subject, None, after)
                     )
                 )
+        if judged <= record.since:
+            # Runs that waited when the alert was created, until it is as old as `late_after`.
+            waiting = await self._conditions.waiting(min(until, record.since), MOST_WAITING)
+            notifications += [
+                self._about(record, AlertKind.LATE, run, now, _late(run.id, run, after))
+                for run in waiting
+                if record.alert.concerns(run.job)
+                and is_late(run, after)
+                and all(attempt.started_at is None for attempt in run.attempts)
+            ]
+        if until <= record.since:
+            await self._put(notifications)
+            return
         place = (max(judged - AGAIN, record.since), "")
         while runs := await self._conditions.late(place, until, after):
             place = (runs[-1].fire_at, runs[-1].id)
@@ -168,31 +178,6 @@ class AlertEvaluator:
         if until - record.judged > KEEP_POSITION_EVERY:
             await self._alerts.judge(record.name, until)
 
-    # ------------------------------------------------------------------------------------------------- without a leader
-
-    async def _leaderless(self) -> None:
-        leader = await self._control.leader()
-        if leader is None:
-            return
-        # By MongoDB's clock: this node's own may be wrong, which would keep it from leading.
-        now = await self._store_admin.time()
-        age = now - leader.renewed_at - timedelta(seconds=self._timings.leader_renew)
-        if age <= SHORTEST_LEADERLESS:
-            return
-        records = await self._alerts.find()
-        # All nodes see the same last renewal, so an outage is one subject.
-        subject, since = f"term:{leader.term}@{instant_text(leader.renewed_at)}", leader.renewed_at
-        text = leaderless_text(since, node_name(leader.holder), leader.term)
-        await self._put(
-            [
-                self._notification(record, AlertKind.NO_LEADER, subject, None, None, since, text, found_at=now)
-                for record in records
-                if record.alert.wants(AlertKind.NO_LEADER) and age > record.alert.no_leader_after
-            ]
-        )
-        if records:
-            self._posted()
-
     # ---------------------------------------------------------------------------------------------------- notifications
 
     def _about(
@@ -205,22 +190,16 @@ class AlertEvaluator:
         record: AlertRecord,
         kind: AlertKind,
         subject: str,
-        job: str | None,
+        job: str,
         run: Run | None,
         at: datetime,
         text: str,
-        *,
-        found_at: datetime | None = None,
     ) -> Notification:
-        name = notification_id(record.name, kind, subject)
-        return Notification(
-            id=name,
-            alert=record.name,
-            kind=kind,
-            subject=subject,
-            job=job,
-            body=message(name, record.name, kind, at, self._namespace, text, job, run),
-            created_at=found_at or self._clock.now(),
+        # Notifications of an alert and job are delivered in the order of their creation, so no two share a millisecond.
+        self._created_at = max(self._clock.now(), self._created_at + MILLISECOND)
+        created_at = self._created_at
+        return notification_of(
+            record, kind, subject, at, self._namespace, text, created_at=created_at, job=job, run=run
         )
 
     async def _put(self, notifications: Sequence[Notification]) -> None:

@@ -51,7 +51,8 @@ class Outbox(Protocol):
         self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
         """Claim waiting notifications that are due by the store's clock, the longest due first, except those of the
-        alerts in `excluding`. Each claim counts as an attempt, and the notification is due again after the lease.
+        alerts in `excluding`. Of each alert and job only the oldest waiting one is claimed, so the later ones follow
+        when it has ended. Each claim counts as an attempt, and the notification is due again after the lease.
         """
 
     async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
@@ -83,6 +84,9 @@ class AlertConditions(Protocol):
         """Runs whose latest start is missing or more than `by` after `fire_at`, ordered by (fire_at, id): those after
         `after`, with `fire_at` up to `until`.
         """
+
+    async def waiting(self, until: datetime, limit: int) -> list[Run]:
+        """Open runs with `fire_at` before `until` whose present attempt has not started, ordered by (fire_at, id)."""
 
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         """Active jobs whose cursor is at or before `fire` and whose `due_at` is at or before `due`, ordered by

@@ -250,6 +250,9 @@ class LogStore(Protocol):
     async def append(self, lines: Sequence[LogLine]) -> None:
         """Insert. Safe to repeat: no line is stored twice."""
 
+    async def remove(self, run: str, fence: int, first: int, end: int) -> None:
+        """Delete the lines of an attempt with `first` <= n < `end`. Safe to repeat."""
+
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         """A page of a run's lines, in order, starting after (fence, n)."""
 

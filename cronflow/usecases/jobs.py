@@ -14,13 +14,14 @@ from typing import cast
 
 from cronflow.documents import job_document
 from cronflow.documents.values import under
+from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, target_problems
 from cronflow.domain.planning import first_fire, run_on_request
 from cronflow.domain.run import Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
-from cronflow.domain.schedule.kinds import Schedule, next_after
+from cronflow.domain.schedule.kinds import Once, Schedule, next_after
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.edit import Editor, Result, consumed
@@ -31,6 +32,7 @@ MOST_COUNTED = 50_000
 """At most this many runs of a job are counted for its day map."""
 
 Difference = tuple[str, object, object]
+NONE_IMPLICIT: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class Comparison:
 
 
 class JobUseCases:
+    """`implicit_misfires` is the place of `at` by job, for documents that leave out `misfire`: such a job is refused
+    with InvalidInput if the change would start it although its `at` is missed.
+    """
+
     def __init__(self, backends: Backends, clock: Clock, audit: Auditor) -> None:
         self._backends = backends
         self._clock = clock
@@ -52,7 +58,12 @@ class JobUseCases:
         self._editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
 
     async def apply(
-        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+        self,
+        jobs: Sequence[Job],
+        *,
+        by: str = "",
+        each: Callable[[], None] = lambda: None,
+        implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
     ) -> list[tuple[str, Result]]:
         """Create or change jobs and return the name and result of each. `by` is stored as the author of the version;
         `each` is called after every job.
@@ -63,6 +74,7 @@ class JobUseCases:
         names = [job.name for job in jobs]
         _check(jobs)
         before = {record.name: record for record in await self._backends.jobs.get(names)}
+        _refuse_missed(jobs, before, implicit_misfires, self._clock.now())
         results: list[tuple[str, Result]] = []
         try:
             for job in jobs:
@@ -78,22 +90,31 @@ class JobUseCases:
         return results
 
     async def applied(
-        self, jobs: Sequence[Job], *, by: str = "", each: Callable[[], None] = lambda: None
+        self, jobs: Sequence[Job], *, by: str = "", implicit_misfires: Mapping[str, str] = NONE_IMPLICIT
     ) -> list[Comparison]:
         """Like `apply`, but return each stored job with its result."""
-        results = await self.apply(jobs, by=by, each=each)
+        results = await self.apply(jobs, by=by, implicit_misfires=implicit_misfires)
         names = [name for name, _ in results]
         records = {record.name: record for record in await self._backends.jobs.get(names)}
         if gone := set(names) - records.keys():
             raise NotFound("job", min(gone))
         return [Comparison(records[name], result) for name, result in results]
 
-    async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> tuple[JobRecord, Result]:
+    async def define(
+        self,
+        job: Job,
+        *,
+        by: str = "",
+        expected: int | None = None,
+        implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
+    ) -> tuple[JobRecord, Result]:
         """Create or change one job. Raises Conflict unless its version is `expected` (`edit.ABSENT`: the job must not
         exist), and InvalidInput for a reserved name.
         """
         _check([job])
         before = next(iter(await self._backends.jobs.get([job.name])), None)
+        stored = {} if before is None else {job.name: before}
+        _refuse_missed([job], stored, implicit_misfires, self._clock.now())
         result = await self._editor.define(job, by=by, expected=expected)
         if result != "unchanged":
             await self._audit.record_events(by, _defined(result, before, job, by))
@@ -101,7 +122,13 @@ class JobUseCases:
         return await self.get(job.name), result
 
     async def amend(
-        self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
+        self,
+        name: str,
+        make: Callable[[Job], Job],
+        *,
+        by: str = "",
+        expected: int | None = None,
+        implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
     ) -> JobRecord:
         """Replace a job with `make(job)`. Raises NotFound, whatever `make` raises, Conflict unless its version is
         `expected`, and InvalidInput for a system job.
@@ -113,17 +140,22 @@ class JobUseCases:
             return made
 
         before = await self._editable(name)
+        if implicit_misfires:
+            _refuse_missed([make(before.job)], {name: before}, implicit_misfires, self._clock.now())
         after = await self._editor.amend(name, checked, by=by, expected=expected)
         if after.ver != before.ver:
             await self._audit.record_events(by, _defined("changed", before, after.job, by))
         await notify_leader(self._backends.bus)
         return after
 
-    async def compare(self, jobs: Sequence[Job]) -> list[Comparison]:
+    async def compare(
+        self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str] = NONE_IMPLICIT
+    ) -> list[Comparison]:
         """Predict what `apply` would do now. Raises InvalidInput as `apply` does."""
         _check(jobs)
         now = self._clock.now()
         found = await self._backends.jobs.get([job.name for job in jobs])
+        _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
         stored = {record.name: record for record in found if record.deleted_at is None}
         return [compare(stored.get(job.name), job, now) for job in jobs]
 
@@ -242,6 +274,31 @@ def compare(stored: JobRecord | None, job: Job, now: datetime) -> Comparison:
         # The editor restarts the cursor after the instants that are already covered.
         planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
     return Comparison(planned, "changed", _differences(stored.job, job))
+
+
+def _refuse_missed(
+    jobs: Sequence[Job], stored: Mapping[str, JobRecord], implicit_misfires: Mapping[str, str], now: datetime
+) -> None:
+    problems = []
+    for job in jobs:
+        place = implicit_misfires.get(job.name)
+        if place is not None and (fire := _missed_at(stored.get(job.name), job, now)) is not None:
+            what = f"{to_the_minute(fire)} has passed, so the job would run at once"
+            remedy = "choose a later time, or add misfire: fire_once to run it now or misfire: skip to record it only"
+            problems.append(Problem(place, what, remedy))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _missed_at(stored: JobRecord | None, job: Job, now: datetime) -> datetime | None:
+    """The one-time fire that this edit would put at the cursor although it is missed; None: there is none."""
+    if not isinstance(job.schedule, Once) or not job.enabled:
+        return None
+    live = stored is not None and stored.deleted_at is None
+    if live and stored is not None and (stored.job.schedule, stored.job.enabled) == (job.schedule, job.enabled):
+        return None
+    fire = first_fire(job, now, None if stored is None else consumed(stored, now))
+    return fire if fire is not None and now - fire > job.misfire.late_after else None
 
 
 def _differences(before: Job, after: Job) -> list[Difference]:

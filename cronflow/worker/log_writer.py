@@ -10,7 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.node.role_loop import NodeRole, Outages, Wake
@@ -26,6 +27,13 @@ MOST_UNPUBLISHED = 2000
 MOST_AT_ONCE = 500
 
 
+class _Removal(NamedTuple):
+    run: str
+    fence: int
+    first: int
+    end: int
+
+
 class LogWriter:
     def __init__(
         self, logs: LogStore, live_tail: LiveTail, clock: Clock, outages: Outages, *, most_waiting: int = MOST_WAITING
@@ -33,7 +41,9 @@ class LogWriter:
         self._logs = logs
         self.live_tail_publisher = LiveTailPublisher(live_tail, clock)
         self._most_waiting = most_waiting
-        self._commit = GroupCommit("log lines", self._write, clock, outages, LINGER_S)
+        self._commit: GroupCommit[LogLine | _Removal, None] = GroupCommit(
+            "log lines", self._write, clock, outages, LINGER_S
+        )
         self._gaps: dict[tuple[str, int], tuple[LogLine, int]] = {}
         self._away = asyncio.Event()
 
@@ -41,14 +51,21 @@ class LogWriter:
         """Write lines until cancelled."""
         await self._commit.run()
 
-    def put(self, line: LogLine) -> asyncio.Future[None] | None:
-        """Queue a line. Returns None when too many are waiting and the line is dropped."""
+    def publish(self, line: LogLine) -> None:
+        """Send the line to live tails, without storing it."""
         self.live_tail_publisher.put(line)
+
+    def store(self, line: LogLine) -> asyncio.Future[None] | None:
+        """Queue a line. Returns None when too many are waiting and the line is dropped."""
         if len(self._commit) < self._most_waiting:
             return self._commit.put(line)
         first, count = self._gaps.get((line.run, line.fence), (line, 0))
         self._gaps[line.run, line.fence] = (first, count + 1)
         return None
+
+    def remove(self, run: str, fence: int, first: int, end: int) -> None:
+        """Delete the lines of the attempt from number `first` to before `end`, after those queued before."""
+        self._commit.put(_Removal(run, fence, first, end))
 
     def hurry(self) -> None:
         self._commit.hurry()
@@ -64,9 +81,15 @@ class LogWriter:
         finally:
             away.cancel()
 
-    async def _write(self, lines: Sequence[LogLine]) -> list[None]:
+    async def _write(self, items: Sequence[LogLine | _Removal]) -> list[None]:
         try:
-            await self._logs.append(lines)
+            for removes, group in groupby(items, lambda item: isinstance(item, _Removal)):
+                if removes:
+                    for removal in group:
+                        assert isinstance(removal, _Removal)
+                        await self._logs.remove(removal.run, removal.fence, removal.first, removal.end)
+                else:
+                    await self._logs.append([line for line in group if isinstance(line, LogLine)])
         except BackendUnavailable:
             self._away.set()
             raise
@@ -75,7 +98,7 @@ class LogWriter:
         for first, count in gaps.values():
             # At the position of the first missing line, so that the log reads in order.
             self._commit.put(replace(first, level="warn", text=f"{count:,} lines were dropped: MongoDB was away"))
-        return [None] * len(lines)
+        return [None] * len(items)
 
 
 class LiveTailPublisher:

@@ -30,7 +30,6 @@ from cronflow.ports import (
     EventSink,
     JobLock,
     LateResult,
-    LogLine,
     Meter,
     Queue,
     ResultStore,
@@ -68,7 +67,7 @@ class Recorder:
         count: Callable[[Change], None] = lambda _: None,
         meter: Meter = UNMETERED,
     ) -> None:
-        self._runs, self._results, self._queue, self._lines = runs, results, queue, log_writer
+        self._runs, self._results, self._queue, self.lines = runs, results, queue, log_writer
         self._node = node
         self._clock = clock
         self._linger_s = timings.group_commit
@@ -84,7 +83,7 @@ class Recorder:
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
         self._releases = GroupCommit("releases", self._write_releases, clock, outages, self._linger_s)
         self.replaying = NodeRole("spool", self.replay, Wake())
-        self.publishing = self._lines.live_tail_publisher.role
+        self.publishing = self.lines.live_tail_publisher.role
 
     @property
     def accepts(self) -> bool:
@@ -102,7 +101,7 @@ class Recorder:
         return Backlog() if self._spool is None else self._spool.backlog
 
     def start_roles(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        loops = (self._starts.run(), self._finishes.run(), self._releases.run(), self._lines.run())
+        loops = (self._starts.run(), self._finishes.run(), self._releases.run(), self.lines.run())
         return [group.create_task(loop, name=f"group commit {k}") for k, loop in enumerate(loops)]
 
     async def start(self, change: Change) -> bool | None:
@@ -117,7 +116,7 @@ class Recorder:
         """
         in_time = await self._finishes.put(finish)
         if last_line is not None:
-            await self._lines.stored(last_line)
+            await self.lines.stored(last_line)
         return in_time
 
     async def keep_late(self, finish: Finish) -> None:
@@ -140,13 +139,6 @@ class Recorder:
         """
         self._starts.give_up(None)
         self._releases.give_up(None)
-
-    def line(self, line: LogLine) -> asyncio.Future[None] | None:
-        """See `LogWriter.put`."""
-        return self._lines.put(line)
-
-    def hurry_lines(self) -> None:
-        self._lines.hurry()
 
     async def replay(self) -> float:
         """Write the oldest outcomes of the spool to MongoDB. Returns 0 until the spool is empty."""

@@ -36,13 +36,13 @@ from cronflow.ports import (
     Executor,
     JobLock,
     LateResult,
-    LogLine,
     Meter,
     Queue,
     RunStore,
     SelectiveExecutor,
     Signal,
 )
+from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
 from cronflow.worker.leases import STOP_TAKES_S, Lease
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Finish
@@ -50,7 +50,6 @@ from cronflow.worker.spool import Finish
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
 REMEMBERED_TAKES = 100_000
-LINES_PER_RUN = 10_000
 SHUT_DOWN = "its node was shut down"
 
 log = structlog.get_logger("cronflow.node")
@@ -63,6 +62,7 @@ class Active:
     assignment: Assignment
     claimed: ClaimedRun
     job_lock: JobLock
+    log: AttemptLog = field(repr=False)
     start_id: str
     until: float
     started_at: datetime | None = None
@@ -71,9 +71,6 @@ class Active:
     recorded: bool = False
     stop: AttemptResult | None = None
     handler: asyncio.Future[AttemptResult] | None = None
-    lines: int = 0
-    dropped: int = 0
-    last_line: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def stop_result(self) -> AttemptResult | None:
         """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""
@@ -289,6 +286,7 @@ class Worker:
             assignment=assignment,
             claimed=self._claimed(assignment),
             job_lock=_job_lock(assignment),
+            log=AttemptLog(self._recorder.lines, assignment, node_name(self._node), self._clock, self._lines_per_run),
             start_id=secrets.token_hex(12),
             until=self._clock.monotonic() + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
         )
@@ -352,14 +350,11 @@ class Worker:
     async def _execute(self, active: Active) -> AttemptResult:
         """Run the executor to its result; a stopped attempt has the result that it was stopped with."""
 
-        def sink(level: str, text: str) -> None:
-            self._log_line(active, level, text)
-
         mark = self._schedule_mark(active)
         try:
             if (stop := active.stop_result()) is not None:
                 return stop
-            active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, sink))
+            active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, active.log.add))
             try:
                 await asyncio.wait({active.handler})
             except asyncio.CancelledError:
@@ -401,10 +396,8 @@ class Worker:
 
     async def _record(self, active: Active, attempt_result: AttemptResult) -> None:
         finish = Finish.of(active.claimed, attempt_result, secrets.token_hex(12), active.started_at, self._clock.now())
-        if active.dropped:
-            text = f"{active.dropped:,} lines were dropped: LOG_LINES_PER_RUN is {self._lines_per_run:,}"
-            self._keep_line(active, "warn", text)
-        self._recorder.hurry_lines()
+        await active.log.end()
+        self._recorder.lines.hurry()
         if active.superseded:
             log.warning(
                 "run superseded", run=active.claimed.run, fence=active.claimed.fence, outcome=attempt_result.outcome
@@ -412,7 +405,7 @@ class Worker:
             # After a duplicated item, the other attempt may have this very fence: a `finish` would then end its run.
             await self._recorder.keep_late(finish)
             return
-        await self._recorder.finish(finish, active.last_line)
+        await self._recorder.finish(finish, active.log.last_stored)
 
     def _stop_if_held(self, lease: Lease) -> None:
         active = self._active.get((lease.claimed.run, lease.claimed.fence))
@@ -433,30 +426,6 @@ class Worker:
             retry=assignment.job.retry,
             delivery=assignment.job.delivery,
         )
-
-    def _log_line(self, active: Active, level: str, text: str) -> None:
-        if active.lines >= self._lines_per_run:
-            active.dropped += 1
-            return
-        self._keep_line(active, level, text)
-
-    def _keep_line(self, active: Active, level: str, text: str) -> None:
-        assignment = active.assignment
-        future = self._recorder.line(
-            LogLine(
-                run=assignment.run,
-                job=assignment.job.name,
-                fence=assignment.fence,
-                attempt=assignment.attempt,
-                n=active.lines,
-                at=self._clock.now(),
-                level=level,
-                text=text,
-                node=node_name(self._node),
-            )
-        )
-        active.lines += 1
-        active.last_line = future or active.last_line
 
 
 def _job_lock(assignment: Assignment) -> JobLock:

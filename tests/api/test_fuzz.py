@@ -124,7 +124,7 @@ def test_no_sequence_of_requests_fails(address: str, request: pytest.FixtureRequ
         def validate_response(self, response: Any, case: Any, additional_checks: Any = None, **kwargs: Any) -> None:
             case.validate_response(response, checks=CHECKS, transport_kwargs=kwargs)
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Sequences,
         settings=settings(
             max_examples=STATEFUL_IN_PROOF if request.config.getoption("--prove") else STATEFUL,

@@ -366,3 +366,25 @@ async def test_a_masked_document_cannot_be_applied(client: Client) -> None:
     assert refused.status_code == 422
     assert {one["place"] for one in refused.json()["errors"]} == {"run.http.url", "run.http.headers.Authorization"}
     assert SECRET in (await client.ask("GET", "/jobs/showing")).text
+
+
+async def test_an_at_in_the_past_is_refused_unless_misfire_is_given(client: Client) -> None:
+    once = {"name": "launch", "run": {"shell": "true"}, "schedule": {"at": "2026-11-21T11:58:00Z"}}
+    later = {**once, "schedule": {"at": "2026-11-21T12:30:00Z"}}
+    asked: list[tuple[str, str, dict[str, Any], str]] = [
+        ("POST", "/jobs", once, "schedule.at"),
+        ("PUT", "/jobs/launch", once, "schedule.at"),
+        ("POST", "/jobs/plan", {"jobs": [NEW, once]}, "jobs[1].schedule.at"),
+        ("POST", "/jobs/apply", {"jobs": [NEW, once]}, "jobs[1].schedule.at"),
+    ]
+    for method, path, body, place in asked:
+        refused = await client.ask(method, path, body)
+        assert refused.status_code == 422, path
+        [problem] = refused.json()["errors"]
+        assert (problem["place"], "misfire: skip" in problem["remedy"]) == (place, True)
+    await client.get("/jobs/launch", 404)
+    await client.post("/jobs", later, 201)
+    patch = {"schedule": once["schedule"]}
+    refused = await client.ask("PATCH", "/jobs/launch", patch)
+    assert [one["place"] for one in refused.json()["errors"]] == ["schedule.at"]
+    assert (await client.ask("PATCH", "/jobs/launch", {**patch, "misfire": {"policy": "skip"}})).status_code == 200

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import signal
 import urllib.error
 import urllib.request
+from datetime import timedelta
 from pathlib import Path
 
 import orjson
 import pytest
 
+from cronflow.backends.clock import SystemClock
+from cronflow.bootstrap.backends import open_backends
+from cronflow.domain.alerts import Alert, AlertKind, Webhook
 from cronflow.testing.embedded.server import free_port
+from cronflow.usecases import UseCases
 from tests.children import ADMIN, cluster_environment, process
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -62,3 +69,30 @@ async def test_the_api_warns_about_weak_credentials(environment: dict[str, str],
         assert "has only 8 characters" in log.read_text()
         child.send_signal(signal.SIGTERM)
         child.wait(20)
+
+
+async def test_an_api_without_any_node_reports_the_missing_leader(
+    environment: dict[str, str], redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    got = asyncio.Queue[bytes]()
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        [length] = re.findall(rb"content-length: (\d+)", head.lower())
+        got.put_nowait(await reader.readexactly(int(length)))
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with (
+        open_backends(redis_url, mongo_url, namespace) as backends,
+        await asyncio.start_server(receive, "127.0.0.1", 0) as receiver,
+    ):
+        url = f"http://127.0.0.1:{receiver.sockets[0].getsockname()[1]}/hook"
+        alert = Alert(name="a", on=(AlertKind.NO_LEADER,), webhook=Webhook(url), no_leader_after=timedelta(seconds=5))
+        await UseCases(backends, SystemClock()).alerts.define(alert)
+        await backends.control.begin_term("gone#1")
+        environment = {**environment, "CRONFLOW_LEADER_RENEW": "1s"}
+        with process(["cronflow", "api", "--port", str(free_port())], environment, tmp_path / "api.log"):
+            async with asyncio.timeout(PATIENCE_S):
+                body = orjson.loads(await got.get())
+        assert (body["kind"], "the last one was gone, term 1" in body["text"]) == ("no_leader", True)

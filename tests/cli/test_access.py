@@ -207,3 +207,17 @@ def test_in_memory_credentials_are_new_each_time() -> None:
 def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CronFlowError, match="admin-password cannot be used"):
         complete(Settings(), tmp_path / "gone")
+
+
+def test_the_audit_log_is_listed_by_user_and_age(cli: Cli, scene: Scene) -> None:
+    asyncio.run(scene.clock.advance(60))
+    begin = scene.clock.now()
+    asyncio.run(scene.service.jobs.pause("sync-tokens", by="grace"))
+    asyncio.run(scene.service.users.create("new", Role.VIEWER, "a long password", by="ada"))
+    line = row(cli("audit", "list", "--who", "grace"), "job:sync-tokens")
+    assert "job.pause" in line
+    assert "paused: false → true" in line
+    since = parsed(cli("audit", "list", "--since", begin.isoformat(), "-o", "json"))
+    assert [(entry["by"], entry["action"]) for entry in since] == [("ada", "user.create"), ("grace", "job.pause")]
+    assert len(parsed(cli("audit", "list", "-n", "1", "-o", "json"))) == 1
+    assert "No changes match." in cli("audit", "list", "--who", "nobody").stdout

@@ -62,6 +62,14 @@ def test_an_alert_is_shown_with_its_notifications(cli: Cli) -> None:
     assert (missing.exit_code, "cronflow alerts list" in missing.stderr) == (3, True)
 
 
+def test_an_alert_that_is_shown_as_yaml_can_be_applied_again(cli: Cli, scene: Scene, tmp_path: Path) -> None:
+    (tmp_path / "shown.yaml").write_text(cli("alerts", "show", "billing", "-o", "yaml").stdout)
+    before = asyncio.run(scene.service.alerts.get("billing"))
+    again = cli("alerts", "apply", "-f", "shown.yaml")
+    assert again.exit_code == 0, again.output
+    assert asyncio.run(scene.service.alerts.get("billing")) == before
+
+
 def test_applying_a_file_twice_changes_nothing(cli: Cli, scene: Scene, tmp_path: Path) -> None:
     file = tmp_path / "alerts.yaml"
     file.write_text(FILE, "utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -100,6 +100,55 @@ def test_a_dry_run_predicts_the_result_of_apply(cli: Cli, file: str, tmp_path: P
     assert foretold[0]["changes"] == [{"field": "schedule.cron", "before": "0 2 * * *", "after": "30 12 * * *"}]
 
 
+ONCE = """
+jobs:
+  - name: launch
+    run: {argv: [bin/launch]}
+    schedule:
+      at: 2026-11-21T%s:00Z
+"""
+PASSED = (
+    "once.yaml:6: jobs[0].schedule.at: 2026-11-21 11:58 UTC has passed, so the job would run at once"
+    " (choose a later time, or add misfire: fire_once to run it now or misfire: skip to record it only)"
+)
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_an_at_in_the_past_is_refused_at_its_line_unless_misfire_is_given(
+    cli: Cli, tmp_path: Path, dry_run: Sequence[str], empty: Scene
+) -> None:
+    (tmp_path / "once.yaml").write_text(ONCE % "11:58")
+    refused = cli("jobs", "apply", "-f", "once.yaml", *dry_run)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert PASSED in refused.stderr
+    assert asyncio.run(empty.service.backends.jobs.find()) == []
+    (tmp_path / "once.yaml").write_text((ONCE % "11:58") + "    misfire: fire_once\n")
+    assert cli("jobs", "apply", "-f", "once.yaml", *dry_run).exit_code == 0
+
+
+def test_an_app_is_refused_with_an_at_in_the_past_unless_misfire_is_given(
+    cli: Cli, tmp_path: Path, module: str, empty: Scene
+) -> None:
+    later = "\n@shop.job(at='2026-11-21T11:58:00Z')\ndef launch(): ...\n"
+    (tmp_path / f"{module}.py").write_text(APP + later)
+    refused = cli("jobs", "apply", "--app", f"{module}:shop")
+    assert refused.exit_code == 2
+    assert f"{module}:launch: at: 2026-11-21 11:58 UTC has passed" in refused.stderr
+    assert asyncio.run(empty.service.backends.jobs.find()) == []
+
+
+@pytest.mark.usefixtures("empty")
+def test_an_at_that_passes_after_the_job_was_applied_is_no_obstacle(cli: Cli, tmp_path: Path, empty: Scene) -> None:
+    (tmp_path / "once.yaml").write_text(ONCE % "12:05")
+    assert cli("jobs", "apply", "-f", "once.yaml").exit_code == 0
+    asyncio.run(empty.clock.advance(3600))
+    assert row(cli("jobs", "apply", "-f", "once.yaml"), "launch").startswith("= unchanged")
+    (tmp_path / "once.yaml").write_text((ONCE % "12:05") + "    labels: {team: web}\n")
+    assert row(cli("jobs", "apply", "-f", "once.yaml"), "launch").startswith("~ changed")
+    (tmp_path / "once.yaml").write_text(ONCE % "12:06")
+    assert cli("jobs", "apply", "-f", "once.yaml").exit_code == 2
+
+
 @pytest.mark.usefixtures("empty")
 def test_all_files_of_a_shell_pattern_are_applied(cli: Cli, file: str, tmp_path: Path) -> None:
     (tmp_path / "more.yaml").write_text("name: third\nrun: {argv: [x]}\n")
@@ -184,10 +233,10 @@ def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     path.write_text("jobs:\n" + "".join(f"  - {{name: {name}, run: {{argv: ['true']}}}}\n" for name in names))
     compare = empty.service.jobs.compare
 
-    async def refuse_the_last(jobs: Sequence[Job]) -> list[Comparison]:
+    async def refuse_the_last(jobs: Sequence[Job], implicit_misfires: Mapping[str, str]) -> list[Comparison]:
         if any(job.name == "job-4" for job in jobs):
             raise InvalidInput("this name is reserved")
-        return await compare(jobs)
+        return await compare(jobs, implicit_misfires)
 
     with monkeypatch.context() as patch:
         patch.setattr(empty.service.jobs, "compare", refuse_the_last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version as installed
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,20 @@ def test_checking_valid_settings_exits_0_and_names_unset_urls(cli: Cli, monkeypa
 
 
 def test_settings_without_effect_are_noted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCHEDULER_NODE", "master")
-    assert "SCHEDULER_NODE has no effect" in cli("config", "check").stderr
-    assert "SCHEDULER_NODE has no effect" in cli("config", "show").stderr
+    monkeypatch.setenv("DB_URL", "postgres://host/db")
+    assert "DB_URL has no effect" in cli("config", "check").stderr
+    assert "DB_URL has no effect" in cli("config", "show").stderr
+
+
+def test_a_setting_that_nothing_would_follow_stops_every_command(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRONFLOW_MIN_NODES", "2")
+    for command in ("node", "api"):
+        refused = cli(command)
+        assert refused.exit_code == 2
+        assert "CRONFLOW_MIN_NODES: is not supported by this version" in refused.stderr
+
+
+@pytest.mark.parametrize("words", [("--version",), ("version", "-o", "name")])
+def test_the_version_is_an_option_and_a_command(cli: Cli, words: tuple[str, ...]) -> None:
+    result = cli(*words)
+    assert (result.exit_code, result.stdout.split()[-1]) == (0, installed("cronflow"))

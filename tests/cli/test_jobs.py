@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 import yaml
@@ -94,6 +95,14 @@ def test_a_job_is_shown_with_its_defaults_its_cursor_and_its_latest_runs(cli: Cl
     [job] = [job for job in JOBS if job.name == "nightly-report"]
     assert yaml.safe_load(document) == job_document(job)
     assert parse_job(yaml.safe_load(document)) == job
+
+
+@pytest.mark.usefixtures("scene")
+@pytest.mark.parametrize("name", [job.name for job in JOBS])
+def test_a_job_that_is_shown_as_yaml_can_be_applied_again(cli: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / "shown.yaml").write_text(cli("jobs", "show", name, "-o", "yaml").stdout)
+    again = cli("jobs", "apply", "-f", "shown.yaml", "--no-import")
+    assert "1 job: 0 created, 0 changed, 1 unchanged" in again.stdout, again.output
 
 
 @pytest.mark.usefixtures("scene")

@@ -24,6 +24,7 @@ from cronflow.cli import connect
 from cronflow.cli.commands.access import keys, users
 from cronflow.cli.commands.access import secrets as secrets_commands
 from cronflow.cli.commands.alerts import alerts
+from cronflow.cli.commands.audit import audit
 from cronflow.cli.commands.cluster import cluster, nodes
 from cronflow.cli.commands.jobs import jobs
 from cronflow.cli.commands.runs import runs
@@ -144,6 +145,7 @@ COMMANDS = [
     Given("alerts apply -f alerts.yaml"),
     Given("alerts test billing"),
     Given("alerts delete billing"),
+    Given("audit list --who ada --action job.pause -n 5"),
 ]
 FOLLOWED = {"runs watch", "cluster watch"}
 """They get what they show in another way; `test_follow.py` has them."""
@@ -335,6 +337,7 @@ def test_every_management_command_is_covered() -> None:
         "keys": keys,
         "secrets": secrets_commands,
         "alerts": alerts,
+        "audit": audit,
     }
     there = {
         f"{name} {command}"

@@ -36,13 +36,13 @@ LONG_AGO = T0 - timedelta(days=300)
 
 
 def a_notice(name: str = "msg_1", **fields: Any) -> Notification:
-    """A notice that has been due for long."""
+    """A notice that has been due for long, of a job of its own."""
     base = Notification(
         id=name,
         alert="billing",
         kind=AlertKind.FAILED,
         subject="report@1",
-        job="report",
+        job=name,
         body='{"$a.b": 1}',
         created_at=LONG_AGO,
     )
@@ -162,6 +162,21 @@ async def test_what_is_due_longest_is_claimed_first_and_no_more_than_asked_for(s
     await stores.outbox.put(notifications[::-1])
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 3)] == ["m0", "m1", "m2"]
     assert [one.id for one in await stores.outbox.claim("c", MINUTE, 3)] == ["m3"]
+
+
+async def test_only_the_oldest_waiting_notice_of_an_alert_and_job_is_claimed(stores: Backends) -> None:
+    lanes = {"one": ("billing", "job"), "two": ("other", "job"), "three": ("billing", None)}
+    for name, (alert, job) in lanes.items():
+        notices = [a_notice(f"{name}-{n}", alert=alert, job=job, created_at=LONG_AGO + n * MINUTE) for n in range(2)]
+        await stores.outbox.put(notices[::-1])
+    first = {one.id: one for one in await stores.outbox.claim("c", MINUTE, 9)}
+    assert set(first) == {"one-0", "two-0", "three-0"}
+    assert await stores.outbox.claim("d", MINUTE, 9) == []
+    # A failed attempt holds the next one back; delivered and given up let it follow.
+    assert await stores.outbox.record_attempt(replace(first["one-0"], status=500), timedelta(hours=1))
+    for name, state in (("two-0", NotificationState.DELIVERED), ("three-0", NotificationState.GAVE_UP)):
+        assert await stores.outbox.record_attempt(replace(first[name], state=state, ended_at=datetime.now(UTC)), None)
+    assert {one.id for one in await stores.outbox.claim("e", MINUTE, 9)} == {"two-1", "three-1"}
 
 
 async def test_a_notice_that_is_not_due_is_not_claimed(stores: Backends) -> None:
@@ -295,6 +310,21 @@ async def test_a_first_attempt_that_started_in_time_is_found_and_left_to_the_rul
     await stores.runs.insert([a_run(started_at=T0 + 5 * MINUTE, attempts=(first,))])
     [found] = await stores.alert_conditions.late((T0 - MINUTE, ""), T0, MINUTE)
     assert found.attempts == (first,)
+
+
+async def test_the_runs_that_wait_are_open_and_not_started_and_due_before(stores: Backends) -> None:
+    waiting = [a_run(job, T0 - n * MINUTE) for n, job in ((1, "b"), (1, "a"), (2, "c"))]
+    await stores.runs.insert(
+        [
+            *waiting,
+            a_run("later", T0),
+            a_run("started", T0 - MINUTE, state=RunState.RUNNING, started_at=T0, node="n#a"),
+            a_run("over", T0 - MINUTE, state=RunState.SKIPPED, check_at=None, ended_at=T0),
+        ]
+    )
+    found = await stores.alert_conditions.waiting(T0, 9)
+    assert [run.job for run in found] == ["c", "a", "b"]
+    assert [run.job for run in await stores.alert_conditions.waiting(T0, 1)] == ["c"]
 
 
 async def test_a_job_is_behind_when_its_cursor_is_and_the_planner_looks_at_it(stores: Backends) -> None:

@@ -577,6 +577,18 @@ async def test_log_lines_come_back_in_order_once_and_from_where_one_left_off(sto
     assert await stores.logs.read("other@1") == []
 
 
+async def test_lines_of_one_attempt_are_removed_by_their_numbers(stores: Stores) -> None:
+    def line(n: int, run: str = "r@1", fence: int = 100) -> LogLine:
+        return LogLine(run=run, job="r", fence=fence, attempt=1, n=n, at=T0, level="info", text=f"line {n}")
+
+    others = [line(2, fence=200), line(2, "other@1")]
+    await stores.logs.append([*map(line, range(5)), *others])
+    for _ in range(2):
+        await stores.logs.remove("r@1", 100, 1, 4)
+    assert await stores.logs.read("r@1") == [line(0), line(4), others[0]]
+    assert await stores.logs.read("other@1") == [others[1]]
+
+
 async def test_terms_count_up_and_their_ranges_of_tokens_do_not_overlap(stores: Stores) -> None:
     first = await stores.control.begin_term("n1#a#x")
     second = await stores.control.begin_term("n2#b#y")

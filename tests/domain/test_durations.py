@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronflow.domain.durations import Duration, format_duration, parse_duration
-from cronflow.domain.errors import InvalidInput
+from cronflow.domain.errors import InvalidInput, RetryLater
+
+HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,18 @@ def test_a_duration_is_written_in_the_largest_unit_that_divides_it(value: timede
 def test_a_formatted_duration_parses_to_the_same_value(milliseconds: int) -> None:
     value = timedelta(milliseconds=milliseconds)
     assert parse_duration(format_duration(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("delay", "meant"),
+    [("10m", timedelta(minutes=10)), (90, timedelta(seconds=90)), (0.5, timedelta(seconds=0.5)), (HOUR, HOUR)],
+)
+def test_retry_later_takes_text_seconds_and_timedeltas(delay: Duration, meant: timedelta) -> None:
+    asked = RetryLater(delay)
+    assert (asked.delay, str(asked)) == (meant, f"try again in {meant.total_seconds():g} s")
+
+
+@pytest.mark.parametrize("delay", ["soon", "", "-5m", -1, True, float("nan")])
+def test_retry_later_refuses_other_delays_with_a_clear_value_error(delay: Duration) -> None:
+    with pytest.raises(ValueError, match=r"^RetryLater: .*(duration|too long)"):
+        RetryLater(delay)

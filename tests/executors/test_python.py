@@ -18,6 +18,7 @@ from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors import Executors
 from cronflow.executors.handlers import MAX_RESULT_BYTES
+from cronflow.executors.prints import LONGEST_LINE, captured, capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment
 from tests.waiting import PATIENCE_S, eventually
@@ -511,3 +512,84 @@ async def test_a_node_declines_functions_that_it_does_not_have_and_no_others() -
     assert "has no function missing" in await declined("tests.executors:missing")
     assert await declined(f"{__name__}:sleeps") == "no"
     assert await declined("tests.executors:is_running") == "no"
+
+
+# -------------------------------------------------------------------------------------------------------------- prints
+
+
+@app.job()
+async def prints_in_the_loop(who: str, times: int) -> None:
+    for n in range(times):
+        print(who, n)
+        await asyncio.sleep(0)
+    await asyncio.to_thread(print, who, "in a thread", file=sys.stderr)
+    print(who, "unfinished", end="")
+
+
+@app.job()
+def prints_in_a_thread(who: str, times: int) -> None:
+    for n in range(times):
+        print(who, n)
+    print(who, "in a thread", file=sys.stderr)
+    print(who, "unfinished", end="")
+    stranger = threading.Thread(target=print, args=("not of a run",))
+    stranger.start()
+    stranger.join()
+
+
+async def test_what_concurrent_attempts_print_becomes_lines_of_their_runs_and_nothing_else_does(
+    executor: PythonExecutor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = {f"{function}-{n}": Lines() for function in ("loop", "a_thread") for n in range(3)}
+    refs = {"loop": f"{__name__}:prints_in_the_loop", "a_thread": f"{__name__}:prints_in_a_thread"}
+    with capturing_prints():
+        print("before")
+        await asyncio.gather(
+            *(
+                executor.run(
+                    assignment(PythonTarget(refs[who.partition("-")[0]], {"who": who, "times": 5000})), "n", lines
+                )
+                for who, lines in logs.items()
+            )
+        )
+        print("after", file=sys.stderr)
+    print("at the end")
+    for who, lines in logs.items():
+        assert lines.of("info") == [*(f"{who} {n}" for n in range(5000)), f"{who} unfinished"]
+        assert lines.of("warn") == [f"{who} in a thread"]
+    out, err = capsys.readouterr()
+    assert (out, err) == ("before\n" + "not of a run\n" * 3 + "at the end\n", "after\n")
+
+
+async def test_a_print_without_a_newline_takes_limited_memory(executor: PythonExecutor) -> None:
+    lines = Lines()
+    with capturing_prints(), captured(lines):
+        for _ in range(5):
+            print("x" * LONGEST_LINE, end="")
+        print("\r\nnext", end="")
+    assert lines.all == [("info", "x" * LONGEST_LINE)] * 5 + [("info", "next")]
+
+
+@app.job()
+async def prints_in_the_loop_and_in_a_thread(times: int) -> None:
+    def flood() -> None:
+        for n in range(times):
+            print("thread", n)
+
+    flooding = asyncio.ensure_future(asyncio.to_thread(flood))
+    while not flooding.done():
+        print("loop")
+        await asyncio.sleep(0)
+    await flooding
+
+
+async def test_a_thread_that_waits_for_the_event_loop_does_not_stop_it(
+    executor: PythonExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.executors.python.MOST_WAITING", 1)
+    lines = Lines()
+    target = PythonTarget(f"{__name__}:prints_in_the_loop_and_in_a_thread", {"times": 100})
+    with capturing_prints():
+        attempt_result = await executor.run(assignment(target, timeout="60s"), "n", lines)
+    assert attempt_result.outcome is Outcome.OK
+    assert [text for text in lines.of("info") if text != "loop"] == [f"thread {n}" for n in range(100)]

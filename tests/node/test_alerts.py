@@ -13,11 +13,14 @@ from typing import Any
 import orjson
 import pytest
 
+from cronflow.bootstrap.api import missing_leader_roles
+from cronflow.config import Settings
 from cronflow.domain.alerts import Alert, AlertKind, Answer, Notification, NotificationState, Webhook
 from cronflow.domain.events import AlertGaveUp
 from cronflow.domain.job import Delivery, Misfire, MisfirePolicy, Overlap, Retry
-from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
+from cronflow.node.role_loop import Outages, repeat
 from cronflow.testing.clock import FakeClock
 from tests.contracts.builders import a_job
 from tests.node.cluster import Cluster, a_cluster
@@ -346,6 +349,27 @@ async def test_overlapping_manual_and_earlier_runs_are_not_late() -> None:
         assert receiver.got == []
 
 
+async def test_jobs_and_runs_that_already_waited_when_the_alert_was_created_are_late() -> None:
+    async with alerted("a", alert=False) as (cluster, receiver):
+        cluster.executor.release = asyncio.Event()
+        jobs = [
+            a_job("no-node", schedule=Every("1h"), require={"disk": "ssd"}),
+            a_job("running", schedule=Every("1h")),
+            a_job("waiting", schedule=Every("1h")),
+        ]
+        await cluster.service.jobs.apply(jobs)
+        await cluster.elapse(3600 + 60, step=1)
+        # As if its node had been lost before it started.
+        [run] = [run for run in cluster.runs if run.job == "waiting"]
+        cluster.backends.documents.runs[run.id] = replace(
+            run, state=RunState.DISPATCHED, started_at=None, check_at=cluster.clock.now() + timedelta(hours=1)
+        )
+        await define(cluster, **LATE)
+        await cluster.elapse(60, step=1)
+        assert sorted(body["job"] for body in receiver.got) == ["no-node", "waiting"]
+        assert receiver.kinds == ["late", "late"]
+
+
 # ----------------------------------------------------------------------------------------------------------- no leader
 
 
@@ -384,6 +408,26 @@ async def test_no_node_leads_while_all_clocks_are_wrong_and_that_is_reported() -
         assert receiver.kinds == ["no_leader"]
 
 
+async def test_two_apis_report_once_that_every_node_is_down() -> None:
+    async with alerted("a", "b", **LEADERLESS) as (cluster, receiver), asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(repeat(role, cluster.clock, Outages()))
+            for _ in range(2)
+            for role in missing_leader_roles(Settings(), cluster.backends, cluster.clock, receiver)
+        ]
+        await cluster.elapse(120, step=1)
+        assert receiver.got == []
+        for node in list(cluster.nodes):
+            await cluster.kill(node)
+        await cluster.elapse(300, step=1)
+        assert receiver.kinds == ["no_leader"]
+        cluster.start("c")
+        await cluster.elapse(120, step=1)
+        assert receiver.kinds == ["no_leader"]
+        for task in tasks:
+            task.cancel()
+
+
 async def test_a_takeover_is_no_outage() -> None:
     async with alerted("a", "b", **LEADERLESS) as (cluster, receiver):
         await cluster.kill(cluster.leaders[0])
@@ -415,6 +459,34 @@ async def test_a_notice_is_tried_again_more_and_more_rarely_and_given_up_in_the_
         assert {body["id"] for body in receiver.got} == {notification.id}
         [recorded] = await cluster.service.cluster.events(kinds=["alert_gave_up"])
         assert recorded.event == AlertGaveUp("all", run, 5, REFUSED.error or "")
+
+
+async def test_a_recovery_never_overtakes_its_failure_and_other_jobs_are_not_delayed() -> None:
+    async with alerted("a", on=(AlertKind.FAILED, AlertKind.RECOVERED)) as (cluster, receiver):
+        receiver.answers[HOOK.url] = [REFUSED, REFUSED, TAKEN]
+        await cluster.service.jobs.apply([a_job("job", schedule=None), a_job("other", schedule=None)])
+        first = await fire(cluster)
+        second = await fire(cluster)
+        await fire(cluster, outcome=Outcome.OK)
+        await fire(cluster, "other")
+        await cluster.elapse(60, step=1)
+        sent = [(body["kind"], body["run"]["id"]) for body in receiver.got if body["job"] == "job"]
+        assert sent[:3] == [("failed", first)] * 3
+        assert sent[3] == ("failed", second)
+        assert [kind for kind, _ in sent[4:]] == ["recovered"]
+        assert [body["kind"] for body in receiver.got if body["job"] == "other"] == ["failed"]
+
+
+async def test_notifications_that_are_created_together_are_delivered_in_their_order() -> None:
+    async with alerted("a") as (cluster, receiver):
+        await cluster.service.jobs.apply([a_job("job", schedule=None, overlap=Overlap.ALLOW)])
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.PERMANENT)
+        for _ in range(6):
+            await cluster.service.jobs.trigger("job")
+        await cluster.elapse(8)
+        created = sorted(notifications(cluster), key=lambda one: one.created_at)
+        assert len({one.created_at for one in created}) == 6
+        assert [body["id"] for body in receiver.got] == [one.id for one in created]
 
 
 async def test_a_receiver_that_fails_and_then_answers_gets_the_notice_with_the_same_id() -> None:

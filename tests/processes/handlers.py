@@ -32,6 +32,11 @@ async def work(ctx: Context, sink: str, seconds: float, fails: int = 0) -> None:
         raise RuntimeError("failed on request")
 
 
+def prints(text: str) -> None:
+    """Print without a context."""
+    print(text)
+
+
 def _note(sink: str, line: str) -> None:
     """Write with one call, so that lines of several processes never mix."""
     file = os.open(sink, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -256,3 +256,22 @@ def in_group(group: int) -> int:
         except (ProcessLookupError, psutil.NoSuchProcess):
             pass  # It has just ended.
     return found
+
+
+async def test_a_node_stores_what_its_python_jobs_print_as_lines_of_their_runs(
+    redis_url: str, mongo_url: str, namespace: str, tmp_path: Path
+) -> None:
+    async with process_cluster(redis_url, mongo_url, namespace, tmp_path) as cluster:
+        await cluster.up("a")
+        target = PythonTarget("tests.processes.handlers:prints", {"text": "forty-two rows"})
+        await cluster.apply(Job(name="prints", target=target))
+        run = await cluster.service.jobs.trigger("prints")
+
+        async def ended() -> bool:
+            return not (await cluster.service.runs.get(run)).is_open
+
+        await eventually(ended, what="the run ended")
+        assert [(line.level, line.text) for line in await cluster.backends.logs.read(run)] == [
+            ("info", "forty-two rows")
+        ]
+        assert "forty-two rows" not in cluster.log("a").read_text()

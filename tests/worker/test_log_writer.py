@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,6 +16,7 @@ from cronflow.ports import Assignment, LineSink, LogLine
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases import UseCases
+from cronflow.worker.attempt_log import LINES_PER_RUN
 from cronflow.worker.log_writer import LogWriter
 from tests.contracts.builders import T0, a_job
 from tests.node.cluster import Steady
@@ -49,7 +51,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 async def test_an_attempt_waits_until_its_lines_are_stored(bench: Bench) -> None:
     stall = bench.backends.faults.stall("logs.append")
-    last = bench.lines.put(a_line(0))
+    last = bench.lines.store(a_line(0))
     assert last is not None
     waiting = asyncio.ensure_future(bench.lines.stored(last))
     await bench.clock.advance(5)
@@ -62,7 +64,7 @@ async def test_an_attempt_waits_until_its_lines_are_stored(bench: Bench) -> None
 
 async def test_no_attempt_waits_for_a_line_while_mongodb_is_away_and_it_is_stored_later(bench: Bench) -> None:
     bench.backends.faults.fail_before("MongoDB", 1000)
-    last = bench.lines.put(a_line(0))
+    last = bench.lines.store(a_line(0))
     assert last is not None
     waiting = asyncio.ensure_future(bench.lines.stored(last))
     await bench.clock.advance(0.2)
@@ -76,39 +78,75 @@ async def test_no_attempt_waits_for_a_line_while_mongodb_is_away_and_it_is_store
 async def test_lines_beyond_the_limit_are_dropped_and_one_line_reports_how_many(bench: Bench) -> None:
     bench.backends.faults.fail_before("MongoDB", 1000)
     for n in range(3):
-        bench.lines.put(a_line(n))
+        bench.lines.store(a_line(n))
     await bench.clock.advance(0.2)  # These three are on their way, and wait no more in the queue.
     for n in range(3, 20):
-        bench.lines.put(a_line(n))
-        bench.lines.put(a_line(n, "other@1"))
+        bench.lines.store(a_line(n))
+        bench.lines.store(a_line(n, "other@1"))
     bench.backends.faults.heal()
     await bench.clock.advance(1)
-    bench.lines.put(a_line(20))
+    bench.lines.store(a_line(20))
     await bench.clock.advance(1)
     kept = [f"line {n}" for n in range(3)] + [f"line {n}" for n in range(3, 8)]
     assert await bench.texts() == [*kept, "12 lines were dropped: MongoDB was away", "line 20"]
     assert (await bench.texts("other@1"))[-1] == "12 lines were dropped: MongoDB was away"
 
 
-async def test_an_attempt_keeps_a_limited_number_of_lines_and_the_last_reports_how_many_were_dropped() -> None:
+@asynccontextmanager
+async def attempt_of(lines: Sequence[str], limit: int) -> AsyncIterator[tuple[MemoryBackends, str]]:
+    """A node that runs a job which writes these lines: when the run has ended, the stores and its id."""
+
     class Chatty:
         async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
-            for n in range(25):
-                log("info", f"line {n}")
+            for text in lines:
+                log("info", text)
             return AttemptResult(Outcome.OK)
 
     clock = FakeClock()
     backends = memory_backends(clock)
-    node = build_node(backends, Chatty(), clock, Timings(), name="n1", resources=Steady(), lines_per_run=10)
+    node = build_node(backends, Chatty(), clock, Timings(), name="n1", resources=Steady(), lines_per_run=limit)
     task = asyncio.create_task(node.run())
     await clock.advance(2)
     service = UseCases(backends, clock)
     await service.jobs.apply([a_job("chatty", schedule=None)])
     run = await service.jobs.trigger("chatty")
-    await clock.advance(3)
-    lines = await backends.logs.read(run)
-    assert [line.n for line in lines] == list(range(11))
-    assert lines[-1].text == "15 lines were dropped: LOG_LINES_PER_RUN is 10"
-    assert {line.node for line in lines} == {"n1"}
+    await clock.advance(30)
+    assert not (await service.runs.get(run)).is_open
+    yield backends, run
     task.cancel()
     await asyncio.wait({task})
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 12, 17, 18, 19, 25, 100])
+async def test_an_attempt_keeps_its_first_and_last_lines_and_counts_those_in_between(count: int) -> None:
+    texts = [f"line {n}" for n in range(count)]
+    async with attempt_of(texts, limit=10) as (backends, run):
+        lines = await backends.logs.read(run, limit=1000)
+    assert {line.node for line in lines} == {"n1"}
+    if count <= 10:
+        assert [line.text for line in lines] == texts
+        return
+    marker = f"{count - 10:,} lines were left out here; kept are the first 2 and the last 8"
+    assert [line.text for line in lines] == [*texts[:2], marker, *texts[-8:]]
+    assert [line.n for line in lines] == [0, 1, count - 9, *range(count - 8, count)]
+    assert [line.level for line in lines].index("warn") == 2
+
+
+async def test_of_many_lines_two_thousand_and_eight_thousand_are_kept() -> None:
+    count = 300_001
+    async with attempt_of([f"{n}" for n in range(count)], limit=LINES_PER_RUN) as (backends, run):
+        texts = [line.text for line in await backends.logs.read(run, limit=count)]
+    marker = "290,001 lines were left out here; kept are the first 2,000 and the last 8,000"
+    assert texts == [*map(str, range(2000)), marker, *map(str, range(count - 8000, count))]
+
+
+async def test_long_lines_are_cut_and_fewer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronflow.worker.attempt_log.LONGEST_LINE", 50)
+    monkeypatch.setattr("cronflow.worker.attempt_log.MOST_TEXT", 300)
+    texts = [f"{n:02}" + "x" * 100 for n in range(30)]
+    async with attempt_of(texts, limit=20) as (backends, run):
+        lines = await backends.logs.read(run, limit=1000)
+    cut = [f"{text[:50]}… (52 characters were cut)" for text in texts]
+    kept = 300 // len(cut[0])
+    marker = f"{30 - 2 * kept} lines were left out here; kept are the first {kept} and the last {kept}"
+    assert [line.text for line in lines] == [*cut[:kept], marker, *cut[-kept:]]

@@ -29,7 +29,7 @@ from cronflow.api.bodies import (
 from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
 from cronflow.api.routes.runs import RunPage, run_page
-from cronflow.documents import JobForm, job_document, parse_job, parse_schedule
+from cronflow.documents import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
 from cronflow.domain.access import Principal, Role
@@ -166,7 +166,8 @@ async def create_job(service: Uses, by: EditorOfJobs, deployed: Deployed, body: 
     """
     job = parse_job(body, "", retry=deployed.retry)
     check_written(by, [job])
-    record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT)
+    implicit = implicit_misfires({"": body})
+    record, _ = await service.jobs.define(job, by=by.name, expected=ABSENT, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
     response.headers["Location"] = f"{PREFIX}/jobs/{job.name}"
     return _shown(record, by)
@@ -177,10 +178,10 @@ async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Plann
     """What would change if these jobs were applied, with the resulting next fire of each. Nothing is written, and other
     jobs are not affected. Refused if applying them would be refused to an editor.
     """
-    jobs = _jobs(asked, deployed)
+    jobs, implicit = _jobs(asked, deployed)
     if by.role is Role.EDITOR or by.jobs:
         check_written(by, jobs)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.compare(jobs)]}
+    return {"jobs": [comparison_schema(one) for one in await service.jobs.compare(jobs, implicit)]}
 
 
 @router.post("/jobs/apply", responses=may(409))
@@ -188,9 +189,10 @@ async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked:
     """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
     when one of them keeps being changed concurrently: those before it are applied, and it is safe to apply all again.
     """
-    jobs = _jobs(asked, deployed)
+    jobs, implicit = _jobs(asked, deployed)
     check_written(by, jobs)
-    return {"jobs": [comparison_schema(comparison) for comparison in await service.jobs.applied(jobs, by=by.name)]}
+    applied = await service.jobs.applied(jobs, by=by.name, implicit_misfires=implicit)
+    return {"jobs": [comparison_schema(one) for one in applied]}
 
 
 @router.get("/jobs/{name}", responses={**TAGGED, **may(404)})
@@ -214,7 +216,8 @@ async def put_job(
     job = parse_job(document, "", retry=deployed.retry)
     _check_same(job, name)
     check_written(by, [job])
-    record, result = await service.jobs.define(job, by=by.name, expected=expected)
+    implicit = implicit_misfires({"": document})
+    record, result = await service.jobs.define(job, by=by.name, expected=expected, implicit_misfires=implicit)
     response.status_code = 201 if result == "created" else 200
     response.headers["ETag"] = etag_of(record.ver)
     return _shown(record, by)
@@ -243,7 +246,8 @@ async def patch_job(
         check_written(by, [made])
         return made
 
-    record = await service.jobs.amend(name, patched, by=by.name, expected=expected)
+    implicit = implicit_misfires({"": {**body, "name": name}})
+    record = await service.jobs.amend(name, patched, by=by.name, expected=expected, implicit_misfires=implicit)
     response.headers["ETag"] = etag_of(record.ver)
     return _shown(record, by)
 
@@ -358,8 +362,8 @@ def _check_same(job: Job, name: str) -> None:
         raise InvalidInput(Problem("name", what, "a job cannot be renamed; leave the name out"))
 
 
-def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
-    """Raises InvalidInput with the first problems of any of them."""
+def _jobs(asked: PlanInput, deployed: Deployment) -> tuple[list[Job], Mapping[str, str]]:
+    """The jobs, and their `implicit_misfires`. Raises InvalidInput with the first problems of any of them."""
     jobs: list[Job] = []
     problems: list[Problem] = []
     for n, document in enumerate(asked.jobs):
@@ -371,7 +375,7 @@ def _jobs(asked: PlanInput, deployed: Deployment) -> list[Job]:
             problems += error.problems
     if problems:
         raise InvalidInput(problems)
-    return jobs
+    return jobs, implicit_misfires({f"jobs[{n}]": document for n, document in enumerate(asked.jobs)})
 
 
 def _merged(target: object, patch: object) -> object:

@@ -101,28 +101,36 @@ class MongoOutbox:
     async def claim(
         self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
-        """One findOneAndUpdate per notification."""
+        """One aggregation over an index, then one findOneAndUpdate per notification."""
+        oldest: list[Mapping[str, Any]] = [
+            {"$match": {"waiting": True, "alert": {"$nin": list(excluding)}}},
+            {"$sort": {"alert": 1, "job": 1, "created_at": 1, "_id": 1}},
+            {
+                "$group": {
+                    "_id": {"alert": "$alert", "job": "$job"},
+                    "notification": {"$first": "$_id"},
+                    "due_at": {"$first": "$due_at"},
+                }
+            },
+            {"$match": {"$expr": IS_DUE}},
+            {"$sort": {"due_at": 1}},
+            {"$limit": limit},
+        ]
         again = {"$add": ["$$NOW", round(lease.total_seconds() * 1000)]}
         attempts = {"$add": ["$attempts", 1]}
         update = [{"$set": {"claim": {"$literal": claim}, "due_at": again, "attempts": attempts}}]
         claimed: list[Notification] = []
-        while len(claimed) < limit:
+        async with self._database.translated():
+            found = await self._notices.aggregate(oldest).to_list(None)
+        for one in found:
             async with self._database.translated():
                 document = await self._notices.find_one_and_update(
-                    {
-                        "waiting": True,
-                        "$expr": IS_DUE,
-                        "alert": {"$nin": list(excluding)},
-                        # One call claims a notification once, however short the lease.
-                        "claim": {"$ne": claim},
-                    },
+                    {"_id": one["notification"], "waiting": True, "$expr": IS_DUE},
                     update,
-                    sort=[("due_at", 1)],
                     return_document=ReturnDocument.AFTER,
                 )
-            if document is None:
-                break
-            claimed.append(codec.notification(document))
+            if document is not None:
+                claimed.append(codec.notification(document))
         return claimed
 
     async def record_attempt(self, notification: Notification, again_in: timedelta | None) -> bool:
@@ -186,6 +194,13 @@ class MongoAlertConditions:
         }
         async with self._database.translated():
             cursor = self._runs.find(match).sort([("fire_at", 1), ("_id", 1)]).limit(limit).hint("newest")
+            found = await cursor.to_list(None)
+        return [codec.run(document) for document in found]
+
+    async def waiting(self, until: datetime, limit: int) -> list[Run]:
+        match = {"open": True, "fire_at": {"$lt": until}, "started_at": None}
+        async with self._database.translated():
+            cursor = self._runs.find(match).sort([("fire_at", 1), ("_id", 1)]).limit(limit).hint("overdue")
             found = await cursor.to_list(None)
         return [codec.run(document) for document in found]
 

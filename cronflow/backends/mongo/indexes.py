@@ -61,8 +61,19 @@ INDEXES = {
     # Lists: events by kind.
     "events": [IndexModel([("kind", ASCENDING), ("_id", ASCENDING)], name="kinds")],
     "notices": [
-        # The alert sender: due notifications.
-        IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"waiting": True}),
+        # The alert sender: the oldest waiting notification of each alert and job, from the index alone.
+        IndexModel(
+            [
+                ("waiting", ASCENDING),
+                ("alert", ASCENDING),
+                ("job", ASCENDING),
+                ("created_at", ASCENDING),
+                ("_id", ASCENDING),
+                ("due_at", ASCENDING),
+            ],
+            name="oldest",
+            partialFilterExpression={"waiting": True},
+        ),
         # Lists: the notifications of an alert.
         IndexModel([("alert", ASCENDING), ("created_at", DESCENDING), ("_id", DESCENDING)], name="newest"),
         # MongoDB deletes old notifications.

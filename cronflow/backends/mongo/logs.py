@@ -23,6 +23,10 @@ class MongoLogStore:
     async def append(self, lines: Sequence[LogLine]) -> None:
         await self._database.insert_new("logs", [codec.line_document(line) for line in lines])
 
+    async def remove(self, run: str, fence: int, first: int, end: int) -> None:
+        async with self._database.translated():
+            await self._logs.delete_many({"run": run, "fence": fence, "n": {"$gte": first, "$lt": end}})
+
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         fence, n = after
         query = {"run": run, "$or": [{"fence": {"$gt": fence}}, {"fence": fence, "n": {"$gt": n}}]}

@@ -60,14 +60,21 @@ def show_alert(
     ] = 10,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show an alert and its latest notifications with their state, attempts and errors."""
+    """Show an alert and its latest notifications with their state, attempts and errors. `-o yaml` prints the definition
+    alone, which can be applied.
+    """
 
     async def read(cluster: Cluster) -> tuple[AlertSchema, list[NotificationSchema]]:
         alert = await cluster.alerts.get(name)
         return alert, [notification async for notification in cluster.alerts.notifications(name, limit=count)]
 
     alert, notifications = call(read)
-    show(output, {**alert, "notices": notifications}, [name], lambda: _page(alert, notifications, times.now()))
+    shown: object = {**alert, "notices": notifications}
+    if output is Format.YAML:
+        from cronflow.documents.alerts import ALERT
+
+        shown = {key: value for key, value in alert.items() if key in ALERT.keys}
+    show(output, shown, [name], lambda: _page(alert, notifications, times.now()))
 
 
 @alerts.command()

@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli import connect
+from cronflow.cli.completion import node_names
 from cronflow.cli.connect import call, collect
 from cronflow.cli.errors import FAILED, RUN_FAILED
 from cronflow.cli.main import new_group
@@ -168,7 +169,7 @@ DRAIN_POLL_S = 0.5
 
 nodes = new_group("List nodes and drain them.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the node.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the node.", autocompletion=node_names)]
 
 
 @nodes.command("list")

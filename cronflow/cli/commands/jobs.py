@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from cronflow.app import load_app
 from cronflow.cli import connect
+from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import times
@@ -25,10 +27,11 @@ from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
 from cronflow.domain.errors import Conflict, InvalidInput, Problem
-from cronflow.domain.job import SYSTEM_PREFIX, Job
+from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
     from cronflow.cli.connect import Cluster
+    from cronflow.files.jobs import JobsRead
     from cronflow.schemas.jobs import AppliedSchema, FiresSchema, JobSchema
     from cronflow.schemas.runs import RunDetailSchema, RunSchema
 
@@ -40,10 +43,15 @@ MOST_BYTES = 900_000
 jobs = new_group("Define, list, run, pause and delete jobs.")
 
 Answer = TypeVar("Answer")
+Jobs = Sequence[Mapping[str, object]]
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.")]
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="The names of one or more jobs.")]
-AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job, which may be deleted.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the job.", autocompletion=job_names)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME", help="The names of one or more jobs.", autocompletion=job_names)
+]
+AnyName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the job, which may be deleted.", autocompletion=job_names)
+]
 # A time such as -2h looks like an option, and -h like the one for help.
 TIMES_LIKE_OPTIONS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 
@@ -64,8 +72,13 @@ def apply(
     """Create and change jobs to match the files and apps. Other jobs are left alone."""
     from cronflow.documents import job_document
 
-    wanted = [job_document(job) for job in _read([*(file or ()), *(files or ())], app or (), check_python=check_python)]
-    applied = connect.call(lambda cluster: _apply(cluster, wanted, dry_run=dry_run))
+    wanted, implicit = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
+    # The cluster refuses an `at` in the past only if the document leaves out `misfire`, so it must see that.
+    documents = [
+        {key: value for key, value in job_document(job).items() if key != "misfire" or job.name not in implicit}
+        for job in wanted
+    ]
+    applied = connect.call(lambda cluster: _apply(cluster, documents, implicit, dry_run=dry_run))
     show(
         output,
         applied,
@@ -74,56 +87,73 @@ def apply(
     )
 
 
-def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> list[Job]:
+def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> JobsRead:
     """The jobs of the files and apps. Raises InvalidInput with the problems of all of them."""
-    from cronflow.files.jobs import read_job_files
+    from cronflow.files.jobs import JobsRead, read_jobs
 
     if not files and not apps:
         what = "no files and no app given"
         raise InvalidInput(Problem("", what, "use -f jobs.yaml or --app package.module:app"))
     retry = connect.retry()
     problems: list[Problem] = []
-    wanted: list[Job] = []
+    wanted, implicit = JobsRead([], {})
     paths = [Path("/dev/stdin") if str(path) == "-" else path for path in files]
     try:
-        wanted += read_job_files(paths, check_python=check_python, retry=retry) if paths else []
+        if paths:
+            wanted, implicit = read_jobs(paths, check_python=check_python, retry=retry)
     except InvalidInput as error:
         problems += error.problems
     seen = {job.name: "the files" for job in wanted}
     for address in apps:
         try:
-            found = load_app(address).jobs_with(retry)
+            loaded = load_app(address)
         except InvalidInput as error:
             problems += error.problems
             continue
+        found = loaded.jobs_with(retry)
         if not found:
             problems.append(Problem(address, "this App has no jobs", "write @app.job(...) above a function"))
         for job in found:
             if (other := seen.setdefault(job.name, address)) != address:
                 problems.append(Problem(address, f"the name {job.name!r} is used by {other}", "rename one of the two"))
         wanted += found
+        implicit.update(loaded.implicit_misfires)
     if problems:
         raise InvalidInput(problems)
-    return wanted
+    return JobsRead(wanted, implicit)
 
 
-async def _apply(cluster: Cluster, wanted: Sequence[Mapping[str, object]], *, dry_run: bool) -> Sequence[AppliedSchema]:
+async def _apply(
+    cluster: Cluster, wanted: Sequence[Mapping[str, object]], implicit: Mapping[str, str], *, dry_run: bool
+) -> Sequence[AppliedSchema]:
     """Send as many requests as needed; all jobs are checked before the first is changed."""
     parts = list(_parts(wanted))
     applied: list[AppliedSchema] = []
     if dry_run or len(parts) > 1:
-        planned = [one for part in parts for one in await cluster.jobs.plan(part)]
+        planned = [one for part in parts for one in await _sent(cluster.jobs.plan, part, implicit)]
         if dry_run:
             return planned
     with counted(len(wanted), "applying") as done:
         try:
             for part in parts:
-                applied += await cluster.jobs.apply(part)
+                applied += await _sent(cluster.jobs.apply, part, implicit)
                 done(len(part))
         except Conflict as error:
             error.add_note("the jobs before it were applied; it is safe to apply all of them again")
             raise
     return applied
+
+
+async def _sent(
+    send: Callable[[Jobs], Awaitable[Sequence[AppliedSchema]]], part: Jobs, implicit: Mapping[str, str]
+) -> Sequence[AppliedSchema]:
+    """Send the jobs; a problem of an `at` gets the file and line that it comes from."""
+    try:
+        return await send(part)
+    except InvalidInput as error:
+        names = {f"jobs[{n}].schedule.at": str(job["name"]) for n, job in enumerate(part)}
+        places = {place: implicit[name] for place, name in names.items() if name in implicit}
+        raise InvalidInput([replace(one, place=places.get(one.place, one.place)) for one in error.problems]) from None
 
 
 def _parts(jobs: Sequence[Mapping[str, object]]) -> Iterator[Sequence[Mapping[str, object]]]:
@@ -155,13 +185,16 @@ def list_jobs(
 
 @jobs.command("show")
 def show_job(name: Name, output: Output = Format.TABLE) -> None:
-    """Show a job: its state, its latest runs, and its definition with all defaults."""
+    """Show a job: its state, its latest runs, and its definition with all defaults. `-o yaml` prints the definition
+    alone, which can be applied.
+    """
 
     async def read(cluster: Cluster) -> tuple[JobSchema, list[RunSchema]]:
         return await cluster.jobs.get(name), await connect.runs_of(cluster, name, LATEST)
 
     job, latest = connect.call(read)
-    show(output, job, [job["name"]], lambda: views.job_page(job, latest, times.now()))
+    shown = views.definition(job) if output is Format.YAML else job
+    show(output, shown, [job["name"]], lambda: views.job_page(job, latest, times.now()))
 
 
 @jobs.command("next")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cronflow.cli.completion import job_names, node_names
 from cronflow.cli.connect import following
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import LineFormat, LineOutput, note, warn
@@ -35,8 +36,12 @@ def logs(
             metavar="LEVEL", help="Only lines of at least this level: debug, info, success, warn, error; or progress."
         ),
     ] = None,
-    node: Annotated[str | None, typer.Option(metavar="NAME", help="Only lines from this node.")] = None,
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only lines of this job's runs.")] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only lines from this node.", autocompletion=node_names)
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only lines of this job's runs.", autocompletion=job_names)
+    ] = None,
     grep: Annotated[str, typer.Option(metavar="TEXT", help="Only lines that contain this text, ignoring case.")] = "",
     since: Annotated[
         str | None,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.text import Text
 
+from cronflow.cli.completion import job_names, run_ids
 from cronflow.cli.connect import call, following, runs_of
 from cronflow.cli.errors import FAILED
 from cronflow.cli.main import new_group
@@ -53,9 +54,16 @@ ALL_RESOLVED = "No dead letters: every failure has been replayed or acknowledged
 
 runs = new_group("List and show runs, their logs and failures; cancel and replay them.")
 
-RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run, from `cronflow runs list`.")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of runs, from `cronflow runs list`.")]
-OfJob = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only runs of this job.")]
+RunId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the run, from `cronflow runs list`.", autocompletion=run_ids)
+]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Ids of runs, from `cronflow runs list`.", autocompletion=run_ids),
+]
+OfJob = Annotated[
+    str | None, typer.Option("--job", metavar="NAME", help="Only runs of this job.", autocompletion=job_names)
+]
 Since = Annotated[
     str | None,
     typer.Option("--since", metavar="1h|INSTANT", help="Only runs due within this time or since this instant."),
@@ -299,9 +307,12 @@ async def _each(
 @runs.command()
 def cancel(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The id of the run, from `cronflow runs list`.")
+        str | None,
+        typer.Argument(metavar="ID", help="The id of the run, from `cronflow runs list`.", autocompletion=run_ids),
     ] = None,
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only open runs of this job.")] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only open runs of this job.", autocompletion=job_names)
+    ] = None,
     state: Annotated[
         list[RunState] | None,
         typer.Option(metavar="STATE", help="Only runs in this state: dispatched, running or retrying."),

@@ -60,7 +60,6 @@ def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bo
 
 def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:
     from cronflow.cli.views.runs import run_table
-    from cronflow.documents import JobForm
 
     out = console()
     out.print(Text.assemble(_state(job), "  ", (job["name"], "bold")))
@@ -87,8 +86,14 @@ def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None
         run_table(latest, now, of_one_job=True)
     out.print()
     out.print(Text("Definition, with all defaults", style="bold"))
-    document = {name: value for name, value in job.items() if name in JobForm.__annotations__}
-    out.print(Text(formatting.clean(yaml_text(document)).rstrip("\n")))
+    out.print(Text(formatting.clean(yaml_text(definition(job))).rstrip("\n")))
+
+
+def definition(job: JobSchema) -> Mapping[str, object]:
+    """The document of the job, without its state; `jobs apply` reads it."""
+    from cronflow.documents import JobForm
+
+    return {name: value for name, value in job.items() if name in JobForm.__annotations__}
 
 
 def version_table(versions: Sequence[VersionSchema], now: datetime) -> None:

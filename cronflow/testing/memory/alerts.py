@@ -28,11 +28,11 @@ class MemoryOutbox(DocumentPort, port="outbox"):
         self, claim: str, lease: timedelta, limit: int, *, excluding: Collection[str] = ()
     ) -> list[Notification]:
         now, due, all_of_them = self.clock.now(), self.documents.due, self.documents.notifications
-        found = all_of_them.page(
-            lambda one: due[one.id],
-            lambda one: one.id in due and due[one.id] <= now and one.alert not in excluding,
-            limit=limit,
-        )
+        oldest: dict[tuple[str, str | None], Notification] = {}
+        for one in sorted((all_of_them[name] for name in due), key=attrgetter("created_at", "id")):
+            oldest.setdefault((one.alert, one.job), one)
+        found = [one for one in oldest.values() if due[one.id] <= now and one.alert not in excluding]
+        found = sorted(found, key=lambda one: due[one.id])[:limit]
         for one in found:
             all_of_them[one.id] = replace(one, claim=claim, attempts=one.attempts + 1)
             due[one.id] = now + lease
@@ -108,6 +108,13 @@ class MemoryAlertConditions(DocumentPort, port="alert_conditions"):
             attrgetter("fire_at", "id"),
             lambda run: run.fire_at <= until and (run.started_at is None or run.started_at > run.fire_at + by),
             after=after,
+            limit=limit,
+        )
+
+    async def waiting(self, until: datetime, limit: int) -> list[Run]:
+        return self.documents.runs.page(
+            attrgetter("fire_at", "id"),
+            lambda run: run.is_open and run.fire_at < until and run.started_at is None,
             limit=limit,
         )
 

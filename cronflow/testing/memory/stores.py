@@ -243,6 +243,9 @@ class MemoryLogStore(DocumentPort, port="logs"):
         for line in lines:
             self.documents.lines.insert((line.run, line.fence, line.n), line)
 
+    async def remove(self, run: str, fence: int, first: int, end: int) -> None:
+        self.documents.lines.delete_where(lambda line: (line.run, line.fence) == (run, fence) and first <= line.n < end)
+
     async def read(self, run: str, *, after: tuple[int, int] = (0, -1), limit: int = 1000) -> list[LogLine]:
         return self.documents.lines.page(
             attrgetter("fence", "n"), lambda line: line.run == run, after=after, limit=limit

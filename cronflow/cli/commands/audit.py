@@ -1,0 +1,83 @@
+"""`cronflow audit …`: who changed what. Entries are never changed; passwords and secrets in them are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, cast
+
+import orjson
+import typer
+
+from cronflow.cli.connect import call
+from cronflow.cli.main import new_group
+from cronflow.cli.terminal import times
+from cronflow.cli.terminal.output import Format, Output, show
+from cronflow.cli.terminal.tables import Column, table_of
+
+if TYPE_CHECKING:
+    from cronflow.cli.connect import Cluster
+    from cronflow.schemas.access import AuditSchema
+
+audit = new_group("Show who changed what.")
+
+
+@audit.command("list")
+def list_audit(
+    who: Annotated[str | None, typer.Option(metavar="NAME", help="Only changes by this user or key.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as job.change.")] = None,
+    target: Annotated[str | None, typer.Option(help="Only changes of this, such as job:nightly-report.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="1h|INSTANT", help="Only changes within this time or since this instant.")
+    ] = None,
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", min=1, max=10_000, help="At most this many.")] = 100,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the latest changes, newest first."""
+    begin = None if since is None else times.instant_or_ago(since, "--since")
+
+    async def read(cluster: Cluster) -> list[AuditSchema]:
+        found: list[AuditSchema] = []
+        async with aclosing(cluster.audit.list(by=who, action=action, target=target, limit=count)) as entries:  # type: ignore[type-var]
+            async for entry in entries:
+                if begin is not None and times.parsed(entry["at"]) < begin:
+                    break
+                found.append(entry)
+        return found
+
+    found = call(read)
+    show(
+        output,
+        found,
+        [entry["id"] for entry in found],
+        lambda: table_of(
+            found,
+            [
+                (Column("TIME"), lambda entry: times.absolute(entry["at"])),
+                (Column("WHO"), lambda entry: entry["by"] or ""),
+                (Column("ACTION"), lambda entry: entry["action"]),
+                (Column("TARGET"), lambda entry: entry["target"]),
+                (Column("CHANGED", drop=1), _changed),
+                (Column("FROM", drop=2), lambda entry: entry["address"] or "command line"),
+            ],
+            empty="No changes match.",
+        ),
+    )
+
+
+def _changed(entry: AuditSchema) -> str:
+    """`key: old → new` for every key that differs."""
+    before, after = entry["before"], entry["after"]
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return ""
+    old, new = cast("Mapping[str, object]", before), cast("Mapping[str, object]", after)
+    return ", ".join(
+        f"{key}: {_short(old.get(key))} → {_short(new.get(key))}"
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    )
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else orjson.dumps(value).decode()
+    return text if len(text) <= 60 else f"{text[:59]}…"
