@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cronflow.cli.connect import call, collect
+from cronflow.cli.connect import call, change, collect
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import Format, Output, hidden_value, note, show, show_deleted
@@ -50,7 +50,7 @@ def create_user(
 ) -> None:
     """Create a user. The password is read from a prompt or from the first line of stdin."""
     password = hidden_value("password", confirmed=True)
-    user = call(lambda cluster: cluster.users.create(name, role, password))
+    user = change(lambda cluster: cluster.users.create(name, role, password))
     show(output, user, [name], lambda: _user_table([user]))
 
 
@@ -68,14 +68,14 @@ def change_user(
     if role is None and enabled is None and not password:
         raise InvalidInput(Problem("", "nothing to change", "give --role, --enable, --disable or --password"))
     new = hidden_value("new password", confirmed=True) if password else None
-    user = call(lambda cluster: cluster.users.change(name, role=role, enabled=enabled, password=new))
+    user = change(lambda cluster: cluster.users.change(name, role=role, enabled=enabled, password=new))
     show(output, user, [name], lambda: _user_table([user]))
 
 
 @users.command("delete")
 def delete_user(name: UserName, output: Output = Format.TABLE) -> None:
     """Delete a user and end their sessions."""
-    call(lambda cluster: cluster.users.delete(name))
+    change(lambda cluster: cluster.users.delete(name))
     show_deleted("user", name, output)
 
 
@@ -115,7 +115,7 @@ def create_key(
     """Create a key and print it. It cannot be shown again."""
     length: timedelta | None = None if expires_in is None else parse_duration(expires_in)
     until = None if length is None else times.now() + length
-    key = call(lambda cluster: cluster.keys.create(name, role, jobs=job or (), expires_at=until))
+    key = change(lambda cluster: cluster.keys.create(name, role, jobs=job or (), expires_at=until))
     show(output, key, [key["key"]], key["key"])
     note("this key cannot be shown again; send it as `Authorization: Bearer …`")
 
@@ -123,7 +123,7 @@ def create_key(
 @keys.command("delete")
 def delete_key(name: KeyName, output: Output = Format.TABLE) -> None:
     """Delete a key. It stops working immediately."""
-    call(lambda cluster: cluster.keys.delete(name))
+    change(lambda cluster: cluster.keys.delete(name))
     show_deleted("key", name, output)
 
 
@@ -168,7 +168,7 @@ def set_secret(name: SecretName, output: Output = Format.TABLE) -> None:
     """Create or replace a secret. The value is read from a prompt, or from stdin without the trailing newline."""
     check_secret_name(name)
     value = hidden_value("value", whole=True)
-    found = call(lambda cluster: cluster.secrets.set(name, value))
+    found = change(lambda cluster: cluster.secrets.set(name, value))
 
     result = "created" if found["new"] else "replaced"
     show(output, found, [name], f"secret {name} {result}; jobs refer to it as ${{secret:{name}}}")
@@ -177,5 +177,5 @@ def set_secret(name: SecretName, output: Output = Format.TABLE) -> None:
 @secrets.command("delete")
 def delete_secret(name: SecretName, output: Output = Format.TABLE) -> None:
     """Delete a secret. Jobs that refer to it will fail."""
-    call(lambda cluster: cluster.secrets.delete(name))
+    change(lambda cluster: cluster.secrets.delete(name))
     show_deleted("secret", name, output)

@@ -65,7 +65,8 @@ def apply(
     from cronflow.documents import job_document
 
     wanted = [job_document(job) for job in _read([*(file or ()), *(files or ())], app or (), check_python=check_python)]
-    applied = connect.call(lambda cluster: _apply(cluster, wanted, dry_run=dry_run))
+    use = connect.call if dry_run else connect.change
+    applied = use(lambda cluster: _apply(cluster, wanted, dry_run=dry_run))
     show(
         output,
         applied,
@@ -249,7 +250,7 @@ def run(
         run = await wait_for_end(cluster, run)
         return await cluster.runs.get(run["id"], whole=True) if output.has_all else run
 
-    run = connect.call(act)
+    run = connect.change(act)
 
     requested = Text.assemble(("requested ", "dim"), run["id"])
     show(output, without_late(run), [run["id"]], (lambda: run_page(run, times.now())) if wait else requested)
@@ -312,7 +313,7 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
                     run = message["run"]
         return run
 
-    run = connect.following(use, awaited=True)
+    run = connect.following(use, awaited=True, changes=True)
     assert run is not None
     if output is not Format.JSON:
         show(output, run, [run["id"]], lambda: end_of_run(run))
@@ -349,7 +350,7 @@ def _each(names: Sequence[str], change: Callable[[Cluster, str], Awaitable[Answe
             await cluster.jobs.get(name)
         return [await change(cluster, name) for name in dict.fromkeys(names)]
 
-    return connect.call(change_all)
+    return connect.change(change_all)
 
 
 def _show_changed(changed: Sequence[JobSchema], output: Format) -> None:
