@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cronflow.testing.embedded.binaries import (
     Binary,
     CannotStart,
-    find_mongod,
+    all_mongod,
     missing_libraries,
     not_found,
     without_libraries,
@@ -40,6 +40,7 @@ class MongoServer(Server):
 
     service: ClassVar[str] = "MongoDB"
     name: ClassVar[str] = "mongod"
+    version_in_log: ClassVar[str] = r'"Build Info".*?"version":"([\w.]+)"'
 
     @property
     def url(self) -> str:
@@ -51,10 +52,11 @@ class MongoServer(Server):
         """
         return f"mongodb://{HOST}:{self.port}/?replicaSet={REPLICA_SET}"
 
-    def _find(self) -> Binary:
-        if found := find_mongod():
-            return found
-        raise not_found(self.service, "mongod", "CRONFLOW_MONGO_URL")
+    def _found(self) -> list[Binary]:
+        return all_mongod()
+
+    def _not_found(self) -> CannotStart:
+        return not_found(self.service, "mongod", "CRONFLOW_MONGO_URL")
 
     def _arguments(self, port: int, folder: Path) -> list[str]:
         return [

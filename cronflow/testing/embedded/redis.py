@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import ClassVar
 
-from cronflow.testing.embedded.binaries import Binary, find_redis, not_found
+from cronflow.testing.embedded.binaries import Binary, CannotStart, all_redis, not_found
 from cronflow.testing.embedded.server import HOST, Server
 
 ANSWER_WITHIN_S = 1.0
@@ -22,6 +22,7 @@ class RedisServer(Server):
 
     service: ClassVar[str] = "Redis"
     name: ClassVar[str] = "redis"
+    version_in_log: ClassVar[str] = r"(?:Redis|Valkey) version=([\w.]+)"
 
     def __init__(
         self, data_dir: Path, port: int | None = None, *, durable: bool = True, binary: Binary | None = None
@@ -34,10 +35,11 @@ class RedisServer(Server):
         """`redis://127.0.0.1:PORT/0`; RuntimeError before the first start."""
         return f"redis://{HOST}:{self.port}/0"
 
-    def _find(self) -> Binary:
-        if found := find_redis():
-            return found
-        raise not_found(self.service, "redis-server or valkey-server", "CRONFLOW_REDIS_URL")
+    def _found(self) -> list[Binary]:
+        return all_redis()
+
+    def _not_found(self) -> CannotStart:
+        return not_found(self.service, "redis-server or valkey-server", "CRONFLOW_REDIS_URL")
 
     def _arguments(self, port: int, folder: Path) -> list[str]:
         options = {
