@@ -24,7 +24,7 @@ from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show,
 from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
-from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX, Job
 
 if TYPE_CHECKING:
@@ -121,10 +121,28 @@ async def _apply(cluster: Cluster, wanted: Sequence[Mapping[str, object]], *, dr
             for part in parts:
                 applied += await cluster.jobs.apply(part)
                 done(len(part))
-        except Conflict as error:
-            error.add_note("the jobs before it were applied; it is safe to apply all of them again")
+        except CronFlowError as error:
+            if len(parts) > 1 or isinstance(error, Conflict):
+                error.add_note(await _progress(cluster, wanted, part, len(applied)))
             raise
     return applied
+
+
+async def _progress(
+    cluster: Cluster, wanted: Sequence[Mapping[str, object]], failed: Sequence[Mapping[str, object]], done: int
+) -> str:
+    """How much of `wanted` is applied, after `done` jobs were and the request with `failed` was not answered."""
+    again = "it is safe to apply all of them again"
+    try:
+        left = [one["name"] for one in await cluster.jobs.plan(failed) if one["result"] != "unchanged"]
+    except CronFlowError:
+        some = f"of those from {failed[0]['name']} to {failed[-1]['name']} some may be"
+        return f"{done} of {len(wanted)} jobs are applied; {some}, and the ones after them are not; {again}"
+    left += [str(job["name"]) for job in wanted[done + len(failed) :]]
+    if not left:
+        return f"all {len(wanted)} jobs are applied; {again}"
+    named = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+    return f"{len(wanted) - len(left)} of {len(wanted)} jobs are applied; not {named}; {again}"
 
 
 def _parts(jobs: Sequence[Mapping[str, object]]) -> Iterator[Sequence[Mapping[str, object]]]:
