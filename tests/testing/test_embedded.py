@@ -355,6 +355,33 @@ def test_data_that_no_installed_server_can_read_is_an_error_that_names_its_write
     assert "RDB format version 80" in message
 
 
+@both
+def test_a_server_with_a_password_refuses_others_also_on_data_that_had_none(
+    kind: type[AnyServer], tmp_path: Path
+) -> None:
+    with kind(tmp_path) as server:
+        write(server, "a")
+    for password in ("5ec7e7" * 4, "07he7" * 5):
+        server = kind(tmp_path, password=password)
+        with discarded(server):
+            assert read(server) == "a"
+            write(server, "a")
+            command = Path(f"/proc/{server.pid}/cmdline").read_text()
+            assert password not in command, "every user can read it"
+            for other in (kind(tmp_path), kind(tmp_path, password="wrong")):
+                other._port = server.port
+                assert read(other) is None
+            ports = [one.laddr for one in psutil.Process(server.pid).net_connections() if one.status == "LISTEN"]
+            assert [address.ip for address in ports] == ["127.0.0.1"]
+
+
+@both
+def test_the_files_of_a_server_are_only_for_their_owner(kind: type[AnyServer], tmp_path: Path) -> None:
+    (tmp_path / kind.name).mkdir(mode=0o755)
+    with discarded(kind(tmp_path, password="5ec7e7")):
+        assert not [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o077]
+
+
 def test_looking_for_servers_imports_neither_their_wheels_nor_a_driver() -> None:
     found = subprocess.run([sys.executable, "-c", FINDER], capture_output=True, text=True, check=True, timeout=30)
     assert found.stdout.strip() == "[]"

@@ -25,15 +25,21 @@ class RedisServer(Server):
     version_in_log: ClassVar[str] = r"(?:Redis|Valkey) version=([\w.]+)"
 
     def __init__(
-        self, data_dir: Path, port: int | None = None, *, durable: bool = True, binary: Binary | None = None
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        *,
+        durable: bool = True,
+        binary: Binary | None = None,
+        password: str | None = None,
     ) -> None:
-        super().__init__(data_dir, port, binary=binary)
+        super().__init__(data_dir, port, binary=binary, password=password)
         self.durable = durable
 
     @property
     def url(self) -> str:
-        """`redis://127.0.0.1:PORT/0`; RuntimeError before the first start."""
-        return f"redis://{HOST}:{self.port}/0"
+        """`redis://127.0.0.1:PORT/0`, with the password; RuntimeError before the first start."""
+        return f"redis://{f':{self._password}@' if self._password else ''}{HOST}:{self.port}/0"
 
     def _found(self) -> list[Binary]:
         return all_redis()
@@ -52,7 +58,10 @@ class RedisServer(Server):
             "save": "",
             "maxmemory-policy": "noeviction",
         }
-        return [argument for name, value in options.items() for argument in (f"--{name}", value)]
+        return [
+            *([] if self._password is None else [str(self._private_file("conf", f"requirepass {self._password}\n"))]),
+            *(argument for name, value in options.items() for argument in (f"--{name}", value)),
+        ]
 
     def _ready(self, port: int, pid: int) -> bool:
         try:
@@ -60,6 +69,11 @@ class RedisServer(Server):
                 socket.create_connection((HOST, port), ANSWER_WITHIN_S) as connection,
                 connection.makefile("rb") as replies,
             ):
+                if self._password is not None:
+                    connection.sendall(f"AUTH {self._password}\r\n".encode())
+                    self._obstacle = replies.readline().decode(errors="replace").strip()
+                    if self._obstacle != "+OK":
+                        return False
                 connection.sendall(b"PING\r\nINFO server\r\n")
                 pong = replies.readline().strip()
                 size = replies.readline().strip()

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import BinaryIO, ClassVar, Self
 
 from cronflow.testing.embedded.binaries import Binary, CannotStart
 from cronflow.testing.embedded.launch import tied_to_parent
@@ -54,7 +54,8 @@ class Server(ABC):
 
     `port` defaults to the port of the last start in this folder if it is free, otherwise any free one. `binary`
     defaults to the one that wrote the data in the folder, otherwise to the first one found that can read it. Servers of
-    different kinds may share a folder; a second one of the same kind is refused.
+    different kinds may share a folder; a second one of the same kind is refused. With a `password`, of letters and
+    digits, the server refuses every other client of this machine.
     """
 
     service: ClassVar[str]
@@ -62,9 +63,12 @@ class Server(ABC):
     version_in_log: ClassVar[str]
     """A pattern for the version in the server's log."""
 
-    def __init__(self, data_dir: Path, port: int | None = None, *, binary: Binary | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, port: int | None = None, *, binary: Binary | None = None, password: str | None = None
+    ) -> None:
         self.data_dir = data_dir.absolute()
         self.binary = binary
+        self._password = password
         self._wanted_port = port
         self._port: int | None = None
         self._used = binary
@@ -139,14 +143,15 @@ class Server(ABC):
 
     def _remember(self, binary: Binary) -> None:
         found = re.search(self.version_in_log, "\n".join(self._log()))
-        Writer(binary.path, found[1] if found else "of an unknown version").write(self._file("writer"))
+        writer = Writer(binary.path, found[1] if found else "of an unknown version")
+        self._private_file("writer", writer.as_json())
 
     def _start_with(self, binary: Binary) -> None:
         for port in self._ports():
             if self._start_on(port, binary):
                 self._port = port
                 self._used = binary
-                self._file("port").write_text(f"{port}\n")
+                self._private_file("port", f"{port}\n")
                 return
         wanted = f"port {self._wanted_port}" if self._wanted_port else f"each of {PORTS_TRIED} ports"
         raise CannotStart(self.service, f"{wanted} is taken")
@@ -225,6 +230,13 @@ class Server(ABC):
     def _file(self, suffix: str) -> Path:
         return self.data_dir / f"{self.name}.{suffix}"
 
+    def _private_file(self, suffix: str, text: str) -> Path:
+        """Write a file that only its owner may read. Arguments of a process are visible to every user."""
+        path = self._file(suffix)
+        with open_private(path) as file:
+            file.write(text.encode())
+        return path
+
     def _child(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError(f"{self.service} is not running")
@@ -271,13 +283,15 @@ class Server(ABC):
 
     def _spawn(self, binary: Path, port: int) -> subprocess.Popen[bytes]:
         folder = self.data_dir / self.name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A version before may have made it readable.
+        folder.chmod(0o700)
         lock = self._lock()
         try:
             log = self._file("log")
             if log.exists():
                 log.replace(self._file("log.1"))
-            with log.open("wb") as output:
+            with open_private(log) as output:
                 return _parent.submit(
                     subprocess.Popen,
                     [*tied_to_parent(), str(binary), *self._arguments(port, folder)],
@@ -287,6 +301,7 @@ class Server(ABC):
                     # mongod refuses a locale that is not installed, and error messages are parsed in English.
                     env={**os.environ, "LC_ALL": "C"},
                     start_new_session=True,
+                    umask=0o077,
                     pass_fds=(lock,),
                 ).result()
         finally:
@@ -316,6 +331,14 @@ class Server(ABC):
 
     def _log(self) -> list[str]:
         return self._file("log").read_text(errors="replace").splitlines()
+
+
+def open_private(path: Path, *, append: bool = False) -> BinaryIO:
+    """Open a file for writing that only its owner may read, a new one unless `append`."""
+    if not append:
+        path.unlink(missing_ok=True)
+    how = os.O_APPEND if append else os.O_EXCL
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "ab" if append else "wb")
 
 
 def free_port() -> int:

@@ -31,5 +31,6 @@ class Writer:
         except (FileNotFoundError, ValueError, TypeError, KeyError):
             return None
 
-    def write(self, file: Path) -> None:
-        file.write_text(json.dumps({"path": str(self.path), "version": self.version}) + "\n", "utf-8")
+    def as_json(self) -> str:
+        """The text of the file."""
+        return json.dumps({"path": str(self.path), "version": self.version}) + "\n"
