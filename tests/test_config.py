@@ -51,6 +51,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "REDIS_URL": "unset",
         "MONGO_URL": "unset",
         "API_URL": "unset",
+        "CONTEXT": "unset",
         "API_KEY": "unset",
         "API_KEY_FILE": "unset",
         "API_INSECURE": "false",

@@ -3,24 +3,24 @@ Both have the methods of `AsyncClient`.
 
 The rule: files and flags are checked before the client is opened, so an error about an unreachable server means that
 everything else was valid. `client` is the only access to the API, `open_service` and `open_live` to the servers; tests
-replace them. CRONFLOW_API_URL takes precedence over the login file, and both over REDIS_URL and MONGO_URL.
+replace them. `target` decides which cluster that is; a command that changes something names it before it does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from cronflow.cli.terminal.output import author
-from cronflow.domain.errors import CronFlowError, InvalidInput, NotFound, Problem
+from cronflow.cli.target import Target, settings, target
+from cronflow.cli.terminal import formatting
+from cronflow.cli.terminal.output import author, note
+from cronflow.domain.errors import CronFlowError, NotFound
 from cronflow.domain.job import Retry
 
 if TYPE_CHECKING:
@@ -43,13 +43,6 @@ Item = TypeVar("Item")
 
 api_in_use: str | None = None
 """The URL of the API that this command uses; None: it connects to the servers, or has not connected yet."""
-
-
-def settings(overrides: Mapping[str, object] | None = None) -> Settings:
-    """The settings of this process. Raises InvalidInput with every problem."""
-    from cronflow.config import load_settings
-
-    return load_settings(overrides or {})
 
 
 def client() -> AsyncClient | None:
@@ -93,9 +86,13 @@ def _log_to_stderr(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_client(*, live: bool = False) -> AsyncIterator[Cluster]:
-    """`live`: the client can follow. Names that do not exist get suggestions."""
+async def open_client(*, live: bool = False, changes: bool | None = None) -> AsyncIterator[Cluster]:
+    """`live`: the client can follow. Names that do not exist get suggestions. `changes`: whether the command changes
+    the cluster, which it names on stderr; None: it prints nothing.
+    """
     global api_in_use
+    if changes is not None:
+        _announce(target(), changes=changes)
     found = client()
     api_in_use = None if found is None else found.url
     if found is not None:
@@ -119,20 +116,35 @@ def _local(read: Settings, service: UseCases, hub: Hub | None = None) -> LocalCl
     )
 
 
-def call(use: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+def _announce(used: Target, *, changes: bool) -> None:
+    """Name the cluster if the command changes it, or if another one is named too."""
+    if changes or used.ignored:
+        unused = f"; ignored: {', '.join(used.ignored)}" if used.ignored else ""
+        note(formatting.clean(f"cluster: {used}{unused}"))
+
+
+def call(use: Callable[[Cluster], Awaitable[Answer]], *, changes: bool = False) -> Answer:
+    """Use the cluster of this command, which `change` names first."""
 
     async def run() -> Answer:
-        async with open_client() as cluster:
+        async with open_client(changes=changes) as cluster:
             return await use(cluster)
 
     return run_interruptible(run())
 
 
-def following(use: Callable[[Cluster], Awaitable[Answer]], *, awaited: bool = False) -> Answer | None:
+def change(use: Callable[[Cluster], Awaitable[Answer]]) -> Answer:
+    """`call` for a command that changes the cluster."""
+    return call(use, changes=True)
+
+
+def following(
+    use: Callable[[Cluster], Awaitable[Answer]], *, awaited: bool = False, changes: bool = False
+) -> Answer | None:
     """`call` with a client that can follow. Ctrl-C returns None; with `awaited`, it raises KeyboardInterrupt."""
 
     async def run() -> Answer:
-        async with open_client(live=True) as cluster:
+        async with open_client(live=True, changes=changes) as cluster:
             return await use(cluster)
 
     try:
@@ -148,9 +160,14 @@ def api_version() -> str | None:
     if api_in_use is None:
         return None
     try:
-        return call(lambda cluster: cluster.cluster.settings())["version"] or None
+        return run_interruptible(_api_version())
     except CronFlowError:
         return None
+
+
+async def _api_version() -> str | None:
+    async with open_client() as cluster:
+        return (await cluster.cluster.settings())["version"] or None
 
 
 def retry() -> Retry:
@@ -168,69 +185,10 @@ def retry() -> Retry:
     return settings().retry if current_login() is None else run_interruptible(read())
 
 
-def login_file() -> LoginFile:
-    """In the XDG configuration folder. Raises InvalidInput without a home directory."""
-    from cronflow.client.session import LoginFile
-
-    folder = os.environ.get("XDG_CONFIG_HOME", "")
-    if not Path(folder).is_absolute():
-        try:
-            folder = str(Path.home() / ".config")
-        except RuntimeError:
-            raise InvalidInput(
-                Problem("HOME", "is not set, so no login can be stored", "set XDG_CONFIG_HOME")
-            ) from None
-    return LoginFile(Path(folder) / "cronflow" / "login.json")
-
-
 def current_login() -> tuple[Login, LoginFile | None] | None:
     """The active login, and the file that stores it; None: commands connect to the servers. Raises InvalidInput."""
-    from cronflow.client.session import Login
-
-    read = settings()
-    key = _api_key(read)
-    if read.api_url is None:
-        if key is not None:
-            what = "is set, but CRONFLOW_API_URL is not"
-            raise InvalidInput(Problem("CRONFLOW_API_KEY", what, "set CRONFLOW_API_URL to the address of the API"))
-        return _stored_login()
-    url = read.api_url.rstrip("/")
-    if key is not None:
-        return Login(url=url, token=key, insecure=read.api_insecure), None
-    stored = _stored_login()
-    if stored is None or stored[0].url != url:
-        what = f"is {url}, but you are not logged in there"
-        remedy = f"set CRONFLOW_API_KEY or CRONFLOW_API_KEY_FILE, or: cronflow login {url}"
-        raise InvalidInput(Problem("CRONFLOW_API_URL", what, remedy))
-    return stored
-
-
-def _stored_login() -> tuple[Login, LoginFile | None] | None:
-    try:
-        file = login_file()
-    except InvalidInput:
-        # Without a home directory there is no login.
-        return None
-    login = file.read()
-    return None if login is None else (login, file)
-
-
-def _api_key(read: Settings) -> str | None:
-    if read.api_key is not None and read.api_key_file is not None:
-        what = "CRONFLOW_API_KEY and CRONFLOW_API_KEY_FILE are both set"
-        raise InvalidInput(Problem("CRONFLOW_API_KEY_FILE", what, "remove one of the two"))
-    if read.api_key_file is None:
-        return read.api_key
-    from cronflow.config.values import key
-
-    path = read.api_key_file
-    try:
-        return key(path.read_text("ascii"))
-    except OSError as error:
-        reason = f"{path} cannot be read: {error.strerror}"
-    except (UnicodeDecodeError, InvalidInput):
-        reason = f"{path} does not contain an API key"
-    raise InvalidInput(Problem("CRONFLOW_API_KEY_FILE", reason))
+    found = target()
+    return None if found.login is None else (found.login, found.file)
 
 
 @asynccontextmanager

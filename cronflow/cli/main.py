@@ -44,6 +44,7 @@ COMMANDS = {
     "logs": LazyCommand("commands.logs:logs", "Search and follow the log lines of all runs.", INSPECT),
     "login": LazyCommand("commands.login:login", "Log in to an API, which later commands use.", MANAGE),
     "logout": LazyCommand("commands.login:logout", "Log out; later commands connect to the servers.", MANAGE),
+    "context": LazyCommand("commands.login:context", "List, choose and delete saved logins.", MANAGE),
     "whoami": LazyCommand("commands.login:whoami", "Show the current user, role and API.", MANAGE),
     "cron": LazyCommand("commands.cron:cron", "Explain cron expressions without a cluster.", INSPECT),
     "config": LazyCommand("commands.config:config", "Show and check the settings.", INSPECT),
@@ -52,8 +53,26 @@ COMMANDS = {
 }
 
 
+WITH_CONTEXT = frozenset(
+    ("jobs", "runs", "nodes", "cluster", "users", "keys", "secrets", "alerts", "logs", "logout", "whoami", "config")
+)
+"""The commands that use a saved login, so they take `--context`."""
+
+context_option: str | None = None
+"""The value of `--context` of this command."""
+
+
 class LazyGroup(TyperGroup):
-    """Loads commands, and reports the errors that they raise."""
+    """Loads commands, and reports the errors that they raise. It takes `--context` as these commands do."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.params.append(_context_option())
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        global context_option
+        context_option = None
+        return super().make_context(*args, **options)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in COMMANDS:
@@ -93,7 +112,35 @@ def _load(name: str) -> Any:
         found = single
     command = typer.main.get_command(found)
     command.name = name
+    if name in WITH_CONTEXT:
+        for one in getattr(command, "commands", {"": command}).values():
+            one.params.append(_context_option())
     return command
+
+
+def _choose_context(name: str | None) -> None:
+    global context_option
+    context_option = name or context_option
+
+
+def _takes_context(
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The saved login to use, from `cronflow context list`.",
+            expose_value=False,
+            callback=_choose_context,
+        ),
+    ] = None,
+) -> None:
+    """Stands for any command that takes `--context`."""
+
+
+def _context_option() -> Any:
+    single = typer.Typer(add_completion=False)
+    single.command()(_takes_context)
+    return typer.main.get_command(single).params[0]
 
 
 app = new_group(

@@ -79,10 +79,10 @@ def domain_error(error: ApiError, login: Login) -> CronFlowError:
 def _login_ended(login: Login) -> CronFlowError:
     if login.refresh is None:
         made = CronFlowError(f"{login.url} does not accept this API key: it was deleted, has expired, or is invalid")
-        made.add_note(f"log in with another one: cronflow login {login.url} --key-stdin, or set CRONFLOW_API_KEY")
+        made.add_note(f"log in with another one: {login.command} --key-stdin, or set CRONFLOW_API_KEY")
         return made
     made = CronFlowError(f"the login of {login.user} at {login.url} has ended")
-    made.add_note(f"log in again: cronflow login {login.url}")
+    made.add_note(f"log in again: {login.command}")
     return made
 
 

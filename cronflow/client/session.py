@@ -25,12 +25,14 @@ LONGEST_WAIT_S = 90.0
 """For another command that renews the tokens: longer than a request may take."""
 LARGEST = 64 * 1024
 OTHERS = 0o077
+DEFAULT_CONTEXT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """Credentials for the API at `url`. `token` is an API key, or an access token that comes with a `refresh` token;
-    `user` is empty for a key. `insecure` allows plain HTTP to another machine.
+    `user` is empty for a key. `insecure` allows plain HTTP to another machine. `context` is the name of a stored login,
+    and empty for one that is not stored.
     """
 
     url: str
@@ -38,13 +40,21 @@ class Login:
     refresh: str | None = field(default=None, repr=False)
     user: str = ""
     insecure: bool = False
+    context: str = field(default="", compare=False)
+
+    @property
+    def command(self) -> str:
+        """The command that replaces this login."""
+        named = "" if self.context in ("", DEFAULT_CONTEXT) else f" --context {self.context}"
+        return f"cronflow login {self.url}{named}"
 
 
 class LoginFile:
-    """Reads and writes the login."""
+    """Reads and writes the login of one context."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, context: str = DEFAULT_CONTEXT) -> None:
         self.path = path
+        self.context = context
 
     def read(self) -> Login | None:
         """None when there is no login. Raises InvalidInput when other users can read it, or it is not a login."""
@@ -61,7 +71,7 @@ class LoginFile:
             remedy = f"chmod 600 {self.path}; if it may have been read: cronflow logout, then cronflow login"
             raise InvalidInput(Problem(str(self.path), what, remedy))
         try:
-            return _login(json.loads(content))
+            return _login(json.loads(content), self.context)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InvalidInput(
                 Problem(str(self.path), "is not a login file", "remove it, then cronflow login URL")
@@ -76,19 +86,7 @@ class LoginFile:
             "refresh": login.refresh,
             "insecure": login.insecure,
         }
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-        try:
-            self._make_folder()
-            try:
-                with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                    json.dump(content, file, indent=2)
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.replace(self.path)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise InvalidInput(Problem(str(self.path), f"cannot be written: {error.strerror}")) from None
+        replace_file(self.path, json.dumps(content, indent=2))
 
     def forget(self) -> None:
         """Remove the file if it exists. Raises InvalidInput when it cannot be removed."""
@@ -103,7 +101,7 @@ class LoginFile:
     async def locked(self) -> AsyncIterator[None]:
         """No other command can change the login meanwhile. Raises CronFlowError after LONGEST_WAIT_S."""
         try:
-            self._make_folder()
+            _make_folder(self.path.parent)
             lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise InvalidInput(Problem(str(self.path), f"cannot be locked: {error.strerror}")) from None
@@ -119,8 +117,28 @@ class LoginFile:
         finally:
             os.close(lock)
 
-    def _make_folder(self) -> None:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a private file in one step. Raises InvalidInput when it cannot be written."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        _make_folder(path.parent)
+        try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(Problem(str(path), f"cannot be written: {error.strerror}")) from None
+
+
+def _make_folder(folder: Path) -> None:
+    # `mkdir` with `parents` would give the mode only to the last one.
+    for one in (folder.parent, folder):
+        one.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def check_transport(url: str, *, insecure: bool) -> None:
@@ -142,12 +160,19 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _login(content: Mapping[str, object]) -> Login:
+def _login(content: Mapping[str, object], context: str) -> Login:
     """Raises KeyError, TypeError."""
     url, token, refresh = content["url"], content["token"], content["refresh"]
     if not isinstance(url, str) or not isinstance(token, str) or not isinstance(refresh, str | None):
         raise TypeError
-    return Login(url=url, token=token, refresh=refresh, user=str(content["user"]), insecure=bool(content["insecure"]))
+    return Login(
+        url=url,
+        token=token,
+        refresh=refresh,
+        user=str(content["user"]),
+        insecure=bool(content["insecure"]),
+        context=context,
+    )
 
 
 def _lock(lock: int) -> bool:

@@ -73,6 +73,8 @@ class Settings:
     """MongoDB URL of a replica set."""
     api_url: str | None = _setting(None, values.url("http", "https", example="https://cron.example.com"))
     """API that commands use, with `API_KEY`. Without it and without a login, they use Redis and MongoDB directly."""
+    context: str | None = _setting(None, values.name("context"))
+    """Saved login that commands use, as `--context`; it comes before `API_URL` and the addresses of the servers."""
     api_key: str | None = _hidden(values.key)
     """API key that commands use."""
     api_key_file: Path | None = _setting(None, values.folder)

@@ -1,7 +1,8 @@
 """Reads YAML and JSON files into plain values with their line numbers.
 
-No file can harm the reader: size, nesting, aliases and tags are limited before values are built. Every problem has a
-file, a line and a path, such as `jobs.yaml:12: jobs[0].schedule.cron`. The caller interprets the values.
+A small file cannot harm the reader: nesting, aliases and tags are limited before values are built. The size is not: the
+files are local, and a large cluster has large ones. Every problem has a file, a line and a path, such as
+`jobs.yaml:12: jobs[0].schedule.cron`. The caller interprets the values.
 
 The surprises of YAML 1.1 are removed: 12:30, 2026-01-01 and the key `on` stay text, and 1e3 is a number, as in JSON.
 """
@@ -24,7 +25,6 @@ try:
 except ImportError:  # PyYAML was built without libyaml; ten times slower, with other error texts
     from yaml import SafeLoader  # type: ignore[assignment]
 
-LARGEST = 1024 * 1024
 DEEPEST = 100
 MOST_REPEATED = 100_000
 _MERGE, _BOOL = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:bool"
@@ -35,10 +35,9 @@ _SURROGATES = re.compile(r"(\\\\)|\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F
 
 
 def text_of(path: Path) -> str:
-    """The text of the file, up to the size limit."""
+    """The text of the file."""
     try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST + 1)
+        content = path.read_bytes()
     except FileNotFoundError:
         remedy = "" if path.is_absolute() else f"relative to {Path.cwd()}"
         raise InvalidInput(Problem(str(path), "no such file", remedy)) from None
@@ -46,8 +45,6 @@ def text_of(path: Path) -> str:
         raise InvalidInput(Problem(str(path), "is a directory", f"name files, such as {path}/*.yaml")) from None
     except OSError as error:
         raise InvalidInput(Problem(str(path), f"cannot be read: {error.strerror}")) from None
-    if len(content) > LARGEST:
-        raise InvalidInput(Problem(str(path), "is larger than 1 MiB, the limit of a file", "split it into several"))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -66,6 +66,9 @@ class JobStore(Protocol):
     async def create(self, record: JobRecord) -> bool:
         """Insert. False if the name exists, tombstones included."""
 
+    async def create_all(self, records: Sequence[JobRecord]) -> set[str]:
+        """`create` for several jobs at once. Returns the names that were inserted."""
+
     async def replace(self, record: JobRecord, rev: int) -> bool:
         """Replace the job if it has this `rev`. False if it differs or the job does not exist."""
 

@@ -1,9 +1,9 @@
-"""Edits a job: the only code path by which a user changes, pauses, resumes or deletes it.
+"""Edits jobs: the only code path by which a user changes, pauses, resumes or deletes them.
 
-Each step is a single-document write:
+Each step is one write for all jobs of a batch, except 4, which is one per job:
 
 1. Read the job and store its current version in the history.
-2. If the new cursor skips instants that are already due, write a plan intent.
+2. If the new cursor skips instants that are already due, write a plan intent, which covers all such jobs of the batch.
 3. Ensure that the run of the current `pending_run` exists.
 4. Compare `rev` and write the change. If instants are skipped, the new `pending_run` is one skipped run over them.
 5. Insert the skipped run and remove the intent.
@@ -15,9 +15,10 @@ between, nothing was acknowledged, and plan recovery completes the intent.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -34,6 +35,8 @@ from cronflow.ports import Clock, JobStore, PlanStore, RunStore, VersionStore
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
 START_POLL_S = 0.05
+AT_ONCE = 16
+"""Writes of a batch in flight."""
 ABSENT = 0
 """The expected version of a job that must not exist."""
 
@@ -48,30 +51,52 @@ class Editor:
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
         """Create or change a job. Raises Conflict unless its version is `expected`, and after losing several races."""
-        now = self._clock.now()
-        found = await self._jobs.get([job.name])
-        _expect(job.name, found[0] if found else None, expected)
-        if not found:
-            fire = first_fire(job, now)
-            record = JobRecord(
-                job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now, since=fire, edited_by=by
-            )
-            if await self._jobs.create(record):
-                return "created"
-        elif found[0].deleted_at is None and found[0].job == job:
-            return "unchanged"
+        results: dict[str, Result] = {}
+        await self.define_all([job], results, by=by, expected=expected)
+        return results[job.name]
 
-        def change(record: JobRecord, now: datetime) -> JobRecord:
-            _expect(job.name, record, expected)
-            return _redefined(record, job, now)
-
-        recreated = bool(found) and found[0].deleted_at is not None
-        try:
-            await self._edit(job.name, change, "edited", by, keep_waiting=True)
-        except NotFound:
-            # The clean-up removed the tombstone in the meantime.
-            return await self.define(job, by=by, expected=expected)
-        return "created" if recreated else "changed"
+    async def define_all(
+        self, jobs: Sequence[Job], results: dict[str, Result], *, by: str = "", expected: int | None = None
+    ) -> None:
+        """`define` for several jobs, which have different names, in a few writes for all of them. The result of each
+        job is in `results` as soon as the job is written, also when this raises.
+        """
+        left = {job.name: job for job in jobs}
+        for _ in range(TRIES):
+            found = {record.name: record for record in await self._jobs.get(left)}
+            now = self._clock.now()
+            new: list[JobRecord] = []
+            edits: list[_Planned] = []
+            for name, job in left.items():
+                record = found.get(name)
+                _expect(name, record, expected)
+                if record is None:
+                    fire = first_fire(job, now)
+                    new.append(
+                        JobRecord(
+                            job=job,
+                            next_fire=fire,
+                            due_at=fire,
+                            created_at=now,
+                            updated_at=now,
+                            since=fire,
+                            edited_by=by,
+                        )
+                    )
+                elif record.deleted_at is None and record.job == job:
+                    results[name] = "unchanged"
+                else:
+                    edits.append(_planned(record, _redefined(record, job, now), "edited", by, now))
+            if new:
+                results |= dict.fromkeys(await self._jobs.create_all(new), "created")
+            if edits:
+                await self._write(edits, now, "edited", keep_waiting=True, results=results)
+            left = {name: job for name, job in left.items() if name not in results}
+            if not left:
+                return
+        others = f"; the other {len(results)} were applied, and it is safe to apply all again" if results else ""
+        more = f" and {len(left) - 1} more keep" if len(left) > 1 else " keeps"
+        raise Conflict(f"job {min(left)!r}{more} changing concurrently{others or '; try again'}")
 
     async def amend(
         self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
@@ -124,26 +149,55 @@ class Editor:
             changed = edit(record, now)
             if changed is record:
                 return record
-            changed = replace(
-                changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None
-            )
-            # Store the version before the change, so that no version is overwritten without being kept.
-            await self._versions.keep([version_of(record)])
-            changed, skipped = self._jump(record, changed, reason, now)
-            intent = None
-            if skipped is not None:
-                intent = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=(name,))
-                await self._plans.write(intent)
-            await self._ensure_pending_run(record)
-            won = await self._jobs.replace(changed, record.rev)
-            if won and skipped is not None:
-                await self._runs.insert([run_of_pending(record, skipped, record.term, now)])
-            if intent is not None:
-                await self._plans.remove([intent.id])
-            if won:
-                await self._retire(changed, reason, keep_waiting=keep_waiting)
-                return replace(changed, rev=record.rev + 1)
+            planned = _planned(record, changed, reason, by, now)
+            if await self._write([planned], now, reason, keep_waiting=keep_waiting):
+                return replace(planned.changed, rev=record.rev + 1)
         raise Conflict(f"job {name!r} keeps changing concurrently; try again")
+
+    async def _write(
+        self,
+        edits: Sequence[_Planned],
+        now: datetime,
+        reason: str,
+        *,
+        keep_waiting: bool,
+        results: dict[str, Result] | None = None,
+    ) -> list[_Planned]:
+        """Write the edits whose job has not changed since it was read; one intent covers all that skip instants.
+        Returns them, and puts them into `results` as soon as they are written.
+        """
+        # Store the versions before the change, so that no version is overwritten without being kept.
+        await self._versions.keep([version_of(edit.record) for edit in edits])
+        intent = None
+        if skipping := tuple(edit.record.name for edit in edits if edit.skipped is not None):
+            intent = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=skipping)
+            await self._plans.write(intent)
+        await self._ensure_pending_runs([edit.record for edit in edits])
+        won: list[_Planned] = []
+        at_once = asyncio.Semaphore(AT_ONCE)
+
+        async def write(edit: _Planned) -> None:
+            async with at_once:
+                # One by one: a bulk write does not return which of its jobs matched.
+                if await self._jobs.replace(edit.changed, edit.record.rev):
+                    won.append(edit)
+                    if results is not None:
+                        results[edit.record.name] = "created" if edit.record.deleted_at is not None else "changed"
+
+        outcomes = await asyncio.gather(*(write(edit) for edit in edits), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                # The intent stays: plan recovery inserts the skipped runs of the edits that were written.
+                raise outcome
+        skipped = [
+            run_of_pending(edit.record, edit.skipped, edit.record.term, now) for edit in won if edit.skipped is not None
+        ]
+        if skipped:
+            await self._runs.insert(skipped)
+        if intent is not None:
+            await self._plans.remove([intent.id])
+        await self._retire([edit.changed for edit in won], reason, keep_waiting=keep_waiting)
+        return won
 
     async def _read(self, name: str) -> JobRecord:
         found = await self._jobs.get([name])
@@ -151,55 +205,74 @@ class Editor:
             raise NotFound("job", name)
         return found[0]
 
-    def _jump(
-        self, record: JobRecord, changed: JobRecord, reason: str, now: datetime
-    ) -> tuple[JobRecord, PendingRun | None]:
-        """Add the skipped run over the due instants that the new cursor leaves behind."""
-        fire, schedule = record.next_fire, record.job.schedule
-        left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
-        if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
-            return changed, None
-        reason = version_of(record).held or reason
-        skipped = PendingRun(
-            fire=fire,
-            state=RunState.SKIPPED,
-            fence=record.pending_run.fence if record.pending_run is not None else 0,
-            job_ver=changed.ver,
-            at=now,
-            covers=covers_until(schedule, fire, now),
-            reason=reason,
-            kind=kind_of(schedule),
-        )
-        return replace(changed, pending_run=skipped), skipped
-
-    async def _ensure_pending_run(self, record: JobRecord) -> None:
-        if record.pending_run is None:
+    async def _ensure_pending_runs(self, records: Sequence[JobRecord]) -> None:
+        pending = {run_id(one.name, one.pending_run.fire): one for one in records if one.pending_run is not None}
+        if not pending or not (missing := pending.keys() - await self._runs.existing(pending)):
             return
-        if not await self._runs.existing([run_id(record.name, record.pending_run.fire)]):
-            now = self._clock.now()
-            await self._runs.insert([run_of_pending(record, record.pending_run, record.term, now, check_at=now)])
+        now = self._clock.now()
+        await self._runs.insert(
+            [
+                run_of_pending(one, one.pending_run, one.term, now, check_at=now)
+                for run, one in pending.items()
+                if run in missing and one.pending_run is not None
+            ]
+        )
 
-    async def _retire(self, record: JobRecord, reason: str, *, keep_waiting: bool) -> None:
+    async def _retire(self, records: Sequence[JobRecord], reason: str, *, keep_waiting: bool) -> None:
         """Retire open runs of older versions until none is left.
 
         Running attempts finish. Runs that have not started are requeued under the new version, or cancelled if nothing
         may start any more. A recently dispatched run may have started without its record (`start_guard: redis`), so
         wait a moment for the record; otherwise the edit could start it twice.
         """
+        versions = {record.name: record.ver for record in records}
         deadline = self._clock.monotonic() + START_SHOWS_WITHIN_S
         for _ in range(1000):
-            open_runs = (await self._runs.open_of([record.name])).get(record.name, [])
-            found = await self._runs.get([run.id for run in open_runs])
-            old = [run for run in found if run.is_open and run.job_ver < record.ver]
-            if not old:
+            if not versions:
                 return
+            open_runs = await self._runs.open_of(versions)
+            found = await self._runs.get([run.id for runs in open_runs.values() for run in runs])
+            old = [run for run in found if run.is_open and run.job_ver < versions[run.job]]
+            # A job without old runs cannot get one any more.
+            versions = {name: versions[name] for name in {run.job for run in old}}
             dispatched = [run for run in old if run.state is RunState.DISPATCHED]
             if dispatched and self._clock.monotonic() < deadline:
                 old = [run for run in old if run not in dispatched]
                 await self._clock.sleep(START_POLL_S)
             now = self._clock.now()
-            await self._runs.apply([_retired(run, record.ver, reason, keep_waiting, now) for run in old])
-        raise Conflict(f"runs of job {record.name!r} keep changing; the edit was saved, but older runs may still start")
+            if old:
+                await self._runs.apply([_retired(run, versions[run.job], reason, keep_waiting, now) for run in old])
+        raise Conflict(
+            f"runs of job {min(versions)!r} keep changing; the edit was saved, but older runs may still start"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A job before and after its edit, and the skipped run over the due instants that the new cursor leaves behind."""
+
+    record: JobRecord
+    changed: JobRecord
+    skipped: PendingRun | None
+
+
+def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: datetime) -> _Planned:
+    changed = replace(changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None)
+    fire, schedule = record.next_fire, record.job.schedule
+    left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
+    if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
+        return _Planned(record, changed, None)
+    skipped = PendingRun(
+        fire=fire,
+        state=RunState.SKIPPED,
+        fence=record.pending_run.fence if record.pending_run is not None else 0,
+        job_ver=changed.ver,
+        at=now,
+        covers=covers_until(schedule, fire, now),
+        reason=version_of(record).held or reason,
+        kind=kind_of(schedule),
+    )
+    return _Planned(record, replace(changed, pending_run=skipped), skipped)
 
 
 def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:

@@ -27,6 +27,8 @@ from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.edit import Editor, Result, consumed
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
+BATCH = 250
+"""Jobs that are applied together: few enough to be written before plan recovery takes over their intent."""
 LONGEST_MAP = timedelta(weeks=53)
 MOST_COUNTED = 50_000
 """At most this many runs of a job are counted for its day map."""
@@ -69,25 +71,26 @@ class JobUseCases:
         `each` is called after every job.
 
         Raises InvalidInput before any change if a name is used twice or is reserved. Raises Conflict if a job keeps
-        changing concurrently; the jobs before it are applied, and applying again is safe.
+        changing concurrently; the message has the number of jobs that are applied, and applying again is safe.
         """
-        names = [job.name for job in jobs]
         _check(jobs)
-        before = {record.name: record for record in await self._backends.jobs.get(names)}
-        _refuse_missed(jobs, before, implicit_misfires, self._clock.now())
-        results: list[tuple[str, Result]] = []
-        try:
-            for job in jobs:
-                results.append((job.name, await self._editor.define(job, by=by)))
+        stored = {record.name: record for record in await self._backends.jobs.get([job.name for job in jobs])}
+        _refuse_missed(jobs, stored, implicit_misfires, self._clock.now())
+        results: dict[str, Result] = {}
+        for first in range(0, len(jobs), BATCH):
+            batch = jobs[first : first + BATCH]
+            before = {record.name: record for record in await self._backends.jobs.get([job.name for job in batch])}
+            try:
+                await self._editor.define_all(batch, results, by=by)
+            finally:
+                done = [(results[job.name], job) for job in batch if results.get(job.name, "unchanged") != "unchanged"]
+                await self._audit.record_events(
+                    by, *(_defined(result, before.get(job.name), job, by) for result, job in done)
+                )
+            for _ in batch:
                 each()
-        finally:
-            pairs = zip(results, jobs, strict=False)
-            done = [(result, job) for (_, result), job in pairs if result != "unchanged"]
-            await self._audit.record_events(
-                by, *(_defined(result, before.get(job.name), job, by) for result, job in done)
-            )
         await notify_leader(self._backends.bus)
-        return results
+        return [(job.name, results[job.name]) for job in jobs]
 
     async def applied(
         self, jobs: Sequence[Job], *, by: str = "", implicit_misfires: Mapping[str, str] = NONE_IMPLICIT

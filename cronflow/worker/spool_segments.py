@@ -291,7 +291,9 @@ def _discard(path: Path) -> None:
 def _lock(folder: Path) -> int:
     """Create the folder if needed and lock it. Returns the descriptor of the lock. Raises BlockingIOError."""
     while True:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # `mkdir` with `parents` would give the mode only to the last one; these are the spool, the namespace, the node.
+        for one in (folder.parent.parent, folder.parent, folder):
+            one.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             found = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:

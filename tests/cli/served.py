@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 
@@ -25,8 +25,11 @@ class Served:
 
     url: str
     app: Any = None
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    """Method and path of each request."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.requests.append((scope["method"], scope["path"]))
         await self.app(scope, receive, send)
 
     def serve(self, scene: Scene, **rest: Any) -> Replica:

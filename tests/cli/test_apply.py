@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cronflow.cli.dev import inputs as dev_inputs
-from cronflow.domain.errors import Conflict, InvalidInput
-from cronflow.domain.job import Job, Retry
+from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
+from cronflow.domain.job import Job, JobRecord, Retry
 from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
@@ -224,13 +224,61 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     assert "it is safe to apply all of them again" in result.stderr
 
 
+def many(folder: Path, names: Sequence[str]) -> str:
+    path = folder / "many.yaml"
+    path.write_text("jobs:\n" + "".join(f"  - {{name: {name}, run: {{argv: ['true']}}}}\n" for name in names))
+    return str(path)
+
+
+def test_a_request_that_fails_between_others_says_exactly_what_was_applied(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.cli.commands.jobs.MOST_JOBS", 2)
+    path = many(tmp_path, [f"job-{n}" for n in range(6)])
+    faults = empty.backends.faults
+    create_all = empty.backends.jobs.create_all
+    created: list[set[str]] = []
+
+    async def fail_in_the_second(records: Sequence[JobRecord]) -> set[str]:
+        created.append(await create_all(records[:1] if created else records))
+        if len(created) == 2:
+            faults.fail_before("jobs.get", 99 if away else 0)
+            raise BackendUnavailable("MongoDB", "here", "timed out")
+        return created[-1]
+
+    away = False
+    with monkeypatch.context() as patch:
+        patch.setattr(empty.backends.jobs, "create_all", fail_in_the_second)
+        failed = cli("jobs", "apply", "-f", path)
+    assert failed.exit_code == 5
+    assert "3 of 6 jobs are applied; not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
+    assert [record.name for record in asyncio.run(empty.backends.jobs.find())] == ["job-0", "job-1", "job-2"]
+    assert cli("jobs", "apply", "-f", path, "-o", "name").exit_code == 0
+    assert len(asyncio.run(empty.backends.jobs.find())) == 6
+    away, created[:] = True, []
+    renamed = many(tmp_path, [f"new-{n}" for n in range(6)])
+    with monkeypatch.context() as patch:
+        patch.setattr(empty.backends.jobs, "create_all", fail_in_the_second)
+        failed = cli("jobs", "apply", "-f", renamed)
+    faults.heal()
+    assert "2 of 6 jobs are applied; of those from new-2 to new-3 some may be, and the ones after" in failed.stderr
+
+
+def test_a_large_file_is_applied(cli: Cli, empty: Scene, tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    lines = (f"  - {{name: job-{n:04}, run: {{argv: ['true']}}, description: '{'x' * 900}'}}\n" for n in range(1300))
+    path.write_text("jobs:\n" + "".join(lines))
+    assert path.stat().st_size > 1_200_000
+    assert len(cli("jobs", "apply", "-f", str(path), "-o", "name").stdout.split()) == 1300
+    assert len(asyncio.run(empty.backends.jobs.find(limit=2000))) == 1300
+
+
 def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cronflow.cli.commands.jobs.MOST_JOBS", 2)
     names = [f"job-{n}" for n in range(5)]
-    path = tmp_path / "many.yaml"
-    path.write_text("jobs:\n" + "".join(f"  - {{name: {name}, run: {{argv: ['true']}}}}\n" for name in names))
+    path = many(tmp_path, names)
     compare = empty.service.jobs.compare
 
     async def refuse_the_last(jobs: Sequence[Job], implicit_misfires: Mapping[str, str]) -> list[Comparison]:

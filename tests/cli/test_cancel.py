@@ -34,7 +34,7 @@ def finish_while_waiting(scene: Scene, monkeypatch: pytest.MonkeyPatch, run_id: 
 def test_a_waiting_run_is_cancelled_immediately(cli: Cli, scene: Scene) -> None:
     result = cli("runs", "cancel", RETRYING, "--reason", "wrong month")
     assert row(result, RETRYING).startswith("⊘ cancelled")
-    assert result.stderr == ""
+    assert result.stderr == "cluster: namespace default\n"
     run = asyncio.run(scene.service.runs.get(RETRYING))
     assert (run.state, run.cancel_reason) == (RunState.CANCELLED, "wrong month")
     assert "wrong month" in (run.reason or "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -181,6 +183,112 @@ def test_the_api_of_the_environment_takes_precedence_over_a_login(
     monkeypatch.setenv("CRONFLOW_API_KEY", key)
     monkeypatch.setenv("CRONFLOW_API_URL", "http://cron.example.com")
     assert "CRONFLOW_API_INSECURE" in cli("jobs", "list").stderr
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["CRONFLOW_REDIS_URL=redis://:geheim@here:6379/0", "CRONFLOW_MONGO_URL=mongodb://here/?replicaSet=rs0", "DB_URL"],
+)
+@pytest.mark.usefixtures("replica")
+def test_servers_of_the_environment_win_over_a_saved_login_and_the_command_says_so(
+    cli: Cli, server: Served, scene: Scene, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    server.log_in(cli)
+    monkeypatch.setenv("CRONFLOW_REDIS_URL", "redis://here:6379/0")
+    monkeypatch.setenv("CRONFLOW_MONGO_URL", "mongodb://here/?replicaSet=rs0")
+    name, _, value = variable.partition("=")
+    monkeypatch.setenv(name, value or "mongodb://here/?replicaSet=rs0")
+    monkeypatch.setenv("CRONFLOW_NAMESPACE", "staging")
+    server.requests.clear()
+    line = f"namespace staging at .*here.* and .*here.*; ignored: the saved login at {server.url}"
+    for words in (["jobs", "pause", "sync-tokens", "-o", "name"], ["jobs", "list", "-o", "name"]):
+        result = cli(*words)
+        assert result.exit_code == 0, result.stderr
+        assert re.fullmatch(f"cluster: {line}\n", result.stderr)
+        assert "geheim" not in result.stderr
+    assert f"commands do not use the saved login at {server.url}, but namespace staging at" in cli("whoami").stderr
+    assert server.requests == []
+    assert scene.opened == 2
+
+
+@pytest.mark.usefixtures("replica")
+def test_an_incomplete_choice_in_the_environment_is_refused_instead_of_using_the_saved_login(
+    cli: Cli, server: Served, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.log_in(cli)
+    monkeypatch.setenv("CRONFLOW_NAMESPACE", "staging")
+    server.requests.clear()
+    refused = cli("jobs", "pause", "sync-tokens")
+    assert (refused.exit_code, server.requests, scene.opened) == (2, [], 0)
+    assert "CRONFLOW_NAMESPACE: selects the servers of the settings, but CRONFLOW_REDIS_URL and" in refused.stderr
+    assert "choose a saved login with --context NAME" in refused.stderr
+    assert cli("jobs", "pause", "sync-tokens", "--context", "default").exit_code == 0
+
+
+@pytest.mark.usefixtures("replica")
+def test_a_cronflow_toml_does_not_move_commands_away_from_a_saved_login(
+    cli: Cli, server: Served, scene: Scene, tmp_path: Path
+) -> None:
+    server.log_in(cli)
+    (tmp_path / "cronflow.toml").write_text('redis_url = "redis://here:6379/0"\n')
+    result = cli("jobs", "list")
+    assert result.stderr == f"cluster: {server.url} as admin, context default; ignored: REDIS_URL in cronflow.toml\n"
+    assert scene.opened == 0
+
+
+def test_contexts_are_named_listed_chosen_and_deleted(
+    cli: Cli, replica: Replica, server: Served, key: str, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.log_in(cli)
+    named = cli("login", server.url, "--context", "prod", "--key-stdin", stdin=f"{key}\n")
+    prod = kept.parent / "contexts" / "prod.json"
+    assert f"stored as context prod in {prod}" in named.stderr
+    assert (prod.stat().st_mode & 0o777, prod.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert parsed(cli("context", "list", "-o", "json")) == [
+        {"name": "default", "url": server.url, "user": "admin", "current": False},
+        {"name": "prod", "url": server.url, "user": None, "current": True},
+    ]
+    assert row(cli("context", "list"), "prod").split() == ["*", "prod", server.url, "API", "key"]
+    assert cli("whoami", "-o", "name").stdout == "key:deploy\n"
+    assert cli("whoami", "-o", "name", "--context", "default").stdout == "admin\n"
+    assert cli("--context", "default", "whoami", "-o", "name").stdout == "admin\n"
+    paused = cli("jobs", "pause", "nightly-report", "-o", "name", "--context", "prod")
+    assert (paused.stdout, paused.stderr) == ("nightly-report\n", f"cluster: {server.url}, context prod\n")
+    monkeypatch.setenv("CRONFLOW_CONTEXT", "default")
+    assert cli("whoami", "-o", "name").stdout == "admin\n"
+    assert cli("whoami", "-o", "name", "--context", "prod").stdout == "key:deploy\n", "a flag comes first"
+    monkeypatch.setenv("CRONFLOW_REDIS_URL", "redis://here:6379/0")
+    assert "context default; ignored: CRONFLOW_REDIS_URL\n" in cli("jobs", "list").stderr
+    monkeypatch.delenv("CRONFLOW_REDIS_URL")
+    used = cli("context", "use", "prod")
+    assert used.stdout == f"Now using context prod at {server.url}.\n"
+    assert "commands use" in used.stderr
+    assert "flags and environment come before a saved login" in used.stderr
+    monkeypatch.delenv("CRONFLOW_CONTEXT")
+    unknown = cli("context", "use", "prd")
+    assert unknown.exit_code == 3
+    assert "did you mean prod?" in unknown.stderr
+    assert "there is no saved login 'test'" in cli("jobs", "list", "--context", "test").stderr
+    assert cli("context", "delete", "prod").stdout == "- context prod deleted\n"
+    assert not prod.exists()
+    assert "not logged in" in cli("whoami").stderr, "another cluster does not become the current one by itself"
+    assert cli("context", "use", "default").exit_code == 0
+    found = connect.current_login()
+    assert found is not None
+    assert cli("context", "delete", "default").exit_code == 0
+    assert asyncio.run(replica.lets_in(found[0].token)) is False, "the session has ended"
+    assert parsed(cli("context", "list", "-o", "json")) == []
+
+
+def test_a_login_file_of_a_version_without_contexts_is_the_default_context(
+    cli: Cli, server: Served, key: str, kept: Path
+) -> None:
+    kept.parent.mkdir(parents=True)
+    content = {"url": server.url, "user": "", "token": key, "refresh": None, "insecure": False}
+    kept.write_text(json.dumps(content))
+    kept.chmod(0o600)
+    assert cli("whoami", "-o", "name").stdout == "key:deploy\n"
+    assert row(cli("context", "list"), "default").startswith("* ")
 
 
 def test_an_expired_access_token_is_renewed_and_stored(

@@ -256,6 +256,7 @@ class Printed(NamedTuple):
     code: int
     stdout: str
     stderr: str
+    names_cluster: bool
 
 
 class Both:
@@ -263,6 +264,8 @@ class Both:
 
     def __init__(self, cli: Cli, server: Served, patch: pytest.MonkeyPatch) -> None:
         self._cli, self._server, self._patch = cli, server, patch
+        self.changed = False
+        """Whether the last command asked the API for a change."""
         self.scene = Scene()
 
     def run(self, given: Given, *options: str, api: bool, user: str = "admin") -> Printed:
@@ -274,11 +277,20 @@ class Both:
         if api:
             self._server.log_in(self._cli, user, "a long password" if user != "admin" else PASSWORD)
         scene.opened = 0
+        self._server.requests.clear()
         result = self._cli(*given.words.split(), *options, stdin=given.stdin)
         assert not (api and scene.opened), "it went to the servers"
+        self.changed = any(_changes(*request) for request in self._server.requests)
         if api:
             assert self._cli("logout").exit_code == 0
-        return Printed(result.exit_code, blotted(result.stdout), blotted(_without_way(result.stderr)))
+        lines = result.stderr.splitlines(keepends=True)
+        named = [line for line in lines if line.startswith("cluster: ")]
+        assert named in (
+            [],
+            [f"cluster: {f'{self._server.url} as {user}, context default' if api else 'namespace default'}\n"],
+        )
+        rest = "".join(line for line in lines if not line.startswith(("cluster: ", "  → via http://")))
+        return Printed(result.exit_code, blotted(result.stdout), blotted(rest), bool(named))
 
     async def _fill(self) -> None:
         await self.scene.fill()
@@ -292,8 +304,8 @@ def blotted(text: str) -> str:
     return re.sub(r"(cfk\.[\w-]+\.)[\w-]+", r"\1text", text)
 
 
-def _without_way(text: str) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("  → via http://"))
+def _changes(method: str, path: str) -> bool:
+    return method != "GET" and "/auth/" not in path and not path.endswith("/jobs/plan")
 
 
 @pytest.fixture
@@ -315,6 +327,7 @@ def test_both_ways_print_the_same(both: Both, given: Given, form: str) -> None:
     assert direct.stdout, direct
     assert direct.code == 0, direct
     assert both.run(given, "-o", form, api=True) == direct
+    assert direct.names_cluster == both.changed, "a command names its cluster if and only if it changes something"
 
 
 @pytest.mark.parametrize(("code", "given", "message"), REFUSED, ids=str)

@@ -82,7 +82,7 @@ def test_waiting_shows_the_outcome(cli: Cli, scene: Scene, monkeypatch: pytest.M
     result = cli("jobs", "run", "rebuild-cache", "--wait")
     assert result.exit_code == 0
     assert "result   rows: 42" in result.stdout
-    assert result.stderr.splitlines()[1:] == [
+    assert result.stderr.splitlines()[2:] == [
         "◌ waiting for a node",
         "◌ dispatched, node-a",
         "▶ running, node-a",

@@ -55,6 +55,11 @@ async def test_a_job_record_comes_back_as_it_was_stored(stores: Stores) -> None:
 async def test_a_name_is_created_once(stores: Stores) -> None:
     assert await stores.jobs.create(a_record())
     assert not await stores.jobs.create(a_record(ver=9))
+    assert await stores.jobs.create_all([a_record(ver=9), a_record("b"), a_record("c")]) == {"b", "c"}
+    assert {record.name: record.ver for record in await stores.jobs.get(["report", "b", "c"])} == dict.fromkeys(
+        ("report", "b", "c"), 1
+    )
+    assert await stores.jobs.create_all([]) == set()
     assert (await only_job(stores)).ver == 1
 
 

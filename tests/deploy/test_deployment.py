@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -314,6 +315,53 @@ def test_no_process_runs_as_root_or_writes_into_the_image() -> None:
         assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
         unit = files.unit(role)
         assert (unit["User"], unit["NoNewPrivileges"], unit["ProtectSystem"]) == (["cronflow"], ["yes"], ["strict"])
+
+
+def test_mongosh_runs_only_until_the_replica_set_has_a_primary(tmp_path: Path) -> None:
+    check = files.compose()["services"]["mongo"]["healthcheck"]["test"]
+    calls, mongosh = tmp_path / "calls", tmp_path / "mongosh"
+    environment = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
+
+    def healthy(port: int, status: int = 0) -> bool:
+        mongosh.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexit {status}\n')
+        mongosh.chmod(0o755)
+        here = [word.replace("/tmp/", f"{tmp_path}/").replace("/27017", f"/{port}") for word in check[1:]]
+        return subprocess.run(here, env=environment, capture_output=True).returncode == 0
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not healthy(port, status=1)
+        assert healthy(port)
+        shells = calls.read_text().count("rs.initiate")
+        assert shells == 2
+        assert healthy(port)
+    assert not healthy(port), "nothing accepts connections"
+    assert calls.read_text().count("rs.initiate") == shells
+
+
+def test_the_logs_and_the_files_in_memory_of_every_container_are_bounded() -> None:
+    for name, service in files.compose()["services"].items():
+        options = service["logging"]["options"]
+        assert options.keys() == {"max-size", "max-file"}, name
+        assert re.search(r"^/tmp:size=\d+[mg]$", service["tmpfs"][0]), name
+
+
+def test_every_service_has_commented_limits_that_compose_accepts(tmp_path: Path) -> None:
+    text = re.sub(
+        r"^    # (?=(mem_limit|cpus|pids_limit): )", "    ", files.COMPOSE.read_text("utf-8"), flags=re.MULTILINE
+    )
+    for name, service in yaml.safe_load(text)["services"].items():
+        assert {"mem_limit", "cpus", "pids_limit"} <= set(service), name
+    (tmp_path / "docker-compose.yml").write_text(text)
+    command = files.tool("docker-compose", package="docker-compose")
+    code, output = files.output_of(command, "-f", str(tmp_path / "docker-compose.yml"), "config", "--quiet")
+    assert (code, output) == (0, "")
+
+
+def test_a_killed_container_is_started_without_undoing_the_scale() -> None:
+    [advice] = [line for line in DEPLOY.read_text("utf-8").split("\n* ") if "After `docker kill`" in line]
+    assert "`docker compose start`" in advice
+    assert "--detach" not in advice
 
 
 def test_nodes_can_be_scaled() -> None:

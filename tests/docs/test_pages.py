@@ -46,9 +46,12 @@ class Scene:
 
 
 JOBS_FILE = "jobs:\n  - {name: sums, run: {argv: ['true']}}\n"
+LOGGED_IN = {"CRONFLOW_REDIS_URL": "", "CRONFLOW_MONGO_URL": "", "CRONFLOW_NAMESPACE": ""}
+"""For pages that log in: the servers of the environment would come before a login."""
 SCENES = {
     "README.md": Scene(prints=("every fire has exactly one run", "no rows")),
     "quickstart.md": Scene(
+        environment=LOGGED_IN,
         files={".venv/bin/activate": "", ".cronflow/demo/admin-password": PASSWORD},
         prints=("hello from hello@manual-", "node-3"),
     ),
@@ -69,9 +72,11 @@ SCENES = {
     "alerts.md": Scene(prints=("204",)),
     "monitor.md": Scene(stand_ins={"10.0.0.11": "127.0.0.1", "=9500": "=0"}, prints=("metrics served",)),
     "log-in-from-the-command-line.md": Scene(
+        environment=LOGGED_IN,
+        stand_ins={"https://cron.test.example.com": "{url}"},
         files={"jobs.yaml": JOBS_FILE, "secrets/ada": PASSWORD},
         users=("ada",),
-        prints=("ada, operator", "created"),
+        prints=("ada, operator", "created", "context prod"),
     ),
     "logins-and-secrets.md": Scene(files={"secrets/admin": PASSWORD}, prints=("ada", "cfk.ci.")),
     "use-the-api.md": Scene(
@@ -108,7 +113,7 @@ async def prepared(page: Path, cluster: Cluster, folder: Path) -> tuple[Scene, d
         "/run/secrets/": f"{folder}/secrets/",
         "nightly-report@20261121T010000Z": failed,
         "cfk.deploy.…": cluster.token,
-        **{word: text.format(failed=failed) for word, text in scene.stand_ins.items()},
+        **{word: text.format(failed=failed, url=cluster.url) for word, text in scene.stand_ins.items()},
     }
     return scene, stand_ins
 

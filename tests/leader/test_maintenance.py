@@ -333,7 +333,7 @@ async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: st
             assert tenure is not None
             await planner_of(leader)._ensure_pending_runs(tenure, [_planned(record)])
         else:
-            await cluster.service.jobs._editor._ensure_pending_run(record)
+            await cluster.service.jobs._editor._ensure_pending_runs([record])
         await cluster.elapse(60)
         assert cluster.executor.runs_started.count(old.id) == 1
         # Once nobody can have slept so long, it goes.

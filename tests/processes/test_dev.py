@@ -151,6 +151,12 @@ async def test_the_examples_run_on_real_servers_and_again_on_the_same_data(tmp_p
 
     second = dev(*run, "--for", "5s", "-o", "json", **own)
     assert second.returncode == 0, second.stderr
+    assert not [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077]
+    password = (data / "servers-password").read_text().strip()
+    assert password not in second.stderr
+    assert (
+        data / "redis-url"
+    ).read_text() == f"redis://:{password}@127.0.0.1:{(data / 'redis.port').read_text().strip()}/0\n"
     again = json.loads(second.stdout)
     # The second run continues where the first stopped: fires missed in between are covered.
     assert (again["lost"], again["doubled"]) == (0, 0)

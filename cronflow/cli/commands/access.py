@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cronflow.cli.connect import call, collect
+from cronflow.cli.connect import call, change, collect
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import Format, Output, hidden_value, note, show, show_deleted
@@ -58,7 +58,7 @@ def create_user(
 ) -> None:
     """Create a user. The password is read from a prompt or from the first line of stdin."""
     password = hidden_value("password", confirmed=True)
-    user = call(
+    user = change(
         lambda cluster: cluster.users.create(
             name, role, password, jobs=jobs, allow_shell=allow_shell, allow_secrets=allow_secrets
         )
@@ -84,7 +84,7 @@ def change_user(
         remedy = "give --role, --jobs, --allow-shell, --allow-secrets, --enable, --disable or --password"
         raise InvalidInput(Problem("", "nothing to change", remedy))
     new = hidden_value("new password", confirmed=True) if password else None
-    user = call(
+    user = change(
         lambda cluster: cluster.users.change(
             name,
             role=role,
@@ -101,7 +101,7 @@ def change_user(
 @users.command("delete")
 def delete_user(name: UserName, output: Output = Format.TABLE) -> None:
     """Delete a user and end their sessions."""
-    call(lambda cluster: cluster.users.delete(name))
+    change(lambda cluster: cluster.users.delete(name))
     show_deleted("user", name, output)
 
 
@@ -147,7 +147,7 @@ def create_key(
     """Create a key and print it. It cannot be shown again."""
     length: timedelta | None = None if expires_in is None else times.length_of(expires_in, "--expires-in")
     until = None if length is None else times.now() + length
-    key = call(
+    key = change(
         lambda cluster: cluster.keys.create(
             name, role, jobs=jobs, allow_shell=allow_shell, allow_secrets=allow_secrets, expires_at=until
         )
@@ -159,7 +159,7 @@ def create_key(
 @keys.command("delete")
 def delete_key(name: KeyName, output: Output = Format.TABLE) -> None:
     """Delete a key. It stops working immediately."""
-    call(lambda cluster: cluster.keys.delete(name))
+    change(lambda cluster: cluster.keys.delete(name))
     show_deleted("key", name, output)
 
 
@@ -205,7 +205,7 @@ def set_secret(name: SecretName, output: Output = Format.TABLE) -> None:
     """Create or replace a secret. The value is read from a prompt, or from stdin without the trailing newline."""
     check_secret_name(name)
     value = hidden_value("value", whole=True)
-    found = call(lambda cluster: cluster.secrets.set(name, value))
+    found = change(lambda cluster: cluster.secrets.set(name, value))
 
     result = "created" if found["new"] else "replaced"
     show(output, found, [name], f"secret {name} {result}; jobs refer to it as ${{secret:{name}}}")
@@ -214,5 +214,5 @@ def set_secret(name: SecretName, output: Output = Format.TABLE) -> None:
 @secrets.command("delete")
 def delete_secret(name: SecretName, output: Output = Format.TABLE) -> None:
     """Delete a secret. Jobs that refer to it will fail."""
-    call(lambda cluster: cluster.secrets.delete(name))
+    change(lambda cluster: cluster.secrets.delete(name))
     show_deleted("secret", name, output)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from cronflow.cli.connect import call, collect
+from cronflow.cli.connect import call, change, collect
 from cronflow.cli.errors import FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
@@ -94,7 +94,7 @@ def apply(
     async def act(cluster: Cluster) -> list[tuple[AlertSchema, str]]:
         return [await _apply(cluster, document) for document in documents]
 
-    applied = call(act)
+    applied = change(act)
 
     def view() -> None:
         columns = [Column("RESULT"), Column("ALERT")]
@@ -118,14 +118,14 @@ async def _apply(cluster: Cluster, document: AlertForm) -> tuple[AlertSchema, st
 @alerts.command()
 def delete(name: Name, output: Output = Format.TABLE) -> None:
     """Delete an alert and its notifications. Notifications that are waiting are not sent."""
-    call(lambda cluster: cluster.alerts.delete(name))
+    change(lambda cluster: cluster.alerts.delete(name))
     show_deleted("alert", name, output)
 
 
 @alerts.command("test")
 def try_out(name: Name, output: Output = Format.TABLE) -> None:
     """Send a test notification and print the receiver's answer; exit code 1 if it was rejected."""
-    answer = call(lambda cluster: cluster.alerts.test(name))
+    answer = change(lambda cluster: cluster.alerts.test(name))
 
     if answer["taken"]:
         view = Text.assemble(formatting.word("ok"), f": the receiver answered {answer['status']} in {answer['ms']} ms")

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from cronflow.cli import connect
 from cronflow.cli.completion import node_names
-from cronflow.cli.connect import call, collect
+from cronflow.cli.connect import call, change, collect
 from cronflow.cli.errors import FAILED, RUN_FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
@@ -63,7 +63,7 @@ def cluster_status(output: Output = Format.TABLE) -> None:
 @cluster.command()
 def stepdown(output: Output = Format.TABLE) -> None:
     """Ask the leader to step down so that another node takes over. Running jobs continue."""
-    found = connect.call(lambda cluster: cluster.cluster.stepdown())
+    found = connect.change(lambda cluster: cluster.cluster.stepdown())
 
     text = f"Asked {formatting.clean(found['asked'])} to step down. See the new leader: cronflow cluster status"
     show(output, found, [found["asked"]], text)
@@ -75,7 +75,7 @@ def sweep(output: Output = Format.TABLE) -> None:
 
     Exit code 1: there are findings. Exit code 4: the sweep failed.
     """
-    run, report = connect.call(_sweep)
+    run, report = connect.change(_sweep)
     if not went_well(run):
         warn(f"the sweep failed: {formatting.one_line(run['error'] or run['state'])}")
         raise typer.Exit(RUN_FAILED)
@@ -205,7 +205,7 @@ def drain(
                 found["drained"] = True
         return found
 
-    found = call(act)
+    found = change(act)
 
     text = "drained" if found["drained"] else "accepts no new runs"
     show(output, found, [name], Text.assemble(formatting.word("draining"), f"  {formatting.clean(name)}: {text}"))
@@ -216,7 +216,7 @@ def drain(
 @nodes.command()
 def undrain(name: Name, output: Output = Format.TABLE) -> None:
     """Undo a drain: the node accepts runs again."""
-    found = call(lambda cluster: cluster.nodes.undrain(name))
+    found = change(lambda cluster: cluster.nodes.undrain(name))
 
     view = Text.assemble(formatting.word("up"), f"  {formatting.clean(name)}: accepts runs again")
     show(output, found, [name], view)

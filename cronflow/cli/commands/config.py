@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from cronflow.cli.connect import current_login, settings
+from cronflow.cli.connect import current_login
 from cronflow.cli.main import new_group
+from cronflow.cli.target import settings
 from cronflow.cli.terminal import formatting
 from cronflow.cli.terminal.output import Format, Output, note, show, warn
 from cronflow.cli.terminal.tables import Column, facts, table

@@ -23,6 +23,7 @@ from rich.text import Text
 
 from cronflow.cli import connect
 from cronflow.cli.errors import FAILED
+from cronflow.cli.target import settings
 from cronflow.cli.terminal import formatting
 from cronflow.cli.terminal.output import Format, Output, console, show
 from cronflow.cli.terminal.tables import hanging
@@ -307,7 +308,7 @@ async def api() -> list[CheckResult]:
     except InvalidInput as error:
         return [CheckResult("api", "failed", str(error), "cronflow login URL")]
     if client is None:
-        found = "not logged in; commands connect to the servers"
+        found = "commands connect to the servers"
         return [CheckResult("api", "unchecked", found, "to use and check an API: cronflow login URL")]
     async with client:
         try:
@@ -358,7 +359,7 @@ def _examine() -> Iterator[CheckResult]:
     yield from packages()
     given = False
     try:
-        read = connect.settings()
+        read = settings()
     except InvalidInput as error:
         for problem in error.problems:
             where = f"{problem.place}: " if problem.place else ""

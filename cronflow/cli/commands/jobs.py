@@ -26,7 +26,7 @@ from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show,
 from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
-from cronflow.domain.errors import Conflict, InvalidInput, Problem
+from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def apply(
         {key: value for key, value in job_document(job).items() if key != "misfire" or job.name not in implicit}
         for job in wanted
     ]
-    applied = connect.call(lambda cluster: _apply(cluster, documents, implicit, dry_run=dry_run))
+    use = connect.call if dry_run else connect.change
+    applied = use(lambda cluster: _apply(cluster, documents, implicit, dry_run=dry_run))
     show(
         output,
         applied,
@@ -138,8 +139,9 @@ async def _apply(
             for part in parts:
                 applied += await _sent(cluster.jobs.apply, part, implicit)
                 done(len(part))
-        except Conflict as error:
-            error.add_note("the jobs before it were applied; it is safe to apply all of them again")
+        except CronFlowError as error:
+            if len(parts) > 1 or isinstance(error, Conflict):
+                error.add_note(await _progress(cluster, wanted, part, len(applied)))
             raise
     return applied
 
@@ -154,6 +156,23 @@ async def _sent(
         names = {f"jobs[{n}].schedule.at": str(job["name"]) for n, job in enumerate(part)}
         places = {place: implicit[name] for place, name in names.items() if name in implicit}
         raise InvalidInput([replace(one, place=places.get(one.place, one.place)) for one in error.problems]) from None
+
+
+async def _progress(
+    cluster: Cluster, wanted: Sequence[Mapping[str, object]], failed: Sequence[Mapping[str, object]], done: int
+) -> str:
+    """How much of `wanted` is applied, after `done` jobs were and the request with `failed` was not answered."""
+    again = "it is safe to apply all of them again"
+    try:
+        left = [one["name"] for one in await cluster.jobs.plan(failed) if one["result"] != "unchanged"]
+    except CronFlowError:
+        some = f"of those from {failed[0]['name']} to {failed[-1]['name']} some may be"
+        return f"{done} of {len(wanted)} jobs are applied; {some}, and the ones after them are not; {again}"
+    left += [str(job["name"]) for job in wanted[done + len(failed) :]]
+    if not left:
+        return f"all {len(wanted)} jobs are applied; {again}"
+    named = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+    return f"{len(wanted) - len(left)} of {len(wanted)} jobs are applied; not {named}; {again}"
 
 
 def _parts(jobs: Sequence[Mapping[str, object]]) -> Iterator[Sequence[Mapping[str, object]]]:
@@ -282,7 +301,7 @@ def run(
         run = await wait_for_end(cluster, run)
         return await cluster.runs.get(run["id"], whole=True) if output.has_all else run
 
-    run = connect.call(act)
+    run = connect.change(act)
 
     requested = Text.assemble(("requested ", "dim"), run["id"])
     show(output, without_late(run), [run["id"]], (lambda: run_page(run, times.now())) if wait else requested)
@@ -355,7 +374,7 @@ def _follow(name: str, args: Mapping[str, object] | None, output: Format) -> Non
                     run = message["run"]
         return run
 
-    run = connect.following(use, awaited=True)
+    run = connect.following(use, awaited=True, changes=True)
     assert run is not None
     if output is not Format.JSON:
         show(output, run, [run["id"]], lambda: end_of_run(run))
@@ -392,7 +411,7 @@ def _each(names: Sequence[str], change: Callable[[Cluster, str], Awaitable[Answe
             await cluster.jobs.get(name)
         return [await change(cluster, name) for name in dict.fromkeys(names)]
 
-    return connect.call(change_all)
+    return connect.change(change_all)
 
 
 def _show_changed(changed: Sequence[JobSchema], output: Format) -> None:

@@ -1,4 +1,4 @@
-"""`cronflow login`, `logout` and `whoami`: the API that commands use, and the user.
+"""`cronflow login`, `logout`, `context …` and `whoami`: the API that commands use, and the user.
 
 The rule: a password or a key is never an argument, which every process on the machine could read; only tokens are
 stored, in a private file.
@@ -7,18 +7,33 @@ stored, in a private file.
 from __future__ import annotations
 
 import asyncio
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from cronflow.cli.connect import current_login, login_file, settings
+from cronflow.cli.main import new_group
+from cronflow.cli.target import contexts, settings, target
 from cronflow.cli.terminal import formatting
-from cronflow.cli.terminal.output import Format, Output, first_line, hidden_value, interactive, note, show, warn
+from cronflow.cli.terminal.output import (
+    Format,
+    Output,
+    first_line,
+    hidden_value,
+    interactive,
+    note,
+    show,
+    show_deleted,
+    warn,
+)
+from cronflow.cli.terminal.tables import Column, table
 from cronflow.client.session import Login, LoginFile, check_transport
-from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
+from cronflow.domain.errors import CronFlowError, InvalidInput, NotFound, Problem
+from cronflow.domain.job import check_name
 
 if TYPE_CHECKING:
+    from cronflow.client.contexts import Contexts
     from cronflow.schemas.access import PrincipalSchema
 
 
@@ -36,10 +51,17 @@ def login(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow plain http to another machine, for example over a VPN.")
     ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Save this login under a name, and use it from now on. Default: the current."
+        ),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Log in to an API. Later commands use it and need no access to the servers."""
-    file = login_file()
+    saved = contexts()
+    file = saved.file(_context_name(context) or settings().context or saved.current())
     before = _stored(file)
     address = _address(url, before)
     check_transport(address, insecure=insecure)
@@ -58,14 +80,30 @@ def login(
         principal = asyncio.run(_log_in_with_password(file, before, address, name, password, insecure=insecure))
     view = Text.assemble(formatting.word("ok"), f"  {_summary(principal, address)}")
     show(output, {"url": address, **principal}, [principal["name"]], view)
-    note(f"stored in {file.path}; cronflow logout ends the session")
-    if settings().api_url not in (None, address) or settings().api_key is not None:
-        warn("CRONFLOW_API_URL or CRONFLOW_API_KEY is set, which takes precedence over this login")
+    saved.use(file.context)
+    note(f"stored as context {file.context} in {file.path}; cronflow logout ends the session")
+    _warn_unless_used(file)
+
+
+def _context_name(name: str | None) -> str | None:
+    return None if name is None else check_name(name, "context")
+
+
+def _warn_unless_used(file: LoginFile) -> None:
+    """Warn if other commands do not use this login: what is set in the environment comes first."""
+    try:
+        used = target()
+    except InvalidInput as error:
+        warn(formatting.clean(str(error)))
+        return
+    if used.file is None or used.file.path != file.path:
+        warn(formatting.clean(f"commands use {used} instead: flags and environment come before a saved login"))
 
 
 def logout(output: Output = Format.TABLE) -> None:
     """Log out: the session ends, and later commands connect to the servers again."""
-    file = login_file()
+    saved = contexts()
+    file = saved.file(settings().context or saved.current())
     ended = asyncio.run(_log_out(file))
     view = "Not logged in." if ended is None else f"Logged out of {formatting.clean(ended.url)}."
     show(output, {"url": None if ended is None else ended.url}, [] if ended is None else [ended.url], view)
@@ -73,14 +111,76 @@ def logout(output: Output = Format.TABLE) -> None:
         warn("CRONFLOW_API_URL is set: commands continue to use it")
 
 
+context = new_group("List, choose and delete saved logins.")
+
+ContextName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the context.")]
+
+
+@context.command("list")
+def list_contexts(output: Output = Format.TABLE) -> None:
+    """List the saved logins; * marks the current one."""
+    saved = contexts()
+    current = saved.current()
+    found = []
+    for name in saved.names():
+        login = _stored(saved.file(name))
+        url, user = (None, None) if login is None else (login.url, login.user)
+        found.append({"name": name, "url": url, "user": user or None, "current": name == current})
+
+    def view() -> None:
+        columns = [Column(""), Column("NAME"), Column("API"), Column("USER")]
+        rows = [
+            ["*" if one["current"] else "", one["name"], one["url"] or "unreadable", one["user"] or "API key"]
+            for one in found
+        ]
+        table(columns, [[formatting.clean(str(cell)) for cell in row] for row in rows])
+
+    show(output, found, [str(one["name"]) for one in found], view)
+    if not found:
+        note("no saved logins; log in: cronflow login URL --context NAME")
+
+
+@context.command("use")
+def use_context(name: ContextName, output: Output = Format.TABLE) -> None:
+    """Make a saved login the current one."""
+    saved, file = _existing(name)
+    login = file.read()
+    saved.use(name)
+    url = None if login is None else login.url
+    show(output, {"name": name, "url": url}, [name], f"Now using context {name} at {formatting.clean(str(url))}.")
+    _warn_unless_used(file)
+
+
+@context.command("delete")
+def delete_context(name: ContextName, output: Output = Format.TABLE) -> None:
+    """Log out of a context and delete it. If it is the current one, later commands connect to the servers."""
+    _, file = _existing(name)
+    asyncio.run(_log_out(file))
+    show_deleted("context", name, output)
+
+
+def _existing(name: str) -> tuple[Contexts, LoginFile]:
+    saved = contexts()
+    known = saved.names()
+    if name in known:
+        return saved, saved.file(name)
+    error = NotFound("context", name)
+    if near := get_close_matches(name, known, n=3):
+        error.add_note(f"did you mean {' or '.join(near)}?")
+    error.add_note("list the contexts: cronflow context list")
+    raise error
+
+
 def whoami(output: Output = Format.TABLE) -> None:
     """Show the current user, role and API; exit code 1 if not logged in."""
-    found = current_login()
-    if found is None:
+    found = target()
+    used, file = found.login, found.file
+    if used is None and found.ignored:
+        raise CronFlowError(f"commands do not use {', '.join(found.ignored)}, but {found}")
+    if used is None:
         error = CronFlowError("not logged in; commands connect to the servers directly")
         error.add_note("to use an API: cronflow login URL")
         raise error
-    used, file = found
     principal = asyncio.run(_principal(used, file))
     source = "CRONFLOW_API_KEY" if file is None else str(file.path)
     answer = {"url": used.url, **principal, "source": source}

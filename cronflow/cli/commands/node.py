@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cronflow.app import App, load_app
-from cronflow.cli.connect import settings
 from cronflow.cli.process_log import LogFormat, log_of
+from cronflow.cli.target import settings
 from cronflow.domain.errors import InvalidInput, Problem
 
 if TYPE_CHECKING:

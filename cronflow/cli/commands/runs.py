@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from cronflow.cli.completion import job_names, run_ids
-from cronflow.cli.connect import call, following, runs_of
+from cronflow.cli.connect import call, change, following, runs_of
 from cronflow.cli.errors import FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import formatting, times
@@ -189,7 +189,7 @@ def retry(
             confirm(len(found), "replay", yes=yes)
         return await _replay(cluster, found, args, text, only_dead=not run_ids)
 
-    replayed = call(act)
+    replayed = change(act)
 
     lines = [
         Text.assemble(("↻ ", formatting.BLUE), one["id"], (f"  replays {one['replay_of']}", "dim")) for one in replayed
@@ -241,7 +241,7 @@ def ack(
         done = await _each(found, "acknowledging", lambda run: _acknowledge(cluster, run, text))
         return [run["id"] for run, acknowledged in zip(found, done, strict=True) if acknowledged]
 
-    done = call(act)
+    done = change(act)
 
     def view() -> None:
         for run in done:
@@ -346,7 +346,7 @@ def cancel(
             found = [without_late(await cluster.runs.get(run["id"])) for run in found]
         return found
 
-    found = call(act)
+    found = change(act)
 
     empty = "No open runs match; nothing was cancelled."
     show(output, found, [run["id"] for run in found], lambda: run_table(found, times.now(), empty=empty))

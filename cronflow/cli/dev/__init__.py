@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from cronflow.cli.connect import settings
+from cronflow.cli.target import settings
 from cronflow.cli.terminal.output import Format
 from cronflow.cli.terminal.times import length_of
 

@@ -29,6 +29,7 @@ from cronflow.cli.terminal.formatting import plural
 from cronflow.cli.terminal.output import author, console, diagnostics, warn, write_json
 from cronflow.config import Settings, load_settings
 from cronflow.domain.errors import CronFlowError, InvalidInput, Problem
+from cronflow.testing.embedded.server import open_private
 from cronflow.usecases import UseCases
 
 UP_WITHIN_S = 40.0
@@ -63,12 +64,17 @@ async def run(options: Options) -> bool:
 
 
 async def _on_servers(options: Options, stop: asyncio.Event, out: Console, live: Live) -> bool:
-    options.data.mkdir(parents=True, exist_ok=True)
+    options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         servers = await stack.enter_async_context(open_servers(load_settings({}), options.data))
         _print(out, f"Redis {servers.redis_from}, MongoDB {servers.mongo_from}, data in {options.data}")
         _print(out, "for the other commands, in another terminal:")
-        _print(out, f"  export CRONFLOW_REDIS_URL='{servers.redis_url}' CRONFLOW_MONGO_URL='{servers.mongo_url}'")
+        for name, url in (("redis-url", servers.redis_url), ("mongo-url", servers.mongo_url)):
+            # Not printed: the addresses have passwords.
+            file = options.data / name
+            with open_private(file) as written:
+                written.write(f"{url}\n".encode())
+            _print(out, f'  export CRONFLOW_{name.replace("-", "_").upper()}="$(cat {shlex.quote(str(file))})"')
         given = complete(load_settings({"redis_url": servers.redis_url, "mongo_url": servers.mongo_url}), options.data)
         settings = given.settings
         if "CRONFLOW_SECRETS_KEY" in given.for_all:
@@ -198,10 +204,12 @@ def _children(options: Options, servers: Servers, live: Live, credentials: DevCr
     if given.modules:
         environment["CRONFLOW_ALLOW_PYTHON"] = ",".join(given.modules)
     logs = options.data / "logs"
-    logs.mkdir(exist_ok=True)
+    logs.mkdir(mode=0o700, exist_ok=True)
+    # A version before may have made it readable.
+    logs.chmod(0o700)
     processes = options.data / "processes"
     shutil.rmtree(processes, ignore_errors=True)
-    processes.mkdir()
+    processes.mkdir(mode=0o700)
     apps = [word for address in given.apps for word in ("--app", address)]
     found = [
         Child(

@@ -145,11 +145,12 @@ async def open_servers(settings: Settings, data: Path) -> AsyncIterator[Servers]
         redis: RedisServer | None = None
         mongo: MongoServer | None = None
         starting: list[Awaitable[object]] = []
+        password = _stored(data, "servers-password", lambda: secrets.token_hex(24))
         if not settings.redis_url:
-            redis = RedisServer(data)
+            redis = RedisServer(data, password=password)
             starting.append(asyncio.to_thread(redis.start))
         if not settings.mongo_url:
-            mongo = MongoServer(data)
+            mongo = MongoServer(data, password=password)
             starting.append(asyncio.to_thread(mongo.start))
         for server in (redis, mongo):
             if server is not None:

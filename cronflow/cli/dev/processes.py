@@ -19,6 +19,7 @@ import psutil
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.domain.errors import NotFound
 from cronflow.operating_system import tied_to_parent
+from cronflow.testing.embedded.server import open_private
 
 RESTART_AFTER_S = 1.0
 KILL_AFTER_S = 5.0
@@ -73,7 +74,7 @@ class Child:
         if self._pid_file is not None:
             self._pid_file.write_text(str(process.pid), "ascii")
         try:
-            with self._log.open("ab") as file:
+            with open_private(self._log, append=True) as file:
                 async for line in process.stdout:
                     file.write(line)
                     file.flush()

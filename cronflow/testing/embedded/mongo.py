@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cronflow.testing.embedded.binaries import (
     Binary,
     CannotStart,
-    find_mongod,
+    all_mongod,
     missing_libraries,
     not_found,
     without_libraries,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pymongo.database import Database
 
 REPLICA_SET = "rs0"
+USER = "cronflow"
 ANSWER_WITHIN_MS = 5_000
 
 NOT_YET_INITIALIZED = 94
@@ -42,29 +43,35 @@ class MongoServer(Server):
 
     service: ClassVar[str] = "MongoDB"
     name: ClassVar[str] = "mongod"
+    version_in_log: ClassVar[str] = r'"Build Info".*?"version":"([\w.]+)"'
 
     client_options: Mapping[str, Any] = MappingProxyType({})
     """Options of the client that checks whether the server is ready, for servers with passwords or TLS."""
 
     @property
     def url(self) -> str:
-        """`mongodb://127.0.0.1:PORT/?replicaSet=rs0`; RuntimeError before the first start.
+        """`mongodb://127.0.0.1:PORT/?replicaSet=rs0`, with the password; RuntimeError before the first start.
 
         Not `directConnection=true`: a client of the set waits for the primary after a restart, as in production; a
         direct client would send its write to a secondary and be refused. Discovery leads back to the same address,
         because `start` puts it into the configuration.
         """
-        return f"mongodb://{HOST}:{self.port}/?replicaSet={REPLICA_SET}"
+        if self._password is None:
+            return f"mongodb://{HOST}:{self.port}/?replicaSet={REPLICA_SET}"
+        return f"mongodb://{USER}:{self._password}@{HOST}:{self.port}/?replicaSet={REPLICA_SET}&authSource=admin"
 
-    def _find(self) -> Binary:
-        if found := find_mongod():
-            return found
-        raise not_found(self.service, "mongod", "CRONFLOW_MONGO_URL")
+    def _found(self) -> list[Binary]:
+        return all_mongod()
+
+    def _not_found(self) -> CannotStart:
+        return not_found(self.service, "mongod", "CRONFLOW_MONGO_URL")
 
     def _arguments(self, port: int, folder: Path) -> list[str]:
         return [
             "--quiet",
             *("--replSet", REPLICA_SET),
+            # In a replica set, a password for clients needs a key for the members, which may be the same.
+            *([] if self._password is None else ["--keyFile", str(self._private_file("key", self._password))]),
             *("--port", str(port)),
             *("--bind_ip", HOST),
             "--nounixsocket",
@@ -91,6 +98,7 @@ class MongoServer(Server):
             # timeoutMS does not bound `close`, which takes half a minute if the server has just died.
             serverSelectionTimeoutMS=ANSWER_WITHIN_MS,
             socketTimeoutMS=ANSWER_WITHIN_MS,
+            **({} if self._password is None else self._member()),
             **self.client_options,
         )
         with client:
@@ -120,7 +128,20 @@ class MongoServer(Server):
                 admin.command("replSetReconfig", config, force=True)
             else:
                 raise
-        return bool(admin.command("hello").get("isWritablePrimary"))
+        if not admin.command("hello").get("isWritablePrimary"):
+            return False
+        if self._password is not None:
+            self._allow(admin, self._password)
+        return True
+
+    def _member(self) -> dict[str, Any]:
+        """Log in as a member of the set, which needs no user: a new folder, or one of 0.6.0, has none."""
+        return {"username": "__system", "password": self._password, "authSource": "local"}
+
+    def _allow(self, admin: Database[dict[str, Any]], password: str) -> None:
+        """Create the user of `url`, or give it this password, which may have changed."""
+        verb = "updateUser" if admin.command("usersInfo", USER)["users"] else "createUser"
+        admin.command(verb, USER, pwd=password, roles=["root"])
 
     def _died(self, binary: Path, code: int, log: list[str]) -> CannotStart:
         if libraries := missing_libraries(binary, log):

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import ClassVar
 
-from cronflow.testing.embedded.binaries import Binary, find_redis, not_found
+from cronflow.testing.embedded.binaries import Binary, CannotStart, all_redis, not_found
 from cronflow.testing.embedded.server import HOST, Server
 
 ANSWER_WITHIN_S = 1.0
@@ -22,22 +22,30 @@ class RedisServer(Server):
 
     service: ClassVar[str] = "Redis"
     name: ClassVar[str] = "redis"
+    version_in_log: ClassVar[str] = r"(?:Redis|Valkey) version=([\w.]+)"
 
     def __init__(
-        self, data_dir: Path, port: int | None = None, *, durable: bool = True, binary: Binary | None = None
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        *,
+        durable: bool = True,
+        binary: Binary | None = None,
+        password: str | None = None,
     ) -> None:
-        super().__init__(data_dir, port, binary=binary)
+        super().__init__(data_dir, port, binary=binary, password=password)
         self.durable = durable
 
     @property
     def url(self) -> str:
-        """`redis://127.0.0.1:PORT/0`; RuntimeError before the first start."""
-        return f"redis://{HOST}:{self.port}/0"
+        """`redis://127.0.0.1:PORT/0`, with the password; RuntimeError before the first start."""
+        return f"redis://{f':{self._password}@' if self._password else ''}{HOST}:{self.port}/0"
 
-    def _find(self) -> Binary:
-        if found := find_redis():
-            return found
-        raise not_found(self.service, "redis-server or valkey-server", "CRONFLOW_REDIS_URL")
+    def _found(self) -> list[Binary]:
+        return all_redis()
+
+    def _not_found(self) -> CannotStart:
+        return not_found(self.service, "redis-server or valkey-server", "CRONFLOW_REDIS_URL")
 
     def _arguments(self, port: int, folder: Path) -> list[str]:
         options = {
@@ -50,7 +58,10 @@ class RedisServer(Server):
             "save": "",
             "maxmemory-policy": "noeviction",
         }
-        return [argument for name, value in options.items() for argument in (f"--{name}", value)]
+        return [
+            *([] if self._password is None else [str(self._private_file("conf", f"requirepass {self._password}\n"))]),
+            *(argument for name, value in options.items() for argument in (f"--{name}", value)),
+        ]
 
     def _ready(self, port: int, pid: int) -> bool:
         try:
@@ -58,6 +69,11 @@ class RedisServer(Server):
                 socket.create_connection((HOST, port), ANSWER_WITHIN_S) as connection,
                 connection.makefile("rb") as replies,
             ):
+                if self._password is not None:
+                    connection.sendall(f"AUTH {self._password}\r\n".encode())
+                    self._obstacle = replies.readline().decode(errors="replace").strip()
+                    if self._obstacle != "+OK":
+                        return False
                 connection.sendall(b"PING\r\nINFO server\r\n")
                 pong = replies.readline().strip()
                 size = replies.readline().strip()

