@@ -269,6 +269,17 @@ class RunsReassigned(Event):
 
 
 @event
+class RunsUnplaced(Event):
+    """Runs have waited for some seconds because no live node can run them. They start when one can."""
+
+    count: int
+    run: str
+    reason: str
+    severity = Severity.WARN
+    message = "{count:run has|runs have} no node that can run {count:=it|them} ({count:=|for example }{run}): {reason}"
+
+
+@event
 class RunsLost(Event):
     """Runs whose worker is gone and that must not start twice. They are dead letters."""
 

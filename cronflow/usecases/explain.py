@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from cronflow.domain.capabilities import needs_of
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
 from cronflow.domain.placement import Fleet, NoNode
@@ -97,7 +98,7 @@ class Explainer:
     async def _refused(self, record: JobRecord) -> dict[str, str] | None:
         """By node, why it cannot take a run of the job now; None if some node can."""
         members = await self._backends.membership.members()
-        answer = Fleet(members, timedelta(seconds=10)).place(record.job.require)
+        answer = Fleet(members, timedelta(seconds=10)).place(needs_of(record.job))
         return dict(answer.reasons) if isinstance(answer, NoNode) else None
 
 

@@ -6,7 +6,13 @@ from pymongo import ASCENDING, DESCENDING, IndexModel
 
 INDEXES = {
     "jobs": [
-        # The planner: due jobs.
+        # The planner: due jobs by priority. Jobs of 0.6 have none until they are moved, and come last.
+        IndexModel(
+            [("priority", DESCENDING), ("due_at", ASCENDING)],
+            name="turn",
+            partialFilterExpression={"active": True},
+        ),
+        # The planner: the earliest due jobs.
         IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True}),
         # The clean-up: tombstones.
         IndexModel(
