@@ -359,6 +359,18 @@ class JobChanged(Event):
 
 
 @event
+class FiresSkipped(Event):
+    """An edit left due fires behind: they are recorded as one skipped run. `reason` is that of the run."""
+
+    job: str
+    fires: str
+    reason: str
+    by: str
+    severity = Severity.WARN
+    message = "{fires} of {job} skipped: the job was {reason} before a run was planned"
+
+
+@event
 class JobPaused(Event):
     job: str
     by: str

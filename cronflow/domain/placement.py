@@ -74,25 +74,27 @@ class NoNode:
         """Whether some node can run it and only has no free slot."""
         return NO_FREE_SLOT in self.reasons.values()
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The reason in a few words."""
         if not self.reasons:
             return "no node is up"
+        return NO_FREE_SLOT if self.busy else "no node can take it"
+
+    def __str__(self) -> str:
+        if not self.reasons:
+            return self.summary
         return "; ".join(f"{node}: {reason}" for node, reason in sorted(self.reasons.items()))
 
-    def waiting(self, fire: datetime, since: datetime) -> Waiting:
-        """The bounded record of it."""
-        reasons = sorted(self.reasons.items())
-        return Waiting(
-            fire=fire,
-            since=since,
-            reason="no node can take it" if reasons else "no node is up",
-            nodes=tuple(reasons[:OTHERS_KEPT]),
-            more=max(0, len(reasons) - OTHERS_KEPT),
-        )
+    def waiting(self, fire: datetime, since: datetime, most: int | None = OTHERS_KEPT) -> Waiting:
+        """The record of it, with the reasons of at most `most` nodes."""
+        reasons = tuple(sorted(self.reasons.items()))
+        kept = reasons[:most]
+        return Waiting(fire=fire, since=since, reason=self.summary, nodes=kept, more=len(reasons) - len(kept))
 
 
-def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTER) -> str | None:
-    """Why the node may not take a run with these needs, or None. Free slots are checked elsewhere."""
+def unable(member: Member, needs: Needs) -> str | None:
+    """Why the node will never take a run with these needs, or None: a label, or something that it cannot run."""
     report = member.report
     for key, value in needs.labels:
         if report.labels.get(key) != value:
@@ -100,8 +102,14 @@ def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTE
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (needs {key}={value})"
     # A node of 0.6 announces nothing; it declines what it cannot run.
-    if report.capabilities is not None and (obstacle := report.capabilities.obstacle(needs)) is not None:
-        return obstacle
+    return None if report.capabilities is None else report.capabilities.obstacle(needs)
+
+
+def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTER) -> str | None:
+    """Why the node may not take a run with these needs now, or None. Free slots are checked elsewhere."""
+    if (reason := unable(member, needs)) is not None:
+        return reason
+    report = member.report
     if member.age > stale_after:
         return f"last heartbeat {member.age.total_seconds():.0f} s ago"
     if member.draining:

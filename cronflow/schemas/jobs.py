@@ -106,6 +106,8 @@ class AppliedSchema(Schema):
     """When it is due next after the change."""
     changes: NotRequired[list[DifferenceSchema]]
     """Changed fields; only in a plan, for a job that would change."""
+    warnings: NotRequired[list[str]]
+    """What needs attention: due fires that the change skips, a job that no live node can run."""
 
 
 class RecentSchema(Schema):
@@ -201,6 +203,8 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
     }
     if comparison.differences:
         schema["changes"] = [{"field": path, "before": old, "after": new} for path, old, new in comparison.differences]
+    if comparison.warnings:
+        schema["warnings"] = [*comparison.warnings]
     return schema
 
 

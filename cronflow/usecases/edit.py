@@ -23,13 +23,14 @@ from typing import Literal
 
 from cronflow.domain import transitions
 from cronflow.domain.errors import Conflict, NotFound
+from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
-from cronflow.domain.planning import covers_until, first_fire, kind_of, run_of_pending
-from cronflow.domain.run import Run, RunState, run_id
+from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
+from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
-from cronflow.ports import Clock, JobStore, PlanStore, RunStore, VersionStore
+from cronflow.ports import Clock, EventSink, JobStore, PlanStore, RunStore, VersionStore, discard_event
 
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
@@ -42,9 +43,18 @@ Edit = Callable[[JobRecord, datetime], JobRecord]
 
 
 class Editor:
-    def __init__(self, jobs: JobStore, versions: VersionStore, plans: PlanStore, runs: RunStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        versions: VersionStore,
+        plans: PlanStore,
+        runs: RunStore,
+        clock: Clock,
+        emit: EventSink = discard_event,
+    ) -> None:
         self._jobs, self._versions, self._plans, self._runs = jobs, versions, plans, runs
         self._clock = clock
+        self._emit = emit
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
         """Create or change a job. Raises Conflict unless its version is `expected`, and after losing several races."""
@@ -138,6 +148,8 @@ class Editor:
             won = await self._jobs.replace(changed, record.rev)
             if won and skipped is not None:
                 await self._runs.insert([run_of_pending(record, skipped, record.term, now)])
+                fires = fires_text(skipped.fire, skipped.covers)
+                self._emit(FiresSkipped(name, fires, skipped.reason or reason, by))
             if intent is not None:
                 await self._plans.remove([intent.id])
             if won:
@@ -155,10 +167,10 @@ class Editor:
         self, record: JobRecord, changed: JobRecord, reason: str, now: datetime
     ) -> tuple[JobRecord, PendingRun | None]:
         """Add the skipped run over the due instants that the new cursor leaves behind."""
-        fire, schedule = record.next_fire, record.job.schedule
-        left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
-        if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
+        left = left_behind(record, changed.next_fire, now)
+        if left is None:
             return changed, None
+        fire, covers = left
         reason = version_of(record).held or reason
         skipped = PendingRun(
             fire=fire,
@@ -166,9 +178,9 @@ class Editor:
             fence=record.pending_run.fence if record.pending_run is not None else 0,
             job_ver=changed.ver,
             at=now,
-            covers=covers_until(schedule, fire, now),
+            covers=covers,
             reason=reason,
-            kind=kind_of(schedule),
+            kind=kind_of(record.job.schedule),
         )
         return replace(changed, pending_run=skipped), skipped
 
@@ -229,6 +241,16 @@ def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime)
     if keep_waiting:
         return transitions.requeue(run, ver, finish_id)
     return transitions.cancel_old(run, ver, reason, finish_id, now)
+
+
+def left_behind(record: JobRecord, next_fire: datetime | None, now: datetime) -> tuple[datetime, Covers | None] | None:
+    """The first due fire, and the range of all of them, that a new cursor leaves behind; None without any."""
+    fire, schedule = record.next_fire, record.job.schedule
+    if fire is None or schedule is None or fire > now or record.deleted_at is not None:
+        return None
+    if next_fire is not None and next_fire <= fire:
+        return None
+    return fire, covers_until(schedule, fire, now)
 
 
 def consumed(record: JobRecord, now: datetime) -> datetime | None:
