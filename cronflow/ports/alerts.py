@@ -84,6 +84,9 @@ class AlertConditions(Protocol):
         `after`, with `fire_at` up to `until`.
         """
 
+    async def unplaced(self, since: datetime, limit: int) -> list[Run]:
+        """Open runs that have waited for a node since this instant or longer, the longest wait first."""
+
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         """Active jobs whose cursor is at or before `fire` and whose `due_at` is at or before `due`, ordered by
         `due_at`.

@@ -55,6 +55,12 @@ INDEXES = {
         ),
         # Alerts: failed and lost runs not yet evaluated.
         IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
+        # Alerts: runs that wait for a node.
+        IndexModel(
+            [("waiting.since", ASCENDING)],
+            name="waiting",
+            partialFilterExpression={"open": True, "waiting.since": {"$exists": True}},
+        ),
         # The clean-up: old runs.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],
