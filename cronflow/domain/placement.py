@@ -123,8 +123,8 @@ def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTE
     return None
 
 
-Group = tuple[tuple[tuple[str, str], ...], tuple[str | None, ...]]
-"""Needs that the same nodes meet: the labels, and the obstacle for each of the capabilities that nodes announce."""
+Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...]]
+"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices."""
 
 
 def load(member: Member, placed: int = 0) -> float:
@@ -176,7 +176,7 @@ class Fleet:
         self._announced = tuple({one for one in announced if one is not None})
         self._groups: dict[Needs, Group] = {}
         self._heaps: dict[Group, list[tuple[float, float, str]]] = {}
-        self._refused: dict[Group, list[tuple[str, str]]] = {}
+        self._refused: dict[Group, list[str]] = {}
         able = [node for node, member in self._members.items() if ineligible(member, Needs(), stale_after) is None]
         self.capacity = sum(max(0, self._capacity(node)) for node in able)
 
@@ -190,34 +190,33 @@ class Fleet:
         heap = self._heaps.get(key)
         if heap is None:
             why = {node: ineligible(member, needs, self._stale_after) for node, member in self._members.items()}
-            self._refused[key] = [(node, reason) for node, reason in why.items() if reason is not None]
+            self._refused[key] = [node for node, reason in why.items() if reason is not None]
             heap = self._heaps[key] = [self._entry(node) for node, reason in why.items() if reason is None]
             heapq.heapify(heap)
         while heap:
             rank, _, node = heapq.heappop(heap)
             if self._capacity(node) <= 0:
-                self._refused[key].append((node, NO_FREE_SLOT))
+                self._refused[key].append(node)
                 continue
             if rank != self._rank(node):
                 heapq.heappush(heap, self._entry(node))
                 continue
-            chosen = self._placement(node, rank, heap, self._refused[key])
+            refused_now = [(other, self._reason(other, needs)) for other in self._refused[key][:OTHERS_KEPT]]
+            chosen = self._placement(node, rank, heap, refused_now)
             self._placed[node] += 1
             self.capacity -= 1
             heapq.heappush(heap, self._entry(node))
             return chosen
-        return NoNode(
-            {
-                node: ineligible(member, needs, self._stale_after) or NO_FREE_SLOT
-                for node, member in self._members.items()
-            }
-        )
+        return NoNode({node: self._reason(node, needs) for node in self._members})
+
+    def _reason(self, node: str, needs: Needs) -> str:
+        return ineligible(self._members[node], needs, self._stale_after) or NO_FREE_SLOT
 
     def _group(self, needs: Needs) -> Group:
         group = self._groups.get(needs)
         if group is None:
-            obstacles = tuple(announced.obstacle(needs) for announced in self._announced)
-            group = self._groups[needs] = (needs.labels, obstacles)
+            suffices = tuple(announced.obstacle(needs) is None for announced in self._announced)
+            group = self._groups[needs] = (needs.labels, suffices)
         return group
 
     def _placement(

@@ -322,7 +322,7 @@ def _waits(known: Known, run: Run) -> Waiting | None:
     due = run.created_at if run.check_at is None else run.check_at
     if run.waiting is None and due > known.now:
         return None
-    return _present(known, run.fire_at, due, run.waiting)
+    return _present(known, run.fire_at, due, run.waiting) or run.waiting
 
 
 def _version(known: Known, ver: int) -> Version | None:

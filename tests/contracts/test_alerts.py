@@ -303,7 +303,7 @@ async def test_runs_that_wait_for_a_node_are_found_by_the_length_of_their_wait(s
         wait = Waiting(fire=T0, since=T0 + minutes * MINUTE, reason="no node can take it", blocked_by=blocked_by)
         return a_run(name, waiting=wait, **fields)
 
-    ended = {"state": RunState.CANCELLED, "check_at": None, "ended_at": T0}
+    ended: dict[str, Any] = {"state": RunState.CANCELLED, "check_at": None, "ended_at": T0}
     runs = [waits("b", 1), waits("a", 0), waits("later", 3), waits("other", 0, "a@1"), waits("ended", 0, **ended)]
     await stores.runs.insert([*runs, a_run("placed")])
     found = await stores.alert_conditions.unplaced(T0 + 2 * MINUTE, 9)

@@ -95,10 +95,10 @@ class MongoJobStore:
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         updates = [
             UpdateOne(
-                {"_id": name, "rev": rev},
-                {"$set": {"due_at": due_at, "waiting": codec.plain(waiting), "priority": priority}},
+                {"_id": name, "rev": one.rev},
+                {"$set": {"due_at": one.due_at, "waiting": codec.plain(one.waiting), "priority": one.priority}},
             )
-            for name, (rev, due_at, waiting, priority) in jobs.items()
+            for name, one in jobs.items()
         ]
         if updates:
             async with self._database.translated():
