@@ -165,7 +165,7 @@ async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(
         try:
             await eventually(lambda: counting.commands["find alerts"] >= 2, what="two looks for alerts")
             looked = counting.commands["find alerts"]
-            passed = counting.commands["find jobs"]
+            passed = counting.commands["aggregate jobs"]
         finally:
             node.stop()
             await running

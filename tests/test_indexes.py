@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.jobs import MongoJobStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.ports import RunQuery
-from tests.contracts.builders import T0, a_run
+from tests.contracts.builders import T0, a_record, a_run
 from tests.servers import fresh_namespace
 
 STORED = 6000
@@ -130,6 +131,29 @@ async def test_a_filter_without_an_index_would_be_noticed(store: MongoRunStore) 
 async def test_a_run_that_succeeds_is_in_no_index_of_those_that_did_not(store: MongoRunStore) -> None:
     found = await store._runs.find({}, {"_id": 1}).hint("unusual").to_list(None)
     assert len(found) == sum(run.state in ODD.values() for run in ALL)
+
+
+async def test_the_planner_reads_jobs_by_priority_from_an_index(mongo_url: str) -> None:
+    async with MongoDatabase(mongo_url, fresh_namespace()) as database:
+        jobs = MongoJobStore(database)
+        for k in range(600):
+            # Half of them are due; a tenth has the highest priority.
+            record = a_record(f"job-{k}", T0 + timedelta(seconds=k - 300))
+            job = replace(record.job, priority=9 if k % 10 == 0 else k % 5)
+            assert await jobs.create(replace(record, job=job))
+        pipeline = jobs.in_turn(T0, T0 + timedelta(seconds=5), 16)
+        told = await database["jobs"].database.command(
+            "explain",
+            {"aggregate": "jobs", "pipeline": pipeline, "cursor": {}, "hint": "turn"},
+            verbosity="executionStats",
+        )
+        first = told["stages"][0]["$cursor"]
+        assert used(first["queryPlanner"]["winningPlan"]) == ["turn"]
+        assert "'SORT'" not in str(first["queryPlanner"]["winningPlan"])
+        # One step for each priority whose jobs are skipped.
+        assert first["executionStats"]["totalDocsExamined"] == 16
+        found = await jobs.due_in_turn(T0, T0 + timedelta(seconds=5), 16)
+        assert [record.job.priority for record in found].count(9) == 16
 
 
 ALL = sorted((stored(n) for n in range(STORED)), key=lambda run: (run.fire_at, run.id), reverse=True)

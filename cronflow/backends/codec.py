@@ -18,6 +18,7 @@ from cronflow.documents import job_document, parse_job
 from cronflow.documents.alerts import alert_document, parse_alert
 from cronflow.domain.access import ApiKey, Principal, Role, User
 from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, NotificationState
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
 from cronflow.domain.job import Job, JobRecord, Overlap, PendingRun
@@ -56,7 +57,7 @@ def plain(value: Any) -> Any:
 
 
 def record_document(record: JobRecord) -> Document:
-    """A job's document. `active` is stored for the planner's partial index."""
+    """A job's document. `active` and `priority` are stored for the planner's index."""
     document: Document = {
         "_id": record.name,
         "rev": record.rev,
@@ -66,6 +67,7 @@ def record_document(record: JobRecord) -> Document:
         "due_at": record.due_at,
         "pend": None if record.pending_run is None else pending_run_document(record.pending_run),
         "active": record.active,
+        "priority": record.job.priority,
         "paused": record.paused,
         "deleted_at": record.deleted_at,
         "created_at": record.created_at,
@@ -408,7 +410,18 @@ def report_from_json(text: bytes) -> NodeReport:
         spool = fields["spool"]
         since = None if spool["since"] is None else datetime.fromisoformat(spool["since"])
         fields["spool"] = Backlog(spool["outcomes"], spool["bytes"], since)
+    if fields.get("capabilities"):
+        fields["capabilities"] = _capabilities(fields["capabilities"])
     return NodeReport(**fields)
+
+
+def _capabilities(document: Mapping[str, Any]) -> Capabilities:
+    known: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in document.items()
+        if name in Capabilities.__dataclass_fields__
+    }
+    return Capabilities(**known)
 
 
 def slot(assignment: Assignment) -> str:

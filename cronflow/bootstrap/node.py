@@ -15,6 +15,7 @@ from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
 from cronflow.circuit_breaker import Circuit
 from cronflow.config import Settings
+from cronflow.domain.capabilities import Capabilities, announced
 from cronflow.domain.job import CommandTarget, HttpTarget, PythonTarget, SystemTarget, system_jobs
 from cronflow.domain.metrics import MetricSource
 from cronflow.executors import Executors, SystemExecutor
@@ -54,6 +55,17 @@ def executors(
         }
     )
     return WithSecrets(by_target, backends.secrets, vault(settings))
+
+
+def capabilities(settings: Settings, apps: Sequence[App]) -> Capabilities:
+    """What a node with these settings and apps announces that it can run."""
+    modules = {ref.partition(":")[0] for app in apps for ref in app.functions}
+    return Capabilities(
+        shell=settings.allow_shell,
+        modules=announced({*modules, *settings.allow_python}),
+        hosts=None if settings.allow_http_hosts is None else announced(settings.allow_http_hosts),
+        secrets=settings.secrets_key is not None,
+    )
 
 
 async def run_node(
@@ -134,6 +146,7 @@ async def run_node(
             namespace=settings.namespace,
             webhook_sender=webhook_sender(settings, backends, clock),
             meter=meter,
+            capabilities=capabilities(settings, apps),
         )
         if shutdown.stops(lambda _number: node.stop()):
             await node.run()

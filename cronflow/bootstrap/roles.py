@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from cronflow.bootstrap.backends import Connected
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_id
 from cronflow.domain.job import Job
 from cronflow.leader.alert_evaluator import AlertEvaluator
+from cronflow.leader.contention import Contention
 from cronflow.leader.elector import Elector
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.node_monitor import NodeMonitor
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Dispatcher, Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
+from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.alert_sender import AlertSender
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.drain import Drain
@@ -65,9 +68,10 @@ def build_node(
     namespace: str = "default",
     webhook_sender: WebhookSender | None = None,
     meter: Meter = UNMETERED,
+    capabilities: Capabilities | None = None,
 ) -> Node:
     """Build one incarnation of a node. Without `keep_alive` everything runs in one event loop; without a
-    `webhook_sender` the node does not send alerts.
+    `webhook_sender` the node does not send alerts; without `capabilities` it is offered every run.
     """
     # Roles that must not wait for the main loop use their own connections.
     vital = keep_alive.backends if keep_alive is not None else backends
@@ -139,6 +143,7 @@ def build_node(
         breakers=breakers,
         backlog=lambda: recorder.backlog,
         resources=resources,
+        capabilities=capabilities,
     )
     worker = Worker(
         backends.queue,
@@ -170,6 +175,7 @@ def build_node(
         threaded=keep_alive is not None,
     )
     dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now))
+    contention, unplaced = Contention(clock), UnplacedReporter(emit)
     planner = Planner(
         backends.jobs,
         backends.plans,
@@ -182,6 +188,8 @@ def build_node(
         timings,
         counter.inserted,
         meter,
+        contention,
+        unplaced,
     )
     plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, clock, timings, emit)
     reconciler = Reconciler(
@@ -195,6 +203,8 @@ def build_node(
         SpoolGrace(clock, timings, outages, lambda: recorder.spooled),
         emit,
         counter.changed,
+        contention,
+        unplaced,
     )
     editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
@@ -259,6 +269,10 @@ def build_node(
         planner.look()
         reconciler.wake.set()
 
+    def capacity_freed() -> None:
+        planner.capacity_freed()
+        reconciler.capacity_freed()
+
     def stop_requested() -> None:
         worker.cancellations.set()
         heartbeat.wake.set()
@@ -284,7 +298,7 @@ def build_node(
         roles=roles,
         signals={
             Signal.LEADER: elector.notify,
-            Signal.CAPACITY: planner.capacity_freed,
+            Signal.CAPACITY: capacity_freed,
             Signal.JOBS: jobs_changed,
             Signal.STOP: stop_requested,
             Signal.NODE: worker.wake.set,

@@ -254,8 +254,8 @@ class Jobs:
         return await self._client.send(get(path_of("jobs", name, "next"), n=n))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
-        """Why an instant ran, did not run or waits: the latest one that was due, unless `at` is given. Not `exact`: the
-        last one until then.
+        """Why an instant ran, did not run or waits: the latest one that was due, or a later manual run, unless `at` is
+        given. Not `exact`: the last instant until then.
         """
         return await self._client.send(get(path_of("jobs", name, "why"), at=instant(at), exact=exact))
 
@@ -301,6 +301,10 @@ class Runs:
     async def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
         """A run. `whole`: with its result even if that is so large that it is stored separately."""
         return await self._client.send(get(path_of("runs", id), whole=whole or None))
+
+    async def why(self, id: str) -> WhySchema:  # noqa: A002
+        """Why it ran, ended or waits: every decision."""
+        return await self._client.send(get(path_of("runs", id, "why")))
 
     async def wait(self, id: str, timeout_s: float | None = None) -> RunDetailSchema:  # noqa: A002
         """Wait until it has ended, polling once a second. Raises TimeoutError."""

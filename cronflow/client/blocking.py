@@ -253,8 +253,8 @@ class Jobs:
         return self._client.send(get(path_of("jobs", name, "next"), n=n))
 
     def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> WhySchema:
-        """Why an instant ran, did not run or waits: the latest one that was due, unless `at` is given. Not `exact`: the
-        last one until then.
+        """Why an instant ran, did not run or waits: the latest one that was due, or a later manual run, unless `at` is
+        given. Not `exact`: the last instant until then.
         """
         return self._client.send(get(path_of("jobs", name, "why"), at=instant(at), exact=exact))
 
@@ -300,6 +300,10 @@ class Runs:
     def get(self, id: str, *, whole: bool = False) -> RunDetailSchema:  # noqa: A002  the public name
         """A run. `whole`: with its result even if that is so large that it is stored separately."""
         return self._client.send(get(path_of("runs", id), whole=whole or None))
+
+    def why(self, id: str) -> WhySchema:  # noqa: A002
+        """Why it ran, ended or waits: every decision."""
+        return self._client.send(get(path_of("runs", id, "why")))
 
     def wait(self, id: str, timeout_s: float | None = None) -> RunDetailSchema:  # noqa: A002
         """Wait until it has ended, polling once a second. Raises TimeoutError."""

@@ -218,6 +218,9 @@ class LocalRuns(Resource):
             await self._service.runs.whole(run) if whole else run, await self._service.runs.late(id)
         )
 
+    async def why(self, id: str) -> WhySchema:  # noqa: A002
+        return why_schema(await self._service.explain.why_run(id))
+
     async def logs(self, id: str) -> AsyncIterator[LogSchema]:  # noqa: A002
         async for line in paged(
             lambda after, size: self._service.runs.logs(id, after=after, limit=size),

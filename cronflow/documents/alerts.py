@@ -13,6 +13,7 @@ from cronflow.documents.tables import DocumentTable, Key
 from cronflow.documents.values import choice, flag, instant_text, list_of, optional, text, under
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, Webhook, notification_id
 from cronflow.domain.errors import InvalidInput
+from cronflow.domain.placement import Waiting
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 
 
@@ -192,6 +193,10 @@ def late_text(run: str, started_at: datetime | None, after_s: float) -> str:
     if started_at is None:
         return f"{run} is late: it has not started {after_s:g} s after it was due"
     return f"{run} was late: it started at {instant_text(started_at)}, more than {after_s:g} s after it was due"
+
+
+def unplaced_text(run: str, waiting: Waiting) -> str:
+    return f"{run} has waited for a node since {instant_text(waiting.since)}: {waiting}"
 
 
 def leaderless_text(since: datetime, node: str, term: int) -> str:

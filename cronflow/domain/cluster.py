@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cronflow.domain.errors import Deposed, Problem
 
 if TYPE_CHECKING:
+    from cronflow.domain.capabilities import Capabilities
     from cronflow.domain.sweep import SweepReport
 
 PROTOCOL = 2
@@ -53,7 +54,8 @@ class NodeReport:
 
     `cpu` and `memory` are fractions of its limits, 0 to 1; `lag_s` is how late its event loop runs, `mongo_away_s` for
     how long it has not reached MongoDB; `breakers` has the states of its circuit breakers by service: MongoDB's, and
-    those of hosts that are not closed; `zones` is the version of its time zone data.
+    those of hosts that are not closed; `zones` is the version of its time zone data; `capabilities` is what it can run,
+    None for a node of 0.6.
     """
 
     name: str
@@ -74,6 +76,7 @@ class NodeReport:
     breakers: Mapping[str, str] = field(default_factory=dict)
     spool: Backlog = Backlog()
     zones: str = ""
+    capabilities: Capabilities | None = None
 
     @property
     def id(self) -> str:

@@ -269,6 +269,17 @@ class RunsReassigned(Event):
 
 
 @event
+class RunsUnplaced(Event):
+    """Runs have waited for some seconds because no live node can run them. They start when one can."""
+
+    count: int
+    run: str
+    reason: str
+    severity = Severity.WARN
+    message = "{count:run has|runs have} no node that can run {count:=it|them} ({count:=|for example }{run}): {reason}"
+
+
+@event
 class RunsLost(Event):
     """Runs whose worker is gone and that must not start twice. They are dead letters."""
 
@@ -345,6 +356,18 @@ class JobChanged(Event):
     job: str
     by: str
     message = "{job} was changed"
+
+
+@event
+class FiresSkipped(Event):
+    """An edit left due fires behind: they are recorded as one skipped run. `reason` is that of the run."""
+
+    job: str
+    fires: str
+    reason: str
+    by: str
+    severity = Severity.WARN
+    message = "{fires} of {job} skipped: the job was {reason} before a run was planned"
 
 
 @event

@@ -29,6 +29,7 @@ SYSTEM_PREFIX = "_sys:"
 SWEEP = SYSTEM_PREFIX + "sweep"
 CLEANUP = SYSTEM_PREFIX + "cleanup"
 SYSTEM_JOB_TIMEOUT = timedelta(hours=6)
+DEFAULT_PRIORITY = 5
 SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 
 
@@ -291,7 +292,7 @@ class Job:
     misfire: Misfire = field(default_factory=Misfire)
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     start_guard: StartGuard = StartGuard.REDIS
-    priority: int = 5
+    priority: int = DEFAULT_PRIORITY
     require: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     enabled: bool = True

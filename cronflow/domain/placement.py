@@ -1,9 +1,9 @@
 """Placement: chooses the node for a run, and explains why not each of the others.
 
-Rule: the least loaded eligible node, by `in_flight/slots + 0.5 cpu + 0.3 memory`, rounded to hundredths. A `Fleet` is
-used for one batch and counts the runs that it has placed, so that many runs at once spread although the next heartbeat
-is seconds away. A choice is stored as a `Placement` and a wait as a `Waiting`, both of bounded size, in the documents
-of runs and jobs.
+Rule: free slots are given out by priority and age (`in_turn`), and a run goes to the least loaded eligible node, by
+`in_flight/slots + 0.5 cpu + 0.3 memory`, rounded to hundredths. A `Fleet` is used for one batch and counts the runs
+that it has placed, so that many runs at once spread although the next heartbeat is seconds away. A choice is stored as
+a `Placement` and a wait as a `Waiting`, both of bounded size, in the documents of runs and jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
+from cronflow.domain.capabilities import Needs
 from cronflow.domain.cluster import Member
 
 STALE_AFTER = timedelta(seconds=10)
@@ -21,6 +23,8 @@ MEMORY_LIMIT = 0.95
 LAG_LIMIT_S = 2.0
 MONGO_AWAY_LIMIT_S = 10.0
 OTHERS_KEPT = 8
+OLDEST_EVERY = 8
+NO_FREE_SLOT = "no free slot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +69,47 @@ class NoNode:
 
     reasons: Mapping[str, str]
 
-    def __str__(self) -> str:
+    @property
+    def busy(self) -> bool:
+        """Whether some node can run it and only has no free slot."""
+        return NO_FREE_SLOT in self.reasons.values()
+
+    @property
+    def summary(self) -> str:
+        """The reason in a few words."""
         if not self.reasons:
             return "no node is up"
+        return NO_FREE_SLOT if self.busy else "no node can take it"
+
+    def __str__(self) -> str:
+        if not self.reasons:
+            return self.summary
         return "; ".join(f"{node}: {reason}" for node, reason in sorted(self.reasons.items()))
 
-    def waiting(self, fire: datetime, since: datetime) -> Waiting:
-        """The bounded record of it."""
-        reasons = sorted(self.reasons.items())
-        return Waiting(
-            fire=fire,
-            since=since,
-            reason="no node can take it" if reasons else "no node is up",
-            nodes=tuple(reasons[:OTHERS_KEPT]),
-            more=max(0, len(reasons) - OTHERS_KEPT),
-        )
+    def waiting(self, fire: datetime, since: datetime, most: int | None = OTHERS_KEPT) -> Waiting:
+        """The record of it, with the reasons of at most `most` nodes."""
+        reasons = tuple(sorted(self.reasons.items()))
+        kept = reasons[:most]
+        return Waiting(fire=fire, since=since, reason=self.summary, nodes=kept, more=len(reasons) - len(kept))
 
 
-def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelta = STALE_AFTER) -> str | None:
-    """Why the node may not take a run with these requirements, or None. Free slots are checked elsewhere."""
+def unable(member: Member, needs: Needs) -> str | None:
+    """Why the node will never take a run with these needs, or None: a label, or something that it cannot run."""
     report = member.report
-    for key, value in require.items():
+    for key, value in needs.labels:
         if report.labels.get(key) != value:
             found = report.labels.get(key)
             have = f"no label {key}" if found is None else f"label {key}={found}"
             return f"{have} (needs {key}={value})"
+    # A node of 0.6 announces nothing; it declines what it cannot run.
+    return None if report.capabilities is None else report.capabilities.obstacle(needs)
+
+
+def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTER) -> str | None:
+    """Why the node may not take a run with these needs now, or None. Free slots are checked elsewhere."""
+    if (reason := unable(member, needs)) is not None:
+        return reason
+    report = member.report
     if member.age > stale_after:
         return f"last heartbeat {member.age.total_seconds():.0f} s ago"
     if member.draining:
@@ -103,14 +123,39 @@ def ineligible(member: Member, require: Mapping[str, str], stale_after: timedelt
     return None
 
 
+Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...]]
+"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices."""
+
+
 def load(member: Member, placed: int = 0) -> float:
     """The rank of a node, lower is better. `placed` counts the runs that it was given since its report."""
     busy = (member.held + member.queued + placed) / max(member.report.slots, 1)
     return round(busy + 0.5 * member.report.cpu + 0.3 * member.report.memory, 2)
 
 
+Item = TypeVar("Item")
+
+
+def in_turn(items: Iterable[Item], rank: Callable[[Item], tuple[int, datetime]], turn: int) -> list[Item]:
+    """The order in which waiting items get free slots: the highest priority first, then the oldest. Every eighth slot
+    goes to the oldest of all, so that a low priority waits longer but not for ever. `rank` is the priority and since
+    when an item waits, `turn` the number of slots given before.
+    """
+    by_age = sorted(items, key=lambda item: (rank(item)[1], -rank(item)[0]))
+    by_priority = sorted(by_age, key=lambda item: -rank(item)[0])
+    left = {id(item) for item in by_age}
+    oldest, best = iter(by_age), iter(by_priority)
+    found: list[Item] = []
+    while left:
+        line = oldest if (turn + len(found)) % OLDEST_EVERY == OLDEST_EVERY - 1 else best
+        item = next(item for item in line if id(item) in left)
+        left.discard(id(item))
+        found.append(item)
+    return found
+
+
 class Fleet:
-    """The nodes during one batch of placements. `capacity` is how many runs without requirements can still be placed.
+    """The nodes during one batch of placements. `capacity` is how many runs without needs can still be placed.
 
     Ties are broken at random, by `draw` (0 to 1): on idle machines, a tiny difference in CPU use would otherwise send
     every run to the same node.
@@ -126,51 +171,53 @@ class Fleet:
         self._placed = dict.fromkeys(self._members, 0)
         self._lots = {node: draw() for node in self._members}
         self._stale_after = stale_after
-        self._heaps: dict[tuple[tuple[str, str], ...], list[tuple[float, float, str]]] = {}
-        self._refused: dict[tuple[tuple[str, str], ...], list[tuple[str, str]]] = {}
-        able = [node for node, member in self._members.items() if ineligible(member, {}, stale_after) is None]
+        # Most nodes announce the same, so these are few.
+        announced = (member.report.capabilities for member in self._members.values())
+        self._announced = tuple({one for one in announced if one is not None})
+        self._groups: dict[Needs, Group] = {}
+        self._heaps: dict[Group, list[tuple[float, float, str]]] = {}
+        self._refused: dict[Group, list[str]] = {}
+        able = [node for node, member in self._members.items() if ineligible(member, Needs(), stale_after) is None]
         self.capacity = sum(max(0, self._capacity(node)) for node in able)
 
-    def able(self, require: Mapping[str, str]) -> set[str]:
-        """The nodes that have the labels, eligible or not."""
-        return {
-            node
-            for node, member in self._members.items()
-            if all(member.report.labels.get(key) == value for key, value in require.items())
-        }
-
-    def place(self, require: Mapping[str, str], refused: Mapping[str, str] | None = None) -> Placement | NoNode:
-        """Choose a node and count the run there. Each requirement has a lazy heap, in which an entry with a changed
-        rank is pushed back. `refused` are nodes that will not take this run, with their reasons.
+    def place(self, needs: Needs, refused: Mapping[str, str] | None = None) -> Placement | NoNode:
+        """Choose a node and count the run there. Needs that the same nodes meet share a lazy heap, in which an entry
+        with a changed rank is pushed back. `refused` are nodes that will not take this run, with their reasons.
         """
         if refused:
-            return self._place_elsewhere(require, refused)
-        key = tuple(sorted(require.items()))
+            return self._place_elsewhere(needs, refused)
+        key = self._group(needs)
         heap = self._heaps.get(key)
         if heap is None:
-            why = {node: ineligible(member, require, self._stale_after) for node, member in self._members.items()}
-            self._refused[key] = [(node, reason) for node, reason in why.items() if reason is not None]
+            why = {node: ineligible(member, needs, self._stale_after) for node, member in self._members.items()}
+            self._refused[key] = [node for node, reason in why.items() if reason is not None]
             heap = self._heaps[key] = [self._entry(node) for node, reason in why.items() if reason is None]
             heapq.heapify(heap)
         while heap:
             rank, _, node = heapq.heappop(heap)
             if self._capacity(node) <= 0:
-                self._refused[key].append((node, "no free slot"))
+                self._refused[key].append(node)
                 continue
             if rank != self._rank(node):
                 heapq.heappush(heap, self._entry(node))
                 continue
-            chosen = self._placement(node, rank, heap, self._refused[key])
+            refused_now = [(other, self._reason(other, needs)) for other in self._refused[key][:OTHERS_KEPT]]
+            chosen = self._placement(node, rank, heap, refused_now)
             self._placed[node] += 1
             self.capacity -= 1
             heapq.heappush(heap, self._entry(node))
             return chosen
-        return NoNode(
-            {
-                node: ineligible(member, require, self._stale_after) or "no free slot"
-                for node, member in self._members.items()
-            }
-        )
+        return NoNode({node: self._reason(node, needs) for node in self._members})
+
+    def _reason(self, node: str, needs: Needs) -> str:
+        return ineligible(self._members[node], needs, self._stale_after) or NO_FREE_SLOT
+
+    def _group(self, needs: Needs) -> Group:
+        group = self._groups.get(needs)
+        if group is None:
+            suffices = tuple(announced.obstacle(needs) is None for announced in self._announced)
+            group = self._groups[needs] = (needs.labels, suffices)
+        return group
 
     def _placement(
         self, node: str, rank: float, heap: Sequence[tuple[float, float, str]], refused: Sequence[tuple[str, str]]
@@ -183,14 +230,14 @@ class Fleet:
         return Placement(node, rank, others, len(self._members) - 1 - len(others))
 
     def _rank_or_full(self, node: str) -> float | str:
-        return "no free slot" if self._capacity(node) <= 0 else self._rank(node)
+        return NO_FREE_SLOT if self._capacity(node) <= 0 else self._rank(node)
 
-    def _place_elsewhere(self, require: Mapping[str, str], refused: Mapping[str, str]) -> Placement | NoNode:
+    def _place_elsewhere(self, needs: Needs, refused: Mapping[str, str]) -> Placement | NoNode:
         """Rare, so it checks every node."""
         reasons = {
             node: refused.get(node)
-            or ineligible(member, require, self._stale_after)
-            or ("no free slot" if self._capacity(node) <= 0 else None)
+            or ineligible(member, needs, self._stale_after)
+            or (NO_FREE_SLOT if self._capacity(node) <= 0 else None)
             for node, member in self._members.items()
         }
         free = sorted(self._entry(node) for node, reason in reasons.items() if reason is None)

@@ -148,6 +148,14 @@ def covers_until(schedule: Schedule, fire: datetime, until: datetime) -> Covers 
     return _covers(schedule, fire, last_before(schedule, until, not_before=fire) or fire)
 
 
+def fires_text(first: datetime, covers: Covers | None) -> str:
+    """The fires that a skipped run stands for, for a message."""
+    if covers is None:
+        return f"1 fire due at {first:%Y-%m-%dT%H:%M:%SZ}"
+    count = "many" if covers.count is None else f"{covers.count:,}"
+    return f"{count} fires due from {covers.first:%Y-%m-%dT%H:%M:%SZ} to {covers.last:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def _skip_until(schedule: Schedule, fire: datetime, until: datetime, reason: str) -> SkipFire:
     last = last_before(schedule, until, not_before=fire) or fire
     return SkipFire(fire, next_after(schedule, last), reason, _covers(schedule, fire, last))

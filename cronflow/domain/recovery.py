@@ -6,7 +6,7 @@ run or sets a new finite `check_at`, and postponing is bounded, so no run stays 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -21,8 +21,7 @@ VETO_WHILE_RUNNING = timedelta(seconds=30)
 BEYOND_TIMEOUT = timedelta(seconds=60)
 WHILE_ANOTHER_RUNS = timedelta(seconds=1)
 DEFERRED_FOR = timedelta(seconds=30)
-DECLINE_LIMIT = 20
-DECLINE_PATIENCE = timedelta(seconds=10)
+MANY_DECLINES = 20
 
 
 class Holder(Enum):
@@ -138,7 +137,10 @@ def _missed(run: Run, job: Job, now: datetime) -> bool:
 
 
 def refusals(run: Run, now: datetime) -> Mapping[str, str]:
-    """The nodes that are not offered the run again, with their reasons: for good if declined, else for a while."""
+    """The nodes that are not offered the run again, with their reasons: for good if declined, else for a while.
+
+    Only nodes that announce no capabilities, or fewer than they check, decline runs. That never ends a run.
+    """
     return {
         attempt.node: attempt.error or attempt.outcome.value
         for attempt in run.attempts
@@ -147,20 +149,15 @@ def refusals(run: Run, now: datetime) -> Mapping[str, str]:
     }
 
 
-def declined_by_all(run: Run, able: Iterable[str], now: datetime) -> End | None:
-    """The end of a run that every eligible node has declined, or None. `able` are the nodes with the required labels.
-
-    A node that could run it may be restarting, so it gets some seconds to appear.
+def decline_pause(run: Run, now: datetime) -> timedelta | None:
+    """How long to leave a run alone that many nodes have declined. A run keeps only its newest attempts, so in a large
+    cluster it would be offered to the same nodes again and again.
     """
     declined = [attempt for attempt in run.attempts if attempt.outcome is Outcome.DECLINED]
-    reasons = {attempt.node: attempt.error for attempt in declined}
-    nodes = set(able)
-    if not reasons or now - declined[0].ended_at < DECLINE_PATIENCE:
+    if len(declined) < MANY_DECLINES:
         return None
-    if len(reasons) < DECLINE_LIMIT and (not nodes or nodes - reasons.keys()):
-        return None
-    listed = "; ".join(f"{node}: {reason}" for node, reason in sorted(reasons.items()))
-    return End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, f"no node can run it: {listed}")
+    left = declined[-1].ended_at + DEFERRED_FOR - now
+    return left if left > timedelta(0) else None
 
 
 def _cancelled(run: Run, lost: Attempt | None = None) -> End:

@@ -263,7 +263,7 @@ def finish(
 def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult, ended_at: datetime) -> Change:
     """The handler never started, so no attempt is used up, although the start may be recorded: `start_guard: mongo`
     records it before the executor is called. A declined or deferred attempt is stored, so that the leader does not
-    offer the run to that node again.
+    offer the run to that node again. It is no failure, so the run's `error` stays as it is.
     """
     refused = None
     if attempt_result.outcome in (Outcome.DECLINED, Outcome.DEFERRED):
@@ -280,7 +280,6 @@ def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult
         sets={
             "finish_id": finish_id,
             "attempt": claimed.attempt - 1,
-            "error": attempt_result.error,
             "started_at": None,
             "start_id": None,
         },
@@ -315,6 +314,10 @@ def dispatch(
     }
     if verdict.transition is Transition.DISPATCH_RETRY:
         sets["attempt"] = run.attempt + 1
+    if run.attempts and run.attempts[-1].outcome in (Outcome.DECLINED, Outcome.DEFERRED):
+        # A worker of 0.6 stores a refusal as the run's error.
+        failed = [attempt.error for attempt in run.attempts if attempt.outcome in (Outcome.ERROR, Outcome.TIMEOUT)]
+        sets["error"] = failed[-1] if failed else None
     change = _seen(run, verdict.transition, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
     # A cancellation request since the read has changed neither state nor fence.
     return replace(change, unless_cancelled=True)

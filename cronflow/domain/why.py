@@ -6,13 +6,13 @@ the chain ends where the fire ended or waits, with the reason. Presentation is d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronflow.domain.job import JobRecord, MisfirePolicy, Overlap
-from cronflow.domain.placement import Placement, Waiting
-from cronflow.domain.run import Attempt, Covers, Outcome, Resolution, Run, RunState
+from cronflow.domain.placement import NoNode, Placement, Waiting
+from cronflow.domain.run import SCHEDULED, Attempt, Covers, Kind, Outcome, Resolution, Run, RunState
 from cronflow.domain.schedule.describe import describe
 from cronflow.domain.version import Version, nearest, version_at, version_due
 
@@ -60,6 +60,15 @@ class KeptByEdit:
     since: datetime
     by: str
     recorded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """The run was requested outside the schedule, or replays another run."""
+
+    at: datetime
+    kind: Kind
+    replay_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +172,8 @@ class Unrecorded:
 
 
 Link = (
-    Due | NotDue | Upcoming | KeptByEdit | Lateness | Overlapping | Unplanned | Placed | Dispatched | Started | Tried
-    | RunsNow | TriesAgain | Ended | Unrecorded
+    Due | NotDue | Upcoming | KeptByEdit | Requested | Lateness | Overlapping | Unplanned | Placed | Dispatched
+    | Started | Tried | RunsNow | TriesAgain | Ended | Unrecorded
 )  # fmt: skip
 
 
@@ -180,8 +189,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The input of `explain`. `versions` ends with the present one; `refused` has each node's reason not to take this
-    job, None if a node could take it; `led`: whether there is a leader.
+    """The input of `explain`. `versions` ends with the present one; `no_node` has each live node's reason not to take
+    the run now, None if a node could take it; `led`: whether there is a leader.
     """
 
     record: JobRecord
@@ -189,7 +198,7 @@ class Known:
     run: Run | None
     now: datetime
     led: bool
-    refused: Mapping[str, str] | None
+    no_node: NoNode | None
 
 
 def explain(known: Known, instant: datetime) -> Why:
@@ -205,6 +214,14 @@ def explain(known: Known, instant: datetime) -> Why:
     due = Due(instant, version.ver, version.at, version.by, "" if schedule is None else describe(schedule))
     links = _undecided(known, version, instant) if run is None else _decided(known, version, run, instant)
     return Why(known.record.name, instant, (due, *links), None if run is None else run.id)
+
+
+def explain_run(known: Known, run: Run) -> Why:
+    """The chain of a run, which is also that of its instant if it is scheduled."""
+    if run.kind in SCHEDULED:
+        return explain(known, run.fire_at)
+    requested = Requested(run.created_at, run.kind, run.replay_of)
+    return Why(known.record.name, run.fire_at, (requested, *_progress(known, run, run.created_at)), run.id)
 
 
 def _not_due(known: Known, instant: datetime) -> NotDue:
@@ -244,14 +261,23 @@ def _undecided(known: Known, version: Version, instant: datetime) -> Iterator[Li
 
 def _unplanned(known: Known, cursor: datetime) -> Unplanned:
     waiting = known.record.waiting
+    if waiting is not None and waiting.fire != cursor:
+        waiting = None
+    found = _present(known, cursor, cursor, waiting) or waiting
+    if found is None:
+        return Unplanned(cursor, "the leader has not planned it yet")
+    return Unplanned(found.since, found.reason, found.blocked_by, found.nodes, found.more)
+
+
+def _present(known: Known, fire: datetime, due: datetime, before: Waiting | None) -> Waiting | None:
+    """Why something that is due waits now, with the reason of every live node. `before` is the recorded wait."""
     if not known.led:
-        return Unplanned(cursor, "the cluster has no leader")
-    if waiting is not None and waiting.fire == cursor:
-        return Unplanned(waiting.since, waiting.reason, waiting.blocked_by, waiting.nodes, waiting.more)
-    if known.refused is not None:
-        reasons = tuple(sorted(known.refused.items()))
-        return Unplanned(cursor, "no node can take it" if reasons else "no node is up", nodes=reasons)
-    return Unplanned(cursor, "the leader has not planned it yet")
+        return Waiting(fire=fire, since=due, reason="the cluster has no leader")
+    if before is not None and before.blocked_by is not None:
+        return before
+    if known.no_node is None:
+        return None
+    return known.no_node.waiting(fire, due, most=None).still(before)
 
 
 def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Iterator[Link]:
@@ -264,6 +290,11 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
     yield _lateness(version, run, instant)
     if run.reason != "misfire":
         yield Overlapping(version.job.overlap, run.blocked_by, skipped=run.reason == "overlap")
+    yield from _progress(known, run, instant)
+
+
+def _progress(known: Known, run: Run, due: datetime) -> Iterator[Link]:
+    """The links from the placement on."""
     if run.node is not None:
         yield Placed(run.node, run.placement)
     if run.dispatched_at is not None and run.node is not None:
@@ -272,18 +303,26 @@ def _decided(known: Known, version: Version, run: Run, instant: datetime) -> Ite
         yield Dispatched(run.dispatched_at, run.term, run.fence, run.node, run.redispatches, taken, check_at)
     first = next((attempt.started_at for attempt in run.attempts if attempt.started_at is not None), run.started_at)
     if first is not None:
-        yield Started(first, first - instant)
+        yield Started(first, first - due)
     for attempt in run.attempts:
         yield Tried(attempt)
     match run.state:
         case RunState.RUNNING:
             yield RunsNow(run.started_at or known.now, run.attempt, run.node)
         case RunState.RETRYING:
-            yield TriesAgain(run.check_at, run.attempt + 1, run.waiting)
+            yield TriesAgain(run.check_at, run.attempt + 1, _waits(known, run))
         case RunState.DISPATCHED:
             return
         case _:
             yield _ended(run)
+
+
+def _waits(known: Known, run: Run) -> Waiting | None:
+    """Why a run waits for its attempt, other than for its delay."""
+    due = run.created_at if run.check_at is None else run.check_at
+    if run.waiting is None and due > known.now:
+        return None
+    return _present(known, run.fire_at, due, run.waiting) or run.waiting
 
 
 def _version(known: Known, ver: int) -> Version | None:

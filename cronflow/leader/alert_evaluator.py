@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from cronflow.documents.alerts import failure_text, late_text, notification_of, recovery_text
+from cronflow.documents.alerts import failure_text, late_text, notification_of, recovery_text, unplaced_text
+from cronflow.documents.values import instant_text
 from cronflow.domain.alerts import (
     DEAD_LETTER_KINDS,
     AlertKind,
@@ -26,6 +27,7 @@ from cronflow.domain.alerts import (
     Notification,
     is_late,
 )
+from cronflow.domain.placement import NO_FREE_SLOT
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.elector import Elector
 from cronflow.node.missing_leader import MissingLeader
@@ -173,10 +175,24 @@ class AlertEvaluator:
                 for run in runs
                 if record.alert.concerns(run.job) and is_late(run, after)
             ]
+        notifications += await self._unplaced(record, until)
         await self._put(notifications)
         self._judged[record.name] = until
         if until - record.judged > KEEP_POSITION_EVERY:
             await self._alerts.judge(record.name, until)
+
+    async def _unplaced(self, record: AlertRecord, until: datetime) -> list[Notification]:
+        """Retries and manual runs that no live node can run. A fire that has not started is late anyway."""
+        notifications: list[Notification] = []
+        for run in await self._conditions.unplaced(until, BATCH):
+            waiting = run.waiting
+            if waiting is None or waiting.reason == NO_FREE_SLOT or not record.alert.concerns(run.job):
+                continue
+            if not is_late(run, record.alert.late_after):
+                subject = f"{run.id}:{instant_text(waiting.since)}"
+                text = unplaced_text(run.id, waiting)
+                notifications.append(self._about(record, AlertKind.LATE, run, waiting.since, text, subject=subject))
+        return notifications
 
     # ---------------------------------------------------------------------------------------------------- notifications
 

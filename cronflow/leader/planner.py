@@ -9,22 +9,25 @@ plan recovery finishes what the intent announced.
 from __future__ import annotations
 
 import asyncio
-import itertools
+import heapq
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
 
 from cronflow.domain import metrics
+from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
-from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting
+from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
 from cronflow.domain.run import Run, RunState, run_id
+from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
+from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import (
@@ -65,11 +68,27 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A job that cannot be planned now. `blocked`: a run of it is open. `replaces`: that run is to be cancelled."""
+    """A job that cannot be planned now. `blocked`: until a run of it ends, or any run where it has `no_node`.
+    `replaces`: its open run is to be cancelled.
+    """
 
     waiting: Waiting
     blocked: bool = False
     replaces: bool = False
+    no_node: NoNode | None = None
+
+
+@dataclass(slots=True)
+class Decisions:
+    """The decisions of a round. `replaced` are runs to cancel; `contending` found no free slot, `unplaced` no node that
+    can run them.
+    """
+
+    planned: list[Planned] = field(default_factory=list)
+    deferred: dict[str, Deferral] = field(default_factory=dict)
+    replaced: list[str] = field(default_factory=list)
+    contending: list[Contender] = field(default_factory=list)
+    unplaced: list[tuple[str, Waiting]] = field(default_factory=list)
 
 
 class Planner:
@@ -86,6 +105,8 @@ class Planner:
         timings: Timings,
         count: Callable[[Run], None] = lambda _: None,
         meter: Meter = UNMETERED,
+        contention: Contention | None = None,
+        unplaced: UnplacedReporter | None = None,
     ) -> None:
         self._jobs, self._plans, self._runs = jobs, plans, runs
         self._membership = membership
@@ -96,12 +117,15 @@ class Planner:
         self._dispatcher = dispatcher
         self._clock = clock
         self._timings = timings
+        self._contention = contention or Contention(clock)
+        self._unplaced = unplaced or UnplacedReporter()
         self._intents = 0
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
         self._waited: dict[str, int] = {}
-        self._blocked: set[str] = set()
-        self._rearm: set[str] = set()
+        # By name, the priority of each; the highest are looked at first.
+        self._blocked: dict[str, int] = {}
+        self._rearm: dict[str, int] = {}
         self._run_ended = False
         self._rearmed_at = 0.0
         self._inserted = InsertedRunCache(REMEMBERED_PENDING_RUNS)
@@ -110,7 +134,7 @@ class Planner:
 
     def capacity_freed(self) -> None:
         """A worker signals that a run has ended. This wakes only a planner that ran out of capacity, or has jobs that
-        wait for a run of their own; otherwise every release would cost a round.
+        wait for a run of their own or for a node that they need; otherwise every release would cost a round.
         """
         self._run_ended = True
         waits = self._blocked and self._clock.monotonic() - self._rearmed_at >= REARM_EVERY_S
@@ -138,31 +162,36 @@ class Planner:
         now = self._clock.now()
         poll = self._timings.safety_poll
         limit = self._limit
-        records = await self._jobs.due(now + timedelta(seconds=poll), limit)
+        records = await self._jobs.due_in_turn(now, now + timedelta(seconds=poll), limit)
         coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
+        full = len(due) >= limit
         due += await self._rearmed(now, {record.name for record in due})
         if due:
             try:
-                coming += await self._plan(tenure, due, now)
+                async with self._contention.placing():
+                    coming += await self._plan(tenure, due, now)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
-            if len(records) == limit and not self._out_of_capacity:
+            if full and not self._out_of_capacity:
                 return 0.0
+        else:
+            self._contention.post(Placer.PLANNER, (), 0)
         if not coming:
             return poll
         return min(poll, max(0.0, (min(coming) - self._clock.now()).total_seconds()))
 
     async def _rearmed(self, now: datetime, known: set[str]) -> list[JobRecord]:
-        """After a run has ended: the jobs that wait for a run of their own, before their back-off is over."""
+        """After a run has ended: the jobs that wait for one, before their back-off is over."""
         if self._run_ended:
             self._run_ended = False
             self._rearmed_at = self._clock.monotonic()
             self._rearm |= self._blocked
-        names = list(itertools.islice(self._rearm, REARMED_AT_ONCE))
-        self._rearm.difference_update(names)
-        self._blocked.difference_update(names)
+        names = heapq.nlargest(REARMED_AT_ONCE, self._rearm, key=self._rearm.__getitem__)
+        for name in names:
+            del self._rearm[name]
+            self._blocked.pop(name, None)
         found = await self._jobs.get(names) if names else []
         return [
             record
@@ -184,42 +213,67 @@ class Planner:
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
         # Jobs that cannot be placed would only be read again.
         self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.capacity))
-        planned: list[Planned] = []
-        deferred: dict[str, Deferral] = {}
-        replaced: list[str] = []
-        for record in sorted(due, key=lambda r: (-r.job.priority, r.due_at or now)):
-            if fleet.capacity <= 0:
-                # All nodes are full: the rest stays due, and the first free slot sends a signal.
-                self._out_of_capacity = True
-                break
-            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()))
-            if isinstance(found, Planned):
-                planned.append(found)
-                self._waited.pop(record.name, None)
-                self._blocked.discard(record.name)
-            else:
-                # This job alone cannot be placed: it is deferred, so that it never starves the others.
-                rounds = self._waited.get(record.name, 0)
-                self._waited[record.name] = rounds + 1
-                waiting = found.waiting.still(record.waiting)
-                deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), waiting)
-                if found.blocked:
-                    self._blocked.add(record.name)
-                if found.replaces:
-                    replaced += [run.id for run in open_runs.get(record.name, ())]
-                if rounds == 0:
-                    log.debug("job waits", job=record.name, reason=str(found.waiting))
-        if deferred:
-            await self._jobs.defer(deferred)
-        batches = [planned[at : at + BATCH] for at in range(0, len(planned), BATCH)]
+        found = self._decide_all(tenure, due, open_runs, fleet, now)
+        self._contention.post(Placer.PLANNER, found.contending, len(found.planned))
+        self._unplaced.report(found.unplaced, now)
+        if found.deferred:
+            await self._jobs.defer(found.deferred)
+        batches = [found.planned[at : at + BATCH] for at in range(0, len(found.planned), BATCH)]
         # A batch that fails leaves its intent to plan recovery and does not stop the others.
         results = await asyncio.gather(*(self._write_batch(tenure, b) for b in batches), return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
-        if replaced:
+        if found.replaced:
             # Repeated in each round: a run that was dispatched a moment ago may have started since.
-            await self._replace(replaced)
-        return [plan.move.next_fire for plan in planned if plan.move.next_fire is not None]
+            await self._replace(found.replaced)
+        return [plan.move.next_fire for plan in found.planned if plan.move.next_fire is not None]
+
+    def _decide_all(
+        self,
+        tenure: Tenure,
+        due: Sequence[JobRecord],
+        open_runs: Mapping[str, Sequence[OpenRun]],
+        fleet: Fleet,
+        now: datetime,
+    ) -> Decisions:
+        decisions = Decisions()
+        line: list[JobRecord | Contender] = [*due, *self._contention.against(Placer.PLANNER)]
+        order = in_turn(line, _rank, self._contention.turn)
+        for position, record in enumerate(order):
+            if fleet.capacity <= 0:
+                # All nodes are full: the rest stays due, and the first free slot sends a signal.
+                self._out_of_capacity = True
+                decisions.contending += _contenders(order[position:], open_runs, now)
+                break
+            if isinstance(record, Contender):
+                # Room for a run that the reconciler places.
+                fleet.place(record.needs)
+                continue
+            found = self._decide(record, tenure, fleet, now, open_runs.get(record.name, ()))
+            if isinstance(found, Deferred):
+                # This job alone cannot be placed: it is deferred, so that it never starves the others.
+                self._defer(decisions, record, found, now)
+                if found.replaces:
+                    decisions.replaced += [run.id for run in open_runs.get(record.name, ())]
+            else:
+                decisions.planned.append(found)
+                self._waited.pop(record.name, None)
+                self._blocked.pop(record.name, None)
+        return decisions
+
+    def _defer(self, decisions: Decisions, record: JobRecord, found: Deferred, now: datetime) -> None:
+        rounds = self._waited.get(record.name, 0)
+        self._waited[record.name] = rounds + 1
+        waiting = found.waiting.still(record.waiting)
+        decisions.deferred[record.name] = Deferral(record.rev, now + wait_for(rounds), waiting, record.job.priority)
+        if found.blocked:
+            self._blocked[record.name] = record.job.priority
+        if found.no_node is not None and found.no_node.busy:
+            decisions.contending.append(_contender(record))
+        elif found.no_node is not None:
+            decisions.unplaced.append((run_id(record.name, waiting.fire), waiting))
+        if rounds == 0:
+            log.debug("job waits", job=record.name, reason=str(found.waiting))
 
     async def _replace(self, runs: Sequence[str]) -> None:
         try:
@@ -242,9 +296,9 @@ class Planner:
                 waiting = Waiting(fire=fire, since=now, reason=decision.reason, blocked_by=blocked_by)
                 return Deferred(waiting, blocked=decision.blocked, replaces=decision.replaces)
             case Fire():
-                placed = fleet.place(record.job.require)
+                placed = fleet.place(needs_of(record.job))
                 if isinstance(placed, NoNode):
-                    return Deferred(placed.waiting(decision.fire, now))
+                    return Deferred(placed.waiting(decision.fire, now), blocked=placed.busy, no_node=placed)
                 state, placement = RunState.DISPATCHED, placed
             case SkipFire():
                 state, reason = RunState.SKIPPED, decision.reason
@@ -261,7 +315,14 @@ class Planner:
             blocked_by=blocked_by if reason == "overlap" else None,
         )
         return Planned(
-            record, Move(job=record.name, rev=record.rev, next_fire=decision.next_fire, pending_run=pending_run)
+            record,
+            Move(
+                job=record.name,
+                rev=record.rev,
+                next_fire=decision.next_fire,
+                pending_run=pending_run,
+                priority=record.job.priority,
+            ),
         )
 
     async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
@@ -312,6 +373,29 @@ class Planner:
         ]
         if runs:
             await self._runs.insert(runs)
+
+
+def _rank(item: JobRecord | Contender) -> tuple[int, datetime]:
+    if isinstance(item, Contender):
+        return item.priority, item.since
+    assert item.next_fire is not None  # It is due.
+    return item.job.priority, item.next_fire
+
+
+def _contender(record: JobRecord) -> Contender:
+    priority, since = _rank(record)
+    return Contender(record.name, priority, since, needs_of(record.job))
+
+
+def _contenders(
+    order: Sequence[JobRecord | Contender], open_runs: Mapping[str, Sequence[OpenRun]], now: datetime
+) -> Iterable[Contender]:
+    """Those of the jobs that only need a free slot."""
+    for record in order[:MOST_POSTED]:
+        if isinstance(record, JobRecord):
+            opened = [run.created_at for run in open_runs.get(record.name, ())]
+            if isinstance(decide(record, now, opened), Fire):
+                yield _contender(record)
 
 
 def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Assignment]]:

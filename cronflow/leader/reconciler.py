@@ -11,32 +11,37 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
 
 from cronflow.domain import transitions
+from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure, node_name
 from cronflow.domain.errors import Deposed
 from cronflow.domain.events import RunsReassigned
 from cronflow.domain.failures import dead_letter_events
 from cronflow.domain.job import JobRecord, Overlap
-from cronflow.domain.placement import Fleet, NoNode
+from cronflow.domain.placement import Fleet, NoNode, Waiting, in_turn
 from cronflow.domain.recovery import (
     Dispatch,
     End,
     Holder,
     Postpone,
-    declined_by_all,
+    Verdict,
+    decline_pause,
     held_back,
     reconcile,
     refusals,
 )
 from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.transitions import Change, Transition
+from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
 from cronflow.leader.planner import Dispatcher
+from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Outage, Outages, Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import Assignment, Clock, EventSink, JobStore, Membership, RunStore, discard_event
@@ -55,6 +60,23 @@ log = structlog.get_logger("cronflow.node")
 Holdings = dict[str, tuple[bool, dict[str, int]]]
 
 
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """What a round has read, and what it found: the changes, the runs to push, and those that found no node."""
+
+    tenure: Tenure
+    now: datetime
+    jobs: Mapping[str, JobRecord]
+    holdings: Holdings
+    fleet: Fleet
+    names_up: Collection[str]
+    others: Mapping[str, dict[str, RunState]]
+    changes: list[Change] = field(default_factory=list)
+    placed: dict[str, tuple[str, Assignment]] = field(default_factory=dict)
+    contending: list[Contender] = field(default_factory=list)
+    unplaced: list[tuple[str, Waiting]] = field(default_factory=list)
+
+
 class Reconciler:
     def __init__(
         self,
@@ -68,6 +90,8 @@ class Reconciler:
         grace: SpoolGrace,
         emit: EventSink = discard_event,
         count: Callable[[Change], None] = lambda _: None,
+        contention: Contention | None = None,
+        unplaced: UnplacedReporter | None = None,
     ) -> None:
         self._jobs, self._runs, self._membership = jobs, runs, membership
         self._elector = elector
@@ -77,7 +101,15 @@ class Reconciler:
         self._grace = grace
         self._emit = emit
         self._count = count
+        self._contention = contention or Contention(clock)
+        self._unplaced = unplaced or UnplacedReporter()
+        self._contends = False
         self.wake = Wake()
+
+    def capacity_freed(self) -> None:
+        """A run has ended. This wakes only a reconciler with runs that wait for a free slot."""
+        if self._contends:
+            self.wake.set()
 
     async def step(self) -> float:
         tenure = self._elector.tenure
@@ -87,10 +119,14 @@ class Reconciler:
         self._grace.answered(tenure.term)
         if overdue:
             try:
-                await self._reconcile(tenure, overdue)
+                async with self._contention.placing():
+                    await self._reconcile(tenure, overdue)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
+        else:
+            self._contends = False
+            self._contention.post(Placer.RECONCILER, (), 0)
         return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
@@ -102,22 +138,32 @@ class Reconciler:
             self._membership.holdings(nodes),
         )
         jobs = {record.name: record for record in found}
-        others = await self._others(overdue, jobs)
-        fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
-        names_up = {member.report.name for member in members}
-        now = self._clock.now()
-        wanted: list[Change] = []
-        placed: dict[str, tuple[str, Assignment]] = {}
+        this = Round(
+            tenure=tenure,
+            now=self._clock.now(),
+            jobs=jobs,
+            holdings=holdings,
+            fleet=Fleet(members, timedelta(seconds=self._timings.stale_after)),
+            names_up={member.report.name for member in members},
+            others=await self._others(overdue, jobs),
+        )
+        # Runs that were placed before are not placed anew unless their worker is gone, and then they come first.
         for run in overdue:
-            ahead = [state for other, state in others.get(run.job, {}).items() if other != run.id]
-            change, where = self._visit(tenure, run, jobs.get(run.job), holdings, fleet, names_up, now, ahead)
-            wanted.append(change)
-            if where is not None:
-                placed[run.id] = where
-                # The next run of this job in this batch waits for this one.
-                others.get(run.job, {})[run.id] = RunState.DISPATCHED
-        applied = await self._runs.apply(wanted)
-        for change in wanted:
+            if run.state is not RunState.RETRYING:
+                self._visit(this, run)
+        retrying = [run for run in overdue if run.state is RunState.RETRYING]
+        line: list[Run | Contender] = [*retrying, *self._contention.against(Placer.RECONCILER)]
+        for item in in_turn(line, lambda item: _rank(item, jobs), self._contention.turn):
+            if isinstance(item, Contender):
+                # Room for a fire that the planner places.
+                this.fleet.place(item.needs)
+            else:
+                self._visit(this, item)
+        self._contends = bool(this.contending)
+        self._contention.post(Placer.RECONCILER, this.contending, len(this.placed))
+        self._unplaced.report(this.unplaced, this.now)
+        applied = await self._runs.apply(this.changes)
+        for change in this.changes:
             if change.run in applied and change.transition not in QUIET:
                 log.info(
                     "run reconciled",
@@ -126,8 +172,8 @@ class Reconciler:
                     state=change.target,
                     term=tenure.term,
                 )
-        self._emit_events([change for change in wanted if change.run in applied])
-        await self._dispatcher.push(tenure, [where for run, where in placed.items() if run in applied])
+        self._emit_events([change for change in this.changes if change.run in applied])
+        await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied])
 
     def _emit_events(self, applied: Sequence[Change]) -> None:
         for change in applied:
@@ -148,68 +194,95 @@ class Reconciler:
         found = await self._runs.open_of(excluding) if excluding else {}
         return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
 
-    def _visit(
-        self,
-        tenure: Tenure,
-        run: Run,
-        record: JobRecord | None,
-        holdings: Holdings,
-        fleet: Fleet,
-        names_up: Collection[str],
-        now: datetime,
-        others: Collection[RunState],
-    ) -> tuple[Change, tuple[str, Assignment] | None]:
-        finish_id = secrets.token_hex(12)
+    def _visit(self, this: Round, run: Run) -> None:
+        """Decide the run. Its change, if any, goes into the round."""
+        now, finish_id = this.now, secrets.token_hex(12)
+        record = this.jobs.get(run.job)
         if record is None:
-            attempt_result = End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
-            return transitions.end(run, attempt_result, finish_id, now), None
-        job = record.job
-        verdict = reconcile(run, _holder(run, holdings), job.delivery, job.timeout, now)
-        if not isinstance(verdict, Postpone) and (left := self._grace.left(run, verdict.transition, names_up)):
-            verdict = Postpone(left, counts=False)
+            verdict: Verdict = End(Transition.FAIL, RunState.FAILED, Outcome.PERMANENT, "its job no longer exists")
+        else:
+            job = record.job
+            verdict = reconcile(run, _holder(run, this.holdings), job.delivery, job.timeout, now)
+            left = None if isinstance(verdict, Postpone) else self._left(this, run, verdict)
+            verdict = verdict if left is None else Postpone(left, counts=False)
         match verdict:
             case Postpone():
-                return transitions.postpone(run, verdict), None
+                this.changes.append(transitions.postpone(run, verdict))
             case End():
-                return transitions.end(run, verdict, finish_id, now), None
+                this.changes.append(transitions.end(run, verdict, finish_id, now))
             case Dispatch():
-                waits = (
-                    held_back(run, job, now, others) if verdict.transition is not Transition.REDISPATCH_LOST else None
+                assert record is not None
+                self._dispatch(this, run, record, verdict, finish_id)
+
+    def _left(self, this: Round, run: Run, verdict: Dispatch | End) -> timedelta | None:
+        return self._grace.left(run, verdict.transition, this.names_up)
+
+    def _dispatch(self, this: Round, run: Run, record: JobRecord, verdict: Dispatch, finish_id: str) -> None:
+        job, now = record.job, this.now
+        ahead = {other: state for other, state in this.others.get(run.job, {}).items() if other != run.id}
+        if verdict.transition is not Transition.REDISPATCH_LOST:
+            waits = held_back(run, job, now, ahead.values())
+            if isinstance(waits, Postpone):
+                first = min(ahead, key=lambda other: (ahead[other] is not RunState.RUNNING, other))
+                waiting = Waiting(
+                    fire=run.fire_at, since=now, reason="another run of this job is open", blocked_by=first
                 )
-                waits = waits or declined_by_all(run, fleet.able(job.require), now)
-                if isinstance(waits, Postpone):
-                    return transitions.postpone(run, waits), None
-                if waits is not None:
-                    return transitions.end(run, waits, finish_id, now), None
-                placed = fleet.place(job.require, refusals(run, now))
-                if isinstance(placed, NoNode):
-                    waiting = placed.waiting(run.fire_at, now).still(run.waiting)
-                    return transitions.postpone(run, Postpone(NO_NODE_PAUSE), waiting), None
-                fence = tenure.fences.next(now)
-                if fence <= run.fence:
-                    raise Deposed(f"run {run.id} carries a newer fence")
-                change = transitions.dispatch(
-                    run,
-                    verdict,
-                    fence=fence,
-                    term=tenure.term,
-                    node=placed.node,
-                    job_ver=record.ver,
-                    at=now,
-                    placement=placed,
-                )
-                attempt = change.sets.get("attempt", run.attempt)
-                assert isinstance(attempt, int)
-                assignment = Assignment(
-                    run=run.id,
-                    fence=fence,
-                    term=tenure.term,
-                    attempt=attempt,
-                    fire_at=run.fire_at,
-                    job=job,
-                    args=run.args or {},
-                )
-                return change, (placed.node, assignment)
+                this.changes.append(transitions.postpone(run, waits, waiting.still(run.waiting)))
+                return
+            if waits is not None:
+                this.changes.append(transitions.end(run, waits, finish_id, now))
+                return
+        refused = refusals(run, now)
+        pause = decline_pause(run, now)
+        placed = this.fleet.place(needs_of(job), refused) if pause is None else NoNode(refused)
+        if isinstance(placed, NoNode):
+            waiting = placed.waiting(run.fire_at, now).still(run.waiting)
+            if not placed.busy:
+                this.unplaced.append((run.id, waiting))
+            elif run.state is RunState.RETRYING and len(this.contending) < MOST_POSTED:
+                # It stays overdue, and is placed as soon as a slot is free.
+                this.contending.append(Contender(run.id, *_rank(run, this.jobs), needs_of(job)))
+                return
+            this.changes.append(transitions.postpone(run, Postpone(pause or NO_NODE_PAUSE), waiting))
+            return
+        fence = this.tenure.fences.next(now)
+        if fence <= run.fence:
+            raise Deposed(f"run {run.id} carries a newer fence")
+        change = transitions.dispatch(
+            run,
+            verdict,
+            fence=fence,
+            term=this.tenure.term,
+            node=placed.node,
+            job_ver=record.ver,
+            at=now,
+            placement=placed,
+        )
+        attempt = change.sets.get("attempt", run.attempt)
+        assert isinstance(attempt, int)
+        assignment = Assignment(
+            run=run.id,
+            fence=fence,
+            term=this.tenure.term,
+            attempt=attempt,
+            fire_at=run.fire_at,
+            job=job,
+            args=run.args or {},
+        )
+        this.changes.append(change)
+        this.placed[run.id] = (placed.node, assignment)
+        # The next run of this job in this round waits for this one.
+        this.others.get(run.job, {})[run.id] = RunState.DISPATCHED
+
+
+def _rank(item: Run | Contender, jobs: Mapping[str, JobRecord]) -> tuple[int, datetime]:
+    """Its priority, and since when it waits: for the first time in this attempt, or since it was due."""
+    if isinstance(item, Contender):
+        return item.priority, item.since
+    assert item.check_at is not None  # It is open.
+    record = jobs.get(item.job)
+    since = item.check_at if item.waiting is None else item.waiting.since
+    return (0 if record is None else record.job.priority), since
 
 
 def _holder(run: Run, holdings: Holdings) -> Holder:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.errors import Conflict
 from cronflow.node.resources import Resources, zone_data
@@ -53,6 +54,7 @@ class Heartbeat:
         breakers: Callable[[], Mapping[str, str]] = dict,
         backlog: Callable[[], Backlog] = Backlog,
         resources: Measures | None = None,
+        capabilities: Capabilities | None = None,
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -68,6 +70,7 @@ class Heartbeat:
         self._breakers = breakers
         self._backlog = backlog
         self._zones = zone_data()
+        self._capabilities = capabilities
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
@@ -146,4 +149,5 @@ class Heartbeat:
             breakers=self._breakers(),
             spool=self._backlog(),
             zones=self._zones,
+            capabilities=self._capabilities,
         )

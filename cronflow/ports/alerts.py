@@ -88,6 +88,9 @@ class AlertConditions(Protocol):
     async def waiting(self, until: datetime, limit: int) -> list[Run]:
         """Open runs with `fire_at` before `until` whose present attempt has not started, ordered by (fire_at, id)."""
 
+    async def unplaced(self, since: datetime, limit: int) -> list[Run]:
+        """Open runs that have waited for a node since this instant or longer, the longest wait first."""
+
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         """Active jobs whose cursor is at or before `fire` and whose `due_at` is at or before `due`, ordered by
         `due_at`.

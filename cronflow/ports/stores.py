@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from cronflow.domain.cluster import LeaderRecord, Term
-from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
+from cronflow.domain.job import DEFAULT_PRIORITY, JobRecord, PendingRun, PlanIntent
 from cronflow.domain.placement import Waiting
 from cronflow.domain.run import AttemptResult, Kind, Resolution, Run, RunState
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
@@ -19,21 +19,23 @@ from cronflow.domain.version import Version
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A compare-and-set of one job: it applies if `rev` is as read and the job has no newer term. It writes the cursor,
-    `pending_run` and the mover's term.
+    `pending_run` and the mover's term; and the job's `priority`, because 0.6 did not store it.
     """
 
     job: str
     rev: int
     next_fire: datetime | None
     pending_run: PendingRun
+    priority: int = DEFAULT_PRIORITY
 
 
 class Deferral(NamedTuple):
-    """Postpone a job to `due_at` if it still has this `rev`. `waiting` is the reason."""
+    """Postpone a job to `due_at` if it still has this `rev`. `waiting` is the reason; `priority` as in a move."""
 
     rev: int
     due_at: datetime
     waiting: Waiting | None = None
+    priority: int = DEFAULT_PRIORITY
 
 
 class JobStore(Protocol):
@@ -47,6 +49,11 @@ class JobStore(Protocol):
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:
         """Active jobs with `due_at <= until`, earliest first."""
+
+    async def due_in_turn(self, now: datetime, until: datetime, limit: int) -> list[JobRecord]:
+        """Active jobs with `due_at <= now`, in no particular order: the first `limit` by priority, then `due_at`; and
+        the earliest eighth of that number, at least one, of any priority. And the next one that is due by `until`.
+        """
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
         """Apply the moves whose `rev` and term match. Returns the names of the jobs moved. Repeating it with the same

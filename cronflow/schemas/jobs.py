@@ -107,6 +107,8 @@ class AppliedSchema(Schema):
     """When it is due next after the change."""
     changes: NotRequired[list[DifferenceSchema]]
     """Changed fields; only in a plan, for a job that would change."""
+    warnings: NotRequired[list[str]]
+    """What needs attention: due fires that the change skips, a job that no live node can run."""
 
 
 class RecentSchema(Schema):
@@ -212,6 +214,8 @@ def comparison_schema(comparison: Comparison) -> AppliedSchema:
             {"field": path, "before": masked({path: old})[path], "after": masked({path: new})[path]}
             for path, old, new in comparison.differences
         ]
+    if comparison.warnings:
+        schema["warnings"] = [*comparison.warnings]
     return schema
 
 

@@ -145,6 +145,8 @@ class RunSchema(Schema):
     """The missed instants that it stands for."""
     placement: PlacementSchema | None
     """Why the run was placed on this node."""
+    waiting: str | None
+    """Why an open run waits: for another run, or for a node, with the reasons of some nodes."""
     blocked_by: str | None
     """The run that blocked it."""
     replay_of: str | None
@@ -307,6 +309,7 @@ def run_schema(run: Run) -> RunSchema:
         "attempts": [attempt_schema(attempt) for attempt in run.attempts],
         "covers": covers_schema(run.covers),
         "placement": None if run.placement is None else placement_schema(run.placement),
+        "waiting": None if run.waiting is None or not run.is_open else str(run.waiting),
         "blocked_by": run.blocked_by,
         "replay_of": run.replay_of,
         "dead": run.is_dead,

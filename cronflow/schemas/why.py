@@ -8,7 +8,7 @@ from typing import Literal
 from cronflow.domain import why as chain
 from cronflow.domain.job import MisfirePolicy, Overlap
 from cronflow.domain.placement import Waiting
-from cronflow.domain.run import Outcome, RunState
+from cronflow.domain.run import Kind, Outcome, RunState
 from cronflow.schemas import Schema, iso, milliseconds, optional_iso
 from cronflow.schemas.runs import (
     AttemptSchema,
@@ -62,6 +62,15 @@ class KeptByEditSchema(Schema):
     since: str
     by: str
     recorded: bool
+
+
+class RequestedSchema(Schema):
+    """The run was requested outside the schedule, or replays another run."""
+
+    step: Literal["requested"]
+    at: str
+    kind: Kind
+    replay_of: str | None
 
 
 class LatenessSchema(Schema):
@@ -197,9 +206,9 @@ class UnrecordedSchema(Schema):
 
 
 LinkSchema = (
-    DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | LatenessSchema | OverlappingSchema | UnplannedSchema
-    | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema | EndedSchema
-    | UnrecordedSchema
+    DueSchema | NotDueSchema | UpcomingSchema | KeptByEditSchema | RequestedSchema | LatenessSchema | OverlappingSchema
+    | UnplannedSchema | PlacedSchema | DispatchedSchema | StartedSchema | TriedSchema | RunsNowSchema | TriesAgainSchema
+    | EndedSchema | UnrecordedSchema
 )  # fmt: skip
 
 
@@ -222,7 +231,14 @@ def why_schema(why: chain.Why) -> WhySchema:
 
 def link_schema(link: chain.Link) -> LinkSchema:
     match link:
-        case chain.Due() | chain.NotDue() | chain.Upcoming() | chain.KeptByEdit() | chain.Unrecorded():
+        case (
+            chain.Due()
+            | chain.NotDue()
+            | chain.Upcoming()
+            | chain.KeptByEdit()
+            | chain.Requested()
+            | chain.Unrecorded()
+        ):
             return _schedule_schema(link)
         case chain.Lateness() | chain.Overlapping() | chain.Unplanned() | chain.Placed() | chain.Dispatched():
             return _planning_schema(link)
@@ -230,7 +246,7 @@ def link_schema(link: chain.Link) -> LinkSchema:
 
 
 def _schedule_schema(
-    link: chain.Due | chain.NotDue | chain.Upcoming | chain.KeptByEdit | chain.Unrecorded,
+    link: chain.Due | chain.NotDue | chain.Upcoming | chain.KeptByEdit | chain.Requested | chain.Unrecorded,
 ) -> LinkSchema:
     match link:
         case chain.Due(instant, ver, since, by, schedule):
@@ -263,6 +279,8 @@ def _schedule_schema(
                 "by": by,
                 "recorded": recorded,
             }
+        case chain.Requested(at, kind, replay_of):
+            return {"step": "requested", "at": iso(at), "kind": kind, "replay_of": replay_of}
         case chain.Unrecorded(reason):
             return {"step": "unrecorded", "reason": reason}
 

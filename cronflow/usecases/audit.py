@@ -68,12 +68,12 @@ class Auditor:
     def __init__(self, audit: AuditStore, clock: Clock, emit: EventSink = discard_event) -> None:
         self._audit = audit
         self._clock = clock
-        self._emit = emit
+        self.emit = emit
 
     async def record_events(self, by: str, *done: tuple[Changed, Event]) -> None:
         """Emit the events and write an entry for each change."""
         for _, event in done:
-            self._emit(event)
+            self.emit(event)
         await self.record(by, *(changed for changed, _ in done))
 
     async def record(self, by: str, *changes: Changed) -> None:

@@ -24,13 +24,14 @@ from typing import Literal
 
 from cronflow.domain import transitions
 from cronflow.domain.errors import Conflict, NotFound
+from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
-from cronflow.domain.planning import covers_until, first_fire, kind_of, run_of_pending
-from cronflow.domain.run import Run, RunState, run_id
+from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
+from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
-from cronflow.ports import Clock, JobStore, PlanStore, RunStore, VersionStore
+from cronflow.ports import Clock, EventSink, JobStore, PlanStore, RunStore, VersionStore, discard_event
 
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
@@ -45,9 +46,18 @@ Edit = Callable[[JobRecord, datetime], JobRecord]
 
 
 class Editor:
-    def __init__(self, jobs: JobStore, versions: VersionStore, plans: PlanStore, runs: RunStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        versions: VersionStore,
+        plans: PlanStore,
+        runs: RunStore,
+        clock: Clock,
+        emit: EventSink = discard_event,
+    ) -> None:
         self._jobs, self._versions, self._plans, self._runs = jobs, versions, plans, runs
         self._clock = clock
+        self._emit = emit
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
         """Create or change a job. Raises Conflict unless its version is `expected`, and after losing several races."""
@@ -194,6 +204,10 @@ class Editor:
         ]
         if skipped:
             await self._runs.insert(skipped)
+        for edit in won:
+            if edit.skipped is not None:
+                fires = fires_text(edit.skipped.fire, edit.skipped.covers)
+                self._emit(FiresSkipped(edit.record.name, fires, edit.skipped.reason or reason, edit.changed.edited_by))
         if intent is not None:
             await self._plans.remove([intent.id])
         await self._retire([edit.changed for edit in won], reason, keep_waiting=keep_waiting)
@@ -258,19 +272,19 @@ class _Planned:
 
 def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: datetime) -> _Planned:
     changed = replace(changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None)
-    fire, schedule = record.next_fire, record.job.schedule
-    left_behind = fire is not None and fire <= now and (changed.next_fire is None or changed.next_fire > fire)
-    if not left_behind or fire is None or schedule is None or record.deleted_at is not None:
+    left = left_behind(record, changed.next_fire, now)
+    if left is None:
         return _Planned(record, changed, None)
+    fire, covers = left
     skipped = PendingRun(
         fire=fire,
         state=RunState.SKIPPED,
         fence=record.pending_run.fence if record.pending_run is not None else 0,
         job_ver=changed.ver,
         at=now,
-        covers=covers_until(schedule, fire, now),
+        covers=covers,
         reason=version_of(record).held or reason,
-        kind=kind_of(schedule),
+        kind=kind_of(record.job.schedule),
     )
     return _Planned(record, replace(changed, pending_run=skipped), skipped)
 
@@ -302,6 +316,16 @@ def _retired(run: Run, ver: int, reason: str, keep_waiting: bool, now: datetime)
     if keep_waiting:
         return transitions.requeue(run, ver, finish_id)
     return transitions.cancel_old(run, ver, reason, finish_id, now)
+
+
+def left_behind(record: JobRecord, next_fire: datetime | None, now: datetime) -> tuple[datetime, Covers | None] | None:
+    """The first due fire, and the range of all of them, that a new cursor leaves behind; None without any."""
+    fire, schedule = record.next_fire, record.job.schedule
+    if fire is None or schedule is None or fire > now or record.deleted_at is not None:
+        return None
+    if next_fire is not None and next_fire <= fire:
+        return None
+    return fire, covers_until(schedule, fire, now)
 
 
 def consumed(record: JobRecord, now: datetime) -> datetime | None:

@@ -6,17 +6,20 @@ jobs are explained as long as their tombstone is kept.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 
+from cronflow.domain.capabilities import needs_of
 from cronflow.domain.errors import NotFound
 from cronflow.domain.job import JobRecord
 from cronflow.domain.placement import Fleet, NoNode
 from cronflow.domain.planning import run_of_pending
-from cronflow.domain.run import SCHEDULED, Run, run_id
+from cronflow.domain.recovery import refusals
+from cronflow.domain.run import SCHEDULED, Kind, Run, run_id
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
-from cronflow.domain.why import Known, Why, explain
+from cronflow.domain.why import Known, Why, explain, explain_run
 from cronflow.ports import Backends, Clock, RunQuery
 
 
@@ -30,8 +33,8 @@ class Explainer:
         return await self._versions(await self._record(name))
 
     async def why(self, name: str, at: datetime | None = None, *, exact: bool = True) -> Why:
-        """Explain why an instant ran, did not run or is waiting. The default is the latest due instant, or else the
-        next one. With `exact=False`, the last instant that was due by `at`.
+        """Explain why an instant ran, did not run or is waiting. The default is the latest due instant or manual run,
+        whichever is later, or else the next instant. With `exact=False`, the last instant that was due by `at`.
 
         Raises NotFound, and InvalidInput for an instant out of range.
         """
@@ -42,19 +45,36 @@ class Explainer:
         versions = await self._versions(record)
         now = self._clock.now()
         if at is None:
-            at = await self._latest(record, now) or record.next_fire or now.replace(microsecond=0)
+            at = await self._latest(record, now) or record.next_fire
+            requested = await self._backends.runs.find(RunQuery(job=name, kinds={Kind.MANUAL}, limit=1))
+            if requested and (at is None or at > now or requested[0].fire_at > at):
+                return explain_run(await self._known(record, versions, requested[0], now), requested[0])
+            at = at or now.replace(microsecond=0)
         elif not exact and version_due(versions, at.replace(microsecond=0)) is None:
             at = nearest(versions, at)[0] or at
         at = at.replace(microsecond=0)
-        known = Known(
+        return explain(await self._known(record, versions, await self._covering(record, at, now), now), at)
+
+    async def why_run(self, run_id: str) -> Why:
+        """Explain a run, scheduled or not: why it ran, ended or is waiting. Raises NotFound."""
+        found = await self._backends.runs.get([run_id])
+        if not found:
+            raise NotFound("run", run_id)
+        record = await self._record(found[0].job)
+        known = await self._known(record, await self._versions(record), found[0], self._clock.now())
+        return explain_run(known, found[0])
+
+    async def _known(self, record: JobRecord, versions: Sequence[Version], run: Run | None, now: datetime) -> Known:
+        refused = {} if run is None else refusals(run, now)
+        answer = Fleet(await self._backends.membership.members()).place(needs_of(record.job), refused)
+        return Known(
             record=record,
             versions=versions,
-            run=await self._covering(record, at, now),
+            run=run,
             now=now,
             led=await self._backends.election.holder() is not None,
-            refused=await self._refused(record),
+            no_node=answer if isinstance(answer, NoNode) else None,
         )
-        return explain(known, at)
 
     async def _record(self, name: str) -> JobRecord:
         found = await self._backends.jobs.get([name])
@@ -93,12 +113,6 @@ class Explainer:
             if pending.fire_at <= at <= _last(pending):
                 return pending
         return None
-
-    async def _refused(self, record: JobRecord) -> dict[str, str] | None:
-        """By node, why it cannot take a run of the job now; None if some node can."""
-        members = await self._backends.membership.members()
-        answer = Fleet(members, timedelta(seconds=10)).place(record.job.require)
-        return dict(answer.reasons) if isinstance(answer, NoNode) else None
 
 
 def _last(run: Run) -> datetime:

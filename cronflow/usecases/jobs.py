@@ -14,17 +14,20 @@ from typing import cast
 
 from cronflow.documents import job_document
 from cronflow.documents.values import under
+from cronflow.domain.capabilities import Needs, needs_of
+from cronflow.domain.cluster import Member
 from cronflow.domain.durations import to_the_minute
 from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
 from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, target_problems
-from cronflow.domain.planning import first_fire, run_on_request
-from cronflow.domain.run import Kind, Run, RunState
+from cronflow.domain.placement import OTHERS_KEPT, unable
+from cronflow.domain.planning import fires_text, first_fire, run_on_request
+from cronflow.domain.run import Covers, Kind, Run, RunState
 from cronflow.domain.schedule.describe import Preview, preview
 from cronflow.domain.schedule.kinds import Once, Schedule, next_after
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
-from cronflow.usecases.edit import Editor, Result, consumed
+from cronflow.usecases.edit import Editor, Result, consumed, left_behind
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
@@ -40,12 +43,14 @@ NONE_IMPLICIT: Mapping[str, str] = {}
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """The result of an edit, or of the edit that `compare` predicts. Only a prediction has `differences`: the path,
-    old value and new value of each part that differs.
+    old value and new value of each part that differs. `warnings` are sentences about what the edit skips, and about
+    jobs that no live node can run.
     """
 
     record: JobRecord
     result: Result
     differences: Sequence[Difference] = ()
+    warnings: Sequence[str] = ()
 
 
 class JobUseCases:
@@ -57,7 +62,7 @@ class JobUseCases:
         self._backends = backends
         self._clock = clock
         self._audit = audit
-        self._editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
+        self._editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock, audit.emit)
 
     async def apply(
         self,
@@ -101,7 +106,9 @@ class JobUseCases:
         records = {record.name: record for record in await self._backends.jobs.get(names)}
         if gone := set(names) - records.keys():
             raise NotFound("job", min(gone))
-        return [Comparison(records[name], result) for name, result in results]
+        return await self._with_warnings(
+            [Comparison(records[name], result, warnings=_skipped(records[name], result)) for name, result in results]
+        )
 
     async def define(
         self,
@@ -160,7 +167,20 @@ class JobUseCases:
         found = await self._backends.jobs.get([job.name for job in jobs])
         _refuse_missed(jobs, {record.name: record for record in found}, implicit_misfires, now)
         stored = {record.name: record for record in found if record.deleted_at is None}
-        return [compare(stored.get(job.name), job, now) for job in jobs]
+        return await self._with_warnings([compare(stored.get(job.name), job, now) for job in jobs])
+
+    async def _with_warnings(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
+        """Add a warning to each job that no live node can run. Without any node there is none: jobs may come first."""
+        try:
+            members = await self._backends.membership.members()
+        except BackendUnavailable:
+            return list(comparisons)
+        found: dict[Needs, list[str]] = {}
+        for comparison in comparisons:
+            needs = needs_of(comparison.record.job)
+            if members and needs not in found:
+                found[needs] = _no_node(members, needs)
+        return [replace(one, warnings=[*one.warnings, *found.get(needs_of(one.record.job), ())]) for one in comparisons]
 
     async def get(self, name: str) -> JobRecord:
         """Raises NotFound, also for a deleted job."""
@@ -272,11 +292,37 @@ def compare(stored: JobRecord | None, job: Job, now: datetime) -> Comparison:
         return Comparison(new, "created")
     if stored.job == job:
         return Comparison(stored, "unchanged")
-    planned = replace(stored, job=job)
+    planned, warnings = replace(stored, job=job), []
     if (stored.job.schedule, stored.job.enabled) != (job.schedule, job.enabled):
         # The editor restarts the cursor after the instants that are already covered.
         planned = replace(planned, next_fire=first_fire(job, now, consumed(stored, now)))
-    return Comparison(planned, "changed", _differences(stored.job, job))
+        left = left_behind(stored, planned.next_fire, now)
+        if left is not None and stored.active:
+            warnings.append(_skip_text(*left))
+    return Comparison(planned, "changed", _differences(stored.job, job), warnings)
+
+
+def _skipped(record: JobRecord, result: Result) -> list[str]:
+    """What the edit has skipped."""
+    pending = record.pending_run
+    if result != "changed" or pending is None or pending.state is not RunState.SKIPPED or pending.reason != "edited":
+        return []
+    if pending.job_ver != record.ver:
+        return []
+    return [_skip_text(pending.fire, pending.covers)]
+
+
+def _skip_text(first: datetime, covers: Covers | None) -> str:
+    return f"skips {fires_text(first, covers)}: the schedule changes before a run is planned"
+
+
+def _no_node(members: Sequence[Member], needs: Needs) -> list[str]:
+    reasons = {member.report.name: unable(member, needs) for member in members}
+    if None in reasons.values():
+        return []
+    shown = [f"{node}: {reason}" for node, reason in sorted(reasons.items())][:OTHERS_KEPT]
+    more = f"; and {len(reasons) - len(shown)} more" if len(reasons) > len(shown) else ""
+    return [f"no live node can run it, so its runs will wait ({'; '.join(shown)}{more})"]
 
 
 def _refuse_missed(

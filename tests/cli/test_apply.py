@@ -89,6 +89,24 @@ def test_a_dry_run_prints_each_difference_and_writes_nothing(cli: Cli, file: str
     assert asyncio.run(empty.service.backends.jobs.find()) == before
 
 
+@pytest.mark.usefixtures("scene")
+def test_apply_warns_of_skipped_fires_and_of_jobs_that_no_live_node_can_run(cli: Cli, tmp_path: Path) -> None:
+    jobs = "".join(f"\n  - {{name: gpu-{k}, run: {{argv: [x]}}, require: {{gpu: 'yes'}}}}" for k in range(7))
+    (tmp_path / "jobs.yaml").write_text(f"{FILE}{jobs}")
+    for dry_run in ((), ("--dry-run",)):
+        result = cli("jobs", "apply", "-f", "jobs.yaml", *dry_run)
+        assert result.exit_code == 0
+        shown = " ".join(result.stderr.split())
+        # One line for all of them.
+        assert shown.count("no live node can run it") == 1
+        assert "gpu-0, gpu-1, gpu-2, gpu-3, gpu-4 and 2 more: no live node" in shown
+        assert "node-a: no label gpu (needs gpu=yes)" in shown
+    (tmp_path / "jobs.yaml").write_text(FILE.replace("30s", "45s"))
+    for dry_run in (("--dry-run",), ()):
+        result = cli("jobs", "apply", "-f", "jobs.yaml", *dry_run)
+        assert "tokens: skips 1 fire due at 2026-11-21T12:00:00Z" in " ".join(result.stderr.split())
+
+
 @pytest.mark.usefixtures("empty")
 def test_a_dry_run_predicts_the_result_of_apply(cli: Cli, file: str, tmp_path: Path) -> None:
     cli("jobs", "apply", "-f", file)

@@ -89,6 +89,7 @@ COMMANDS = [
     Given("jobs why send-invoices 2026-11-21T11:00:00Z"),
     Given("jobs why sync-tokens -10s"),
     Given("jobs why rotate-keys 2026-12-14T00:00:00Z"),
+    Given(f"runs why {RETRYING}"),
     Given("jobs history rebuild-cache"),
     Given("jobs history gone"),
     Given("jobs apply -f jobs.yaml --no-import"),

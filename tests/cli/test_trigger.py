@@ -12,7 +12,7 @@ import pytest
 from cronflow.cli.commands.jobs import parse_args
 from cronflow.cli.terminal import times
 from cronflow.domain.errors import BackendUnavailable, InvalidInput
-from cronflow.domain.run import Outcome, RunState
+from cronflow.domain.run import Kind, Outcome, RunState
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import NOON, Scene
 
@@ -107,6 +107,38 @@ def test_the_exit_code_is_that_of_the_outcome(
     result = cli("jobs", "run", "rebuild-cache", "--wait", "-o", "json")
     assert result.exit_code == code
     assert f'"state": "{state}"' in result.stdout
+
+
+def test_waiting_ends_after_the_timeout_and_the_run_continues(
+    cli: Cli, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--wait` for a job that no node could take waited for ever."""
+    clock = [NOON]
+
+    async def sleep(seconds: float) -> None:
+        clock[0] += timedelta(seconds=seconds)
+
+    monkeypatch.setattr(times, "now", lambda: clock[0])
+    monkeypatch.setattr(times, "sleep", sleep)
+    result = cli("jobs", "run", "rebuild-cache", "--wait", "--timeout", "30s")
+    assert result.exit_code == 1
+    assert clock[0] - NOON == timedelta(seconds=30)
+    [run] = [
+        run for run in scene.backends.documents.runs.values() if run.kind is Kind.MANUAL and run.created_at == NOON
+    ]
+    assert f"run {run.id} has not ended after 30s: it is retrying, and continues" in " ".join(result.stderr.split())
+    assert run.is_open
+    assert cli("jobs", "run", "rebuild-cache", "--timeout", "30s").exit_code == 2
+
+
+def test_a_run_that_no_live_node_can_take_is_requested_with_the_reason_of_each(cli: Cli, scene: Scene) -> None:
+    asyncio.run(scene.service.jobs.amend("rebuild-cache", lambda job: replace(job, require={"gpu": "h100"})))
+    result = cli("jobs", "run", "rebuild-cache")
+    assert result.exit_code == 0
+    shown = " ".join(result.stderr.split())
+    for node in ("node-a", "node-b", "node-c"):
+        assert f"{node}: no label gpu (needs gpu=h100)" in shown
+    assert "the run waits for a node" in shown
 
 
 def test_without_a_node_the_run_is_requested_and_a_warning_printed(cli: Cli, empty: Scene) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cronflow.domain.placement import Placement, Waiting
-from cronflow.domain.run import Outcome, Resolution, RunState, Settled
+from cronflow.domain.run import Attempt, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.schedule.kinds import Every
 from tests.cli.conftest import Cli, parsed
 from tests.cli.scene import FAILED, FENCE, NOON, RETRYING, SUCCEEDED, Scene, ago, job, run
@@ -232,3 +232,28 @@ def test_a_deleted_job_is_still_explained(cli: Cli, scene: Scene) -> None:
     shown = cli("jobs", "history", "nightly-report", columns=120).stdout
     assert "deleted" in shown.splitlines()[1]
     assert SUCCEEDED not in shown
+
+
+def test_a_run_is_explained_by_its_id_also_a_manual_one(cli: Cli, scene: Scene) -> None:
+    run = asyncio.run(scene.service.jobs.trigger("rebuild-cache"))
+    shown = cli("runs", "why", run).stdout
+    assert "✓ requested" in shown
+    assert "outside the schedule" in shown
+    assert shown == cli("jobs", "why", "rebuild-cache").stdout
+    assert cli("runs", "why", "nobody@1").exit_code == 3
+
+
+def test_a_refusal_is_no_failed_attempt_and_a_waiting_run_shows_its_reasons_in_lists(cli: Cli, scene: Scene) -> None:
+    asyncio.run(scene.service.jobs.amend("rebuild-cache", lambda job: replace(job, require={"gpu": "h100"})))
+    run_id = asyncio.run(scene.service.jobs.trigger("rebuild-cache"))
+    runs: dict[str, Run] = scene.backends.documents.runs
+    declined = Attempt(1, 1, "node-a#5f1c", None, NOON, Outcome.DECLINED, "no shell here")
+    nodes = (("node-a#5f1c", "no label gpu (needs gpu=h100)"),)
+    waiting = Waiting(fire=NOON, since=NOON, reason="no node can take it", nodes=nodes)
+    runs[run_id] = replace(runs[run_id], attempts=(declined,), waiting=waiting)
+    shown = cli("runs", "why", run_id).stdout
+    assert "↷ given back" in shown
+    for node in ("node-a", "node-b", "node-c"):
+        assert f"not {node}#" in shown
+    assert "no node can take it" in cli("runs", "list", "--job", "rebuild-cache").stdout
+    assert "no label gpu" in cli("runs", "show", run_id).stdout

@@ -14,9 +14,10 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, NotificationState, Webhook
-from cronflow.domain.recovery import End
+from cronflow.domain.placement import Waiting
+from cronflow.domain.recovery import Dispatch, End
 from cronflow.domain.run import Attempt, Outcome, Run, RunState
-from cronflow.domain.transitions import Transition, end
+from cronflow.domain.transitions import Transition, dispatch, end
 from cronflow.ports import Backends
 from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0, a_record, a_run
@@ -325,6 +326,24 @@ async def test_the_runs_that_wait_are_open_and_not_started_and_due_before(stores
     found = await stores.alert_conditions.waiting(T0, 9)
     assert [run.job for run in found] == ["c", "a", "b"]
     assert [run.job for run in await stores.alert_conditions.waiting(T0, 1)] == ["c"]
+
+
+async def test_runs_that_wait_for_a_node_are_found_by_the_length_of_their_wait(stores: Backends) -> None:
+    def waits(name: str, minutes: int, blocked_by: str | None = None, **fields: Any) -> Run:
+        wait = Waiting(fire=T0, since=T0 + minutes * MINUTE, reason="no node can take it", blocked_by=blocked_by)
+        return a_run(name, waiting=wait, **fields)
+
+    ended: dict[str, Any] = {"state": RunState.CANCELLED, "check_at": None, "ended_at": T0}
+    runs = [waits("b", 1), waits("a", 0), waits("later", 3), waits("other", 0, "a@1"), waits("ended", 0, **ended)]
+    await stores.runs.insert([*runs, a_run("placed")])
+    found = await stores.alert_conditions.unplaced(T0 + 2 * MINUTE, 9)
+    assert found == [runs[1], runs[0]]
+    assert await stores.alert_conditions.unplaced(T0 + 2 * MINUTE, 1) == [runs[1]]
+    # Once it is placed, it waits no more.
+    (run,) = await stores.runs.get([runs[1].id])
+    change = dispatch(run, Dispatch(Transition.REDISPATCH_UNTAKEN), fence=200, term=2, node="n#b", job_ver=1, at=T0)
+    assert await stores.runs.apply([replace(change, only_when_due=False)])
+    assert await stores.alert_conditions.unplaced(T0 + 2 * MINUTE, 9) == [runs[0]]
 
 
 async def test_a_job_is_behind_when_its_cursor_is_and_the_planner_looks_at_it(stores: Backends) -> None:

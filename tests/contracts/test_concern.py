@@ -92,6 +92,7 @@ async def test_server_48307_every_write_and_read_says_so_to_the_server(mongo_url
         await control.extend(1, "n1#a#x")
         await plans.write(PlanIntent(id="1-1", term=1, jobs=("report",)))
         (record,) = await jobs.due(T0, 10)
+        assert await jobs.due_in_turn(T0, T0, 10) == [record]
         await jobs.move([Move(job="report", rev=record.rev, next_fire=None, pending_run=a_pend())], term=1)
         await jobs.fence(["report"], term=2)
         await runs.insert([a_run()])

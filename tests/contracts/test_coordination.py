@@ -13,6 +13,7 @@ from cronflow.backends.redis.connection import RedisConnection
 from cronflow.backends.redis.nodes import RedisElection
 from cronflow.backends.redis.queue import RedisQueue
 from cronflow.domain import transitions
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, Renewal
 from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import Delivery, Overlap, Retry
@@ -148,6 +149,7 @@ async def test_a_node_that_reports_is_a_member_until_its_heartbeat_expires(coord
         breakers={"MongoDB": "open"},
         spool=Backlog(2, 700, T0),
         zones="2026a",
+        capabilities=Capabilities(shell=False, modules=("shop.jobs",), secrets=False),
     )
     await coordination.membership.report(report, 5)
     await coordination.membership.report(a_report("n2", "b"), 0.05)

@@ -73,6 +73,36 @@ async def test_due_jobs_come_earliest_first_and_only_active_ones(stores: Stores)
     assert [record.name for record in await stores.jobs.due(T0 + timedelta(seconds=2), 2)] == ["a", "b"]
 
 
+async def test_jobs_get_their_turn_by_priority_however_many_wait(stores: Stores) -> None:
+    """A job of the highest priority waited for minutes, because the planner read only the oldest hundred."""
+    for k in range(30):
+        record = a_record(f"low-{k:02}", T0 + timedelta(seconds=k))
+        await stores.jobs.create(replace(record, job=replace(record.job, priority=0)))
+    for name, offset, priority in (
+        ("high", 40, 9),
+        ("higher", 50, 9),
+        ("middle", 45, 4),
+        ("next", 70, 0),
+        ("later", 80, 9),
+    ):
+        record = a_record(name, T0 + timedelta(seconds=offset))
+        await stores.jobs.create(replace(record, job=replace(record.job, priority=priority)))
+    await stores.jobs.create(replace(a_record("paused"), paused=True))
+    now, until = T0 + timedelta(seconds=60), T0 + timedelta(seconds=90)
+    found = [record.name for record in await stores.jobs.due_in_turn(now, until, 2)]
+    # The best two, the oldest of any priority, and the next one.
+    assert sorted(found) == ["high", "higher", "low-00", "next"]
+    found = [record.name for record in await stores.jobs.due_in_turn(now, now, 16)]
+    assert sorted(found) == ["high", "higher", *(f"low-{k:02}" for k in range(13)), "middle"]
+    # Deferring and moving keep the turn.
+    (high,) = await stores.jobs.get(["high"])
+    await stores.jobs.defer({"high": Deferral(high.rev, high.due_at or T0, None, high.job.priority)})
+    again = T0 + timedelta(seconds=41)
+    assert await stores.jobs.move([replace(a_move(high), next_fire=again, priority=high.job.priority)], term=1)
+    (first, *_) = await stores.jobs.due_in_turn(now, now, 1)
+    assert (first.name, first.next_fire) == ("high", again)
+
+
 async def test_a_move_writes_cursor_pend_and_term_and_counts_rev(stores: Stores) -> None:
     record = a_record()
     await stores.jobs.create(record)

@@ -14,7 +14,7 @@ from cronflow.domain.recovery import (
     End,
     Holder,
     Postpone,
-    declined_by_all,
+    decline_pause,
     held_back,
     reconcile,
     refusals,
@@ -349,21 +349,8 @@ def test_a_node_that_declined_is_not_asked_again_and_one_that_deferred_not_for_a
     assert refusals(run, T0 + 31 * SECOND) == {"a#1": "not a#1"}
 
 
-def test_a_run_that_every_node_declined_fails_with_their_reasons_after_some_patience() -> None:
-    run = declining(("a#1", Outcome.DECLINED, 0), ("b#1", Outcome.DECLINED, 1))
-    assert declined_by_all(run, {"a#1", "b#1"}, T0 + 9 * SECOND) is None
-    assert declined_by_all(run, {"a#1", "b#1", "c#1"}, T0 + 60 * SECOND) is None
-    assert declined_by_all(run, set(), T0 + 60 * SECOND) is None  # nobody is up
-    found = declined_by_all(run, {"a#1", "b#1"}, T0 + 10 * SECOND)
-    assert isinstance(found, End)
-    assert (found.target, found.outcome) == (RunState.FAILED, Outcome.PERMANENT)
-    assert found.error == "no node can run it: a#1: not a#1; b#1: not b#1"
-
-
-def test_deferring_is_no_reason_to_fail() -> None:
-    assert declined_by_all(declining(("a#1", Outcome.DEFERRED, 0)), {"a#1"}, T0 + 60 * SECOND) is None
-
-
-def test_a_run_is_not_offered_to_more_and_more_nodes_for_ever() -> None:
-    run = declining(*((f"n{k}#1", Outcome.DECLINED, 0) for k in range(20)))
-    assert isinstance(declined_by_all(run, {"fresh#1"}, T0 + 60 * SECOND), End)
+def test_a_run_that_many_nodes_declined_is_offered_again_after_a_pause() -> None:
+    few, many = (declining(*((f"n{k}#1", Outcome.DECLINED, k) for k in range(count))) for count in (19, 20))
+    assert decline_pause(few, T0 + 20 * SECOND) is None
+    assert decline_pause(many, T0 + 20 * SECOND) == 29 * SECOND
+    assert decline_pause(many, T0 + 49 * SECOND) is None

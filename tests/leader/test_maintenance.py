@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cronflow.bootstrap.roles import build_node
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, SystemTarget, system_jobs
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
@@ -43,7 +44,15 @@ class Swept(Cluster):
     system: Sequence[Job] = DAILY
     work: Executors = field(default_factory=lambda: Executors({}))
 
-    def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
+    def start(
+        self,
+        name: str,
+        *,
+        slots: int = 16,
+        skew: timedelta = timedelta(0),
+        capabilities: Capabilities | None = None,
+        **labels: str,
+    ) -> Node:
         """One more node."""
         node = build_node(
             self.backends,

@@ -15,7 +15,7 @@ from cronflow.testing.audit import Expectation, audit
 from tests.node.cluster import Cluster, a_cluster, elector_of, planner_of, worker_of
 
 SECOND = timedelta(seconds=1)
-STEPS = ["jobs.due", "plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove"]
+STEPS = ["jobs.due_in_turn", "plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove"]
 
 
 async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None:

@@ -106,7 +106,7 @@ MONGO: tuple[Mutant, ...] = (
         ("if result.matched_count == len(moves):", "if result.matched_count >= 0:"),
         (" if fences.get(move.job) == move.pending_run.fence", ""),
         # defer
-        ('{"_id": name, "rev": rev}, {"$set": {"due_at"', '{"_id": name}, {"$set": {"due_at"'),
+        ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
         # fence
         ('{"_id": name, "term": {"$lte": term}}', '{"_id": name}'),
         ('{"_id": name, "term": {"$lte": term}}', '{"_id": name, "term": {"$lt": term}}'),

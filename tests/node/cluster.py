@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cronflow.bootstrap.roles import build_node
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.metrics import MetricSource
 from cronflow.domain.run import AttemptResult, Outcome, Run
 from cronflow.leader.elector import Elector
@@ -127,7 +128,15 @@ class Cluster:
     webhook_sender: WebhookSender | None = None
     meters: dict[str, PrometheusMeter] = field(default_factory=dict)
 
-    def start(self, name: str, *, slots: int = 16, skew: timedelta = timedelta(0), **labels: str) -> Node:
+    def start(
+        self,
+        name: str,
+        *,
+        slots: int = 16,
+        skew: timedelta = timedelta(0),
+        capabilities: Capabilities | None = None,
+        **labels: str,
+    ) -> Node:
         """One more node, with a spool if the cluster has a folder for them; `skew` puts its own clock wrong."""
         spool = None if self.spools is None else Spool(self.spools / name, self.clock, offload=inline)
         node = build_node(
@@ -143,6 +152,7 @@ class Cluster:
             spool=spool,
             webhook_sender=self.webhook_sender,
             meter=self.meters.setdefault(name, PrometheusMeter((MetricSource.NODE, MetricSource.LEADER))),
+            capabilities=capabilities,
         )
 
         async def live() -> None:

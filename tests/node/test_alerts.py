@@ -290,6 +290,31 @@ async def test_a_job_that_finds_no_node_is_late_once() -> None:
         assert len(receiver.got) == len(notifications(cluster)) == 1
 
 
+async def test_a_retry_or_a_manual_run_that_no_node_can_run_is_late_once_for_each_wait() -> None:
+    async with alerted("a", **LATE) as (cluster, receiver):
+        able = cluster.start("b", disk="ssd")
+        await cluster.elapse(1)
+        cluster.executor.attempt_result = lambda _: AttemptResult(Outcome.ERROR, error="no rows")
+        job = a_job("retries", schedule=None, require={"disk": "ssd"}, retry=Retry(delays=["30s", "30s"]))
+        await cluster.service.jobs.apply([job, a_job("manual", schedule=None, require={"disk": "tape"})])
+        run = await cluster.service.jobs.trigger("retries")
+        await cluster.elapse(5, step=1)
+        await cluster.kill(able)
+        await cluster.elapse(50, step=1)
+        assert receiver.got == []
+        manual = await cluster.service.jobs.trigger("manual")
+        await cluster.elapse(60, step=1)
+        assert {(body["kind"], body["run"]["id"]) for body in receiver.got} == {("late", run), ("late", manual)}
+        assert len(receiver.got) == 2
+        assert any("no label disk (needs disk=ssd)" in body["text"] for body in receiver.got)
+        # The next wait is another one.
+        cluster.start("b", disk="ssd")
+        await cluster.elapse(5, step=1)
+        await cluster.kill(cluster.nodes[-1])
+        await cluster.elapse(80, step=1)
+        assert [body["run"]["id"] for body in receiver.got].count(run) == 2
+
+
 async def test_a_run_that_waits_for_the_one_before_it_is_late_and_one_that_starts_in_time_is_not() -> None:
     async with alerted("a", **LATE) as (cluster, receiver):
         await cluster.service.jobs.apply([a_job("job", schedule=Every("1m"), overlap=Overlap.QUEUE)])
@@ -338,12 +363,12 @@ async def test_a_late_fire_is_reported_once_although_the_leader_dies() -> None:
 async def test_overlapping_manual_and_earlier_runs_are_not_late() -> None:
     async with alerted("a", alert=False) as (cluster, receiver):
         cluster.executor.release = asyncio.Event()
-        await cluster.service.jobs.apply(
-            [a_job("job", schedule=Every("1m")), a_job("hand", schedule=None, require={"x": "y"})]
-        )
+        await cluster.service.jobs.apply([a_job("job", schedule=Every("1m")), a_job("hand", schedule=None)])
         await cluster.elapse(70, step=1)
         await define(cluster, **LATE)
-        await cluster.service.jobs.trigger("hand")
+        # The second one waits for the first.
+        for _ in range(2):
+            await cluster.service.jobs.trigger("hand")
         await cluster.elapse(300, step=1)
         assert [run.reason for run in cluster.runs if run.job == "job"][1:] == ["overlap"] * 5
         assert receiver.got == []

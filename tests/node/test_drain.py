@@ -6,9 +6,11 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import node_name
-from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
-from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.domain.events import RunsUnplaced
+from cronflow.domain.job import CommandTarget, Delivery, Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Assignment
 from tests.node.cluster import Cluster, Recording, Steady, a_cluster
@@ -130,7 +132,7 @@ async def test_a_node_that_cannot_run_it_declines_and_another_one_does() -> None
         assert any(declined(run) for run in cluster.runs)
 
 
-async def test_a_run_that_every_node_declines_fails_with_each_nodes_reason() -> None:
+async def test_a_run_that_every_node_declines_waits_for_one_that_can_run_it() -> None:
     async with a_cluster() as cluster:
         cluster.executor = Choosing(cluster.clock, refusing={"a", "b"})
         for name in "ab":
@@ -138,14 +140,56 @@ async def test_a_run_that_every_node_declines_fails_with_each_nodes_reason() -> 
         await cluster.elapse(1)
         await cluster.service.jobs.apply([a_job(delivery=Delivery.AT_MOST_ONCE, retry=Retry(max=0))])
         run_id = await cluster.service.jobs.trigger("long")
-        await cluster.elapse(20)
+        await cluster.elapse(60)
         run = await cluster.service.runs.get(run_id)
-        assert (run.state, run.outcome) == (RunState.FAILED, Outcome.PERMANENT)
-        assert run.error is not None
-        assert "no shell on a" in run.error
-        assert "no shell on b" in run.error
-        assert sorted(declined(run)) == ["a", "b"]
+        assert (run.state, run.attempt, sorted(declined(run))) == (RunState.RETRYING, 0, ["a", "b"])
+        assert run.waiting is not None
+        assert [reason for _, reason in run.waiting.nodes] == ["no shell on a", "no shell on b"]
         assert cluster.executor.starts == []
+        cluster.start("c")
+        await cluster.elapse(5)
+        assert (await cluster.service.runs.get(run_id)).state is RunState.SUCCEEDED
+
+
+async def test_a_retrying_run_waits_while_the_nodes_that_can_run_it_restart() -> None:
+    """A job of five attempts failed after the first, because the only nodes that allow its command were restarting and
+    the third one had declined it.
+    """
+    no_shell, shell = Capabilities(shell=False), Capabilities(shell=True)
+
+    def fails(_: Assignment) -> AttemptResult:
+        return AttemptResult(Outcome.ERROR, error="exit 1")
+
+    async with a_cluster() as cluster:
+        executor = cluster.executor = Choosing(cluster.clock, fails, refusing={"a"})
+        cluster.start("a", capabilities=no_shell)
+        able = [cluster.start(name, capabilities=shell) for name in "bc"]
+        await cluster.elapse(1)
+        job = Job(name="fails", target=CommandTarget("exit 1"), retry=Retry(delays=["20s"] * 5))
+        await cluster.service.jobs.apply([job])
+        run_id = await cluster.service.jobs.trigger("fails")
+        await cluster.elapse(5)
+        assert len(executor.starts) == 1
+        for node in able:
+            await cluster.kill(node)
+        await cluster.elapse(90)
+        run = await cluster.service.runs.get(run_id)
+        assert (run.state, run.attempt) == (RunState.RETRYING, 1)
+        assert run.waiting is not None
+        assert [(node_name(node), why) for node, why in run.waiting.nodes] == [
+            ("a", "does not run commands (ALLOW_SHELL)")
+        ]
+        # One event for the whole wait.
+        found = [happened.event for happened in await cluster.backends.events.find(limit=1000)]
+        reason = f"no node can take it ({run.waiting.nodes[0][0]}: does not run commands (ALLOW_SHELL))"
+        assert [event for event in found if isinstance(event, RunsUnplaced)] == [RunsUnplaced(1, run_id, reason)]
+        for name in "bc":
+            cluster.start(name, capabilities=shell)
+        await cluster.elapse(120)
+        run = await cluster.service.runs.get(run_id)
+        assert (run.state, run.outcome, run.attempt, run.error) == (RunState.FAILED, Outcome.ERROR, 6, "exit 1")
+        # The node without commands was never asked.
+        assert "a" not in executor.asked
 
 
 async def test_a_node_short_of_memory_defers_and_the_run_goes_elsewhere() -> None:

@@ -201,11 +201,11 @@ async def test_releases_do_not_make_a_planner_look_that_has_nothing_waiting() ->
     async with a_cluster("a") as cluster:
         await cluster.service.jobs.apply([a_job(every=None, overlap=Overlap.ALLOW)])
         await cluster.elapse(1)
-        before = cluster.backends.faults.calls["jobs.due"]
+        before = cluster.backends.faults.calls["jobs.due_in_turn"]
         for _ in range(20):
             await cluster.backends.queue.release("a#1", [])
             await cluster.clock.settle()
-        assert cluster.backends.faults.calls["jobs.due"] == before
+        assert cluster.backends.faults.calls["jobs.due_in_turn"] == before
 
 
 async def test_thousands_of_jobs_that_nobody_can_run_do_not_keep_others_from_running() -> None:
@@ -216,7 +216,7 @@ async def test_thousands_of_jobs_that_nobody_can_run_do_not_keep_others_from_run
         ]
         await cluster.service.jobs.apply(hopeless)
         await cluster.service.jobs.apply([a_job(f"easy-{k}", None, schedule=Once(at + SECOND)) for k in range(10)])
-        before = cluster.backends.faults.calls["jobs.due"]
+        before = cluster.backends.faults.calls["jobs.due_in_turn"]
         await cluster.clock.advance((at - cluster.clock.now()).total_seconds())
         rounds = 0
         while len(cluster.executor.starts) < 10:
@@ -224,4 +224,4 @@ async def test_thousands_of_jobs_that_nobody_can_run_do_not_keep_others_from_run
             rounds += 1
             assert rounds < 40
         assert {run for run in cluster.executor.runs_started if not run.startswith("easy-")} == set()
-        assert cluster.backends.faults.calls["jobs.due"] - before <= 200
+        assert cluster.backends.faults.calls["jobs.due_in_turn"] - before <= 200

@@ -38,7 +38,7 @@ TROUBLE_S, STEP_S = 120.0, 0.5
 GONE_S = 20.0
 """Before a killed node starts again under its name: its last heartbeat must have expired."""
 VERBS = (
-    *("jobs.due", "jobs.move", "jobs.replace", "plans.write", "plans.remove", "versions.keep"),
+    *("jobs.due_in_turn", "jobs.move", "jobs.replace", "plans.write", "plans.remove", "versions.keep"),
     *("runs.insert", "runs.apply", "runs.overdue", "runs.open_of", "control.begin_term", "control.extend"),
     *("election.renew", "membership.report", "membership.members"),
     *("queue.dispatch", "queue.take", "queue.release", "queue.renew_locks"),

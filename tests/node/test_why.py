@@ -16,6 +16,7 @@ from cronflow.domain.run import AttemptResult, Outcome, RunState, run_id
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.domain.why import Link, Why
 from tests.node.cluster import Cluster, a_cluster
+from tests.node.test_drain import Choosing
 
 SECOND = timedelta(seconds=1)
 Kind = TypeVar("Kind", bound=Link)
@@ -137,7 +138,7 @@ async def test_a_fire_waits_when_no_node_has_a_free_slot() -> None:
         await cluster.service.jobs.apply([a_job("long"), a_job("other", every="20s")])
         await cluster.elapse(45)
         waits = link(await cluster.service.explain.why("other"), chain.Unplanned)
-        assert waits.reason == "no node can take it"
+        assert waits.reason == "no free slot"
         assert [reason for _, reason in waits.nodes] == ["no free slot"]
 
 
@@ -302,3 +303,90 @@ async def test_there_is_no_chain_of_a_job_that_never_was() -> None:
     async with a_cluster("a") as cluster:
         with pytest.raises(NotFound):
             await cluster.service.explain.why("nobody")
+
+
+async def test_a_manual_run_is_explained_and_is_the_default_when_it_is_the_latest() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply([a_job(every="2m"), a_job("hand", schedule=None)])
+        await cluster.elapse(1)
+        for name in ("tick", "hand"):
+            run = await cluster.service.jobs.trigger(name)
+            await cluster.elapse(3)
+            why = await cluster.service.explain.why(name)
+            assert (why.run, kinds(why)) == (
+                run, ["Requested", "Placed", "Dispatched", "Started", "Tried", "Ended"],
+            )  # fmt: skip
+            assert why == await cluster.service.explain.why_run(run)
+        # A scheduled run is explained from its schedule on.
+        await cluster.elapse(130)
+        fire = await cluster.service.explain.why("tick")
+        assert kinds(fire)[0] == "Due"
+        assert fire.run is not None
+        assert fire == await cluster.service.explain.why_run(fire.run)
+        with pytest.raises(NotFound):
+            await cluster.service.explain.why_run("nobody@manual-1")
+
+
+async def test_a_waiting_manual_run_has_the_reason_of_every_live_node() -> None:
+    """More nodes than a record keeps: their reasons are those of the moment."""
+    async with a_cluster(*(f"n{k:02}" for k in range(12))) as cluster:
+        cluster.start("gpu", gpu="yes")
+        await cluster.elapse(1)
+        await cluster.service.cluster.drain("gpu")
+        await cluster.elapse(2)
+        await cluster.service.jobs.apply([a_job(schedule=None, require={"gpu": "yes"})])
+        run = await cluster.service.jobs.trigger("tick")
+        await cluster.elapse(20)
+        waits = link(await cluster.service.explain.why_run(run), chain.TriesAgain).waiting
+        assert waits is not None
+        assert (waits.reason, waits.more, len(waits.nodes)) == ("no node can take it", 0, 13)
+        assert {reason for _, reason in waits.nodes} == {"draining", "no label gpu (needs gpu=yes)"}
+        assert waits.since < cluster.clock.now() - 15 * SECOND
+        # A fire lists them too.
+        await cluster.service.jobs.apply([a_job("fire", schedule=Once(cluster.clock.now()), require={"gpu": "yes"})])
+        await cluster.elapse(5)
+        fire = link(await cluster.service.explain.why("fire"), chain.Unplanned)
+        assert (len(fire.nodes), fire.more) == (13, 0)
+        await cluster.service.cluster.undrain("gpu")
+        await cluster.elapse(5)
+        assert kinds(await cluster.service.explain.why_run(run))[-1] == "Ended"
+
+
+async def test_a_waiting_manual_run_names_the_run_it_waits_for_and_a_missing_leader() -> None:
+    async with a_cluster("a") as cluster:
+        cluster.executor.release = asyncio.Event()
+        await cluster.service.jobs.apply([a_job(schedule=None)])
+        first, second = [await cluster.service.jobs.trigger("tick") for _ in range(2)]
+        await cluster.elapse(5)
+        blocked = {run.id for run in cluster.runs if run.state is RunState.RETRYING}
+        assert len(blocked) == 1
+        waits = link(await cluster.service.explain.why_run(blocked.copy().pop()), chain.TriesAgain).waiting
+        assert waits is not None
+        assert (waits.reason, {waits.blocked_by} | blocked) == ("another run of this job is open", {first, second})
+    async with a_cluster() as cluster:
+        await cluster.service.jobs.apply([a_job(schedule=None)])
+        run = await cluster.service.jobs.trigger("tick")
+        waits = link(await cluster.service.explain.why_run(run), chain.TriesAgain).waiting
+        assert waits is not None
+        assert waits.reason == "the cluster has no leader"
+
+
+async def test_a_run_that_runs_well_does_not_carry_the_refusal_of_another_node() -> None:
+    """`runs list` showed "commands are not allowed on the node machine-1" as the reason of a healthy run."""
+    async with a_cluster() as cluster:
+        cluster.executor = Choosing(cluster.clock, refusing={"a"})
+        cluster.executor.release = asyncio.Event()
+        cluster.start("a")
+        await cluster.elapse(1)
+        await cluster.service.jobs.apply([a_job(schedule=None)])
+        run_id = await cluster.service.jobs.trigger("tick")
+        await cluster.elapse(3)
+        waits = await cluster.service.runs.get(run_id)
+        assert (waits.error, str(waits.waiting)) == (
+            None,
+            f"no node can take it ({waits.attempts[0].node}: no shell on a)",
+        )
+        cluster.start("b")
+        await cluster.elapse(5)
+        runs = await cluster.service.runs.get(run_id)
+        assert (runs.state, runs.error, runs.waiting) == (RunState.RUNNING, None, None)

@@ -15,8 +15,10 @@ from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.documents import job_document, parse_job
 from cronflow.domain import transitions
+from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound
-from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, JobRecord, Retry
+from cronflow.domain.events import Event, FiresSkipped
+from cronflow.domain.job import CommandTarget, Delivery, HttpTarget, Job, JobRecord, Retry
 from cronflow.domain.run import Covers, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Every
 from cronflow.domain.transitions import ClaimedRun
@@ -25,7 +27,7 @@ from cronflow.ports import AuditQuery, Backends, RunQuery
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import MemoryBackends, memory_backends
 from cronflow.usecases import UseCases
-from tests.contracts.builders import a_job, a_pend, a_run
+from tests.contracts.builders import a_job, a_pend, a_report, a_run
 
 MINUTE = timedelta(minutes=1)
 Answer = TypeVar("Answer")
@@ -37,7 +39,8 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.backends: MemoryBackends = memory_backends(self.clock)
-        self.service = UseCases(self.backends, self.clock)
+        self.events: list[Event] = []
+        self.service = UseCases(self.backends, self.clock, self.events.append)
         self.start = self.clock.now()
 
     async def pass_time(self, minutes: float) -> None:
@@ -86,6 +89,50 @@ async def test_an_edit_of_the_schedule_records_what_had_fallen_due_as_skipped(be
     assert skipped.covers == Covers(bench.start, bench.start + 3 * MINUTE, 4)
     assert (await bench.record()).next_fire == bench.start + timedelta(hours=1)
     assert bench.backends.documents.plans == {}
+
+
+async def test_the_plan_of_a_change_names_the_due_fires_that_it_skips_and_an_event_follows(bench: Bench) -> None:
+    """A due fire was dropped as `skipped edited` without a word."""
+    await bench.service.jobs.apply([a_job(), a_job("paused"), a_job("other")])
+    await bench.service.jobs.pause("paused")
+    await bench.pass_time(2)
+    changed = [a_job(name, schedule=Every("1h")) for name in ("report", "paused")]
+    unaffected = a_job("other", timeout=timedelta(seconds=5))
+    first, last = f"{bench.start:%Y-%m-%dT%H:%M:%SZ}", f"{bench.start + 2 * MINUTE:%Y-%m-%dT%H:%M:%SZ}"
+    skips = f"skips 3 fires due from {first} to {last}: the schedule changes before a run is planned"
+    planned = await bench.service.jobs.compare([*changed, unaffected])
+    assert [list(one.warnings) for one in planned] == [[skips], [], []]
+    applied = await bench.service.jobs.applied([*changed, unaffected], by="ann")
+    assert [list(one.warnings) for one in applied] == [[skips], [], []]
+    skipped = [event for event in bench.events if isinstance(event, FiresSkipped)]
+    fires = f"3 fires due from {first} to {last}"
+    assert skipped == [FiresSkipped("report", fires, "edited", "ann"), FiresSkipped("paused", fires, "paused", "ann")]
+    # Planned later or applied again, nothing is left to skip.
+    again = await bench.service.jobs.applied([*changed, unaffected])
+    assert [(one.result, list(one.warnings)) for one in again] == [("unchanged", [])] * 3
+
+
+async def test_jobs_that_no_live_node_can_run_are_named_before_and_after_they_are_applied(bench: Bench) -> None:
+    shell = Job(name="shell", target=CommandTarget("true"))
+    python = a_job(require={"gpu": "yes"})
+
+    async def warned() -> list[list[str]]:
+        planned = [list(one.warnings) for one in await bench.service.jobs.compare([shell, python])]
+        assert planned == [list(one.warnings) for one in await bench.service.jobs.applied([shell, python])]
+        return planned
+
+    # Jobs may be applied before the first node starts.
+    assert await warned() == [[], []]
+    await bench.backends.membership.report(a_report("a", capabilities=Capabilities(shell=False)), 60)
+    assert await warned() == [
+        ["no live node can run it, so its runs will wait (a: does not run commands (ALLOW_SHELL))"],
+        ["no live node can run it, so its runs will wait (a: no label gpu (needs gpu=yes))"],
+    ]
+    await bench.backends.membership.report(a_report("b", labels={"gpu": "yes"}), 60)
+    assert await warned() == [[], []]
+    # Nothing is refused because Redis is away.
+    bench.backends.faults.fail_before("membership.members", times=2)
+    assert await warned() == [[], []]
 
 
 async def test_an_edit_that_leaves_the_schedule_alone_leaves_the_cursor_alone(bench: Bench) -> None:

@@ -43,6 +43,7 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
+from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 
 router = new_router("runs")
@@ -335,6 +336,16 @@ async def show_run(
     """A run: when and where it ran, its result or error, every attempt, and late outcomes."""
     run = await service.runs.get(id)
     return run_detail_schema(await service.runs.whole(run) if whole else run, await service.runs.late(id))
+
+
+@router.get("/runs/{id}/why", responses=may(404))
+async def why_run(
+    service: Uses,
+    _: Viewer,
+    id: RunId,  # noqa: A002  the public name
+) -> WhySchema:
+    """Why a run ran, ended or waits: every decision. For a run that waits for a node: the reason of each live node."""
+    return why_schema(await service.explain.why_run(id))
 
 
 @router.post("/runs/{id}/cancel", responses=may(404, 409))

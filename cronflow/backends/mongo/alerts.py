@@ -204,6 +204,12 @@ class MongoAlertConditions:
             found = await cursor.to_list(None)
         return [codec.run(document) for document in found]
 
+    async def unplaced(self, since: datetime, limit: int) -> list[Run]:
+        match = {"open": True, "waiting.since": {"$lte": since}, "waiting.blocked_by": None}
+        async with self._database.translated():
+            found = await self._runs.find(match).sort("waiting.since", 1).limit(limit).to_list(None)
+        return [codec.run(document) for document in found]
+
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         match = {"active": True, "due_at": {"$lte": due}, "next_fire": {"$lte": fire}}
         async with self._database.translated():

@@ -6,7 +6,13 @@ from pymongo import ASCENDING, DESCENDING, IndexModel
 
 INDEXES = {
     "jobs": [
-        # The planner: due jobs.
+        # The planner: due jobs by priority. Jobs of 0.6 have none until they are moved, and come last.
+        IndexModel(
+            [("priority", DESCENDING), ("due_at", ASCENDING)],
+            name="turn",
+            partialFilterExpression={"active": True},
+        ),
+        # The planner: the earliest due jobs.
         IndexModel([("due_at", ASCENDING)], name="due", partialFilterExpression={"active": True}),
         # The clean-up: tombstones.
         IndexModel(
@@ -49,6 +55,12 @@ INDEXES = {
         ),
         # Alerts: failed and lost runs not yet evaluated.
         IndexModel([("ended_at", ASCENDING)], name="untold", partialFilterExpression={"untold": True}),
+        # Alerts: runs that wait for a node.
+        IndexModel(
+            [("waiting.since", ASCENDING)],
+            name="waiting",
+            partialFilterExpression={"open": True, "waiting.since": {"$exists": True}},
+        ),
         # The clean-up: old runs.
         IndexModel(
             [("ended_at", ASCENDING), ("_id", ASCENDING)],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from pymongo import ReturnDocument, UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Move
 
@@ -36,6 +38,29 @@ class MongoJobStore:
             found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
+    async def due_in_turn(self, now: datetime, until: datetime, limit: int) -> list[JobRecord]:
+        """One command."""
+        async with self._database.translated():
+            found = await self._jobs.aggregate(self.in_turn(now, until, limit)).to_list(None)
+        return [codec.record(document) for document in {document["_id"]: document for document in found}.values()]
+
+    def in_turn(self, now: datetime, until: datetime, limit: int) -> list[dict[str, Any]]:
+        """The pipeline; each part walks an index and sorts nothing."""
+        due = {"active": True, "due_at": {"$lte": now}}
+        coming = {"active": True, "due_at": {"$gt": now, "$lte": until}}
+
+        def earliest(match: dict[str, Any], count: int) -> dict[str, Any]:
+            part = [{"$match": match}, {"$sort": {"due_at": 1}}, {"$limit": count}]
+            return {"$unionWith": {"coll": self._jobs.name, "pipeline": part}}
+
+        return [
+            {"$match": due},
+            {"$sort": {"priority": -1, "due_at": 1}},
+            {"$limit": limit},
+            earliest(due, max(1, limit // OLDEST_EVERY)),
+            earliest(coming, 1),
+        ]
+
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
         """`pending_run.fence` is unique to the writer, so reading it back shows whose move was applied."""
         if not moves:
@@ -48,6 +73,7 @@ class MongoJobStore:
                         "next_fire": move.next_fire,
                         "due_at": move.next_fire,
                         "active": move.next_fire is not None,
+                        "priority": move.priority,
                         "pend": codec.pending_run_document(move.pending_run),
                         "term": term,
                     },
@@ -68,8 +94,11 @@ class MongoJobStore:
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         updates = [
-            UpdateOne({"_id": name, "rev": rev}, {"$set": {"due_at": due_at, "waiting": codec.plain(waiting)}})
-            for name, (rev, due_at, waiting) in jobs.items()
+            UpdateOne(
+                {"_id": name, "rev": one.rev},
+                {"$set": {"due_at": one.due_at, "waiting": codec.plain(one.waiting), "priority": one.priority}},
+            )
+            for name, one in jobs.items()
         ]
         if updates:
             async with self._database.translated():

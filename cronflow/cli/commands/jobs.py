@@ -26,6 +26,7 @@ from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show,
 from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
+from cronflow.cli.views.why import waits_for_node
 from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput, Problem
 from cronflow.domain.job import SYSTEM_PREFIX
 
@@ -86,6 +87,7 @@ def apply(
         [one["name"] for one in applied],
         lambda: views.applied_page(applied, times.now(), dry_run=dry_run),
     )
+    views.warn_about(applied)
 
 
 def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> JobsRead:
@@ -249,7 +251,7 @@ def why(
         typer.Argument(
             metavar="TIME",
             help="An instant such as 2026-11-21T02:00:00Z; or `now` or `-2h` for the last fire before. Default: the "
-            "latest fire.",
+            "latest fire or manual run.",
         ),
     ] = None,
     output: Output = Format.TABLE,
@@ -284,11 +286,20 @@ def run(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the run has ended; exit code 4 if it failed.")
     ] = False,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="30s", help="With --wait: stop waiting after this time, with exit code 1; the run continues."
+        ),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait, and print log lines and progress.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Run a job now, in addition to its schedule."""
     args = parse_args(arg or ()) or None
+    if timeout is not None and (follow or not wait):
+        raise InvalidInput(Problem("--timeout", "it only limits --wait", "add --wait, or remove --timeout"))
+    limit = None if timeout is None else times.length_of(timeout, "--timeout")
     if follow:
         _follow(name, args, output)
         return
@@ -298,7 +309,7 @@ def run(
         if not wait:
             note(f"watch it: cronflow runs show {run['id']}")
             return run
-        run = await wait_for_end(cluster, run)
+        run = await wait_for_end(cluster, run, limit)
         return await cluster.runs.get(run["id"], whole=True) if output.has_all else run
 
     run = connect.change(act)
@@ -317,6 +328,8 @@ async def _request(cluster: Cluster, name: str, args: Mapping[str, object] | Non
     run_id = (await cluster.jobs.run(name, args))["id"]
     if not await _may_have_nodes(cluster):
         warn("no nodes are up: the run waits for one; start one: cronflow node")
+    elif waits := waits_for_node(await cluster.runs.why(run_id)):
+        warn(f"the run waits for a node: {waits}")
     return run_id
 
 

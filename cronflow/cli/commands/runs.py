@@ -129,6 +129,15 @@ def show_run(run_id: RunId, output: Output = Format.TABLE) -> None:
 
 
 @runs.command()
+def why(run_id: RunId, output: Output = Format.TABLE) -> None:
+    """Explain why a run ran, ended or is waiting: each step, and the reason of each node that cannot take it."""
+    from cronflow.cli.views.why import why_page
+
+    found = call(lambda cluster: cluster.runs.why(run_id))
+    show(output, found, [run_id], lambda: why_page(found, times.now()))
+
+
+@runs.command()
 def report(
     since: Annotated[
         str, typer.Option(metavar="7d|INSTANT", help="Only runs due within this time or since this instant.")

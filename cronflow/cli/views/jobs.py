@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
-from cronflow.cli.terminal.output import console, yaml_text
+from cronflow.cli.terminal.output import console, warn, yaml_text
 from cronflow.cli.terminal.tables import Cell, Column, facts, table, table_of
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
     from cronflow.schemas.jobs import AppliedSchema, JobSchema, VersionSchema
     from cronflow.schemas.runs import RunSchema
+
+MOST_NAMED = 5
 
 
 def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
@@ -56,6 +58,17 @@ def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bo
     out.print(Text(f"\n{formatting.plural(len(applied), 'job')}: {', '.join(counts)}", style="dim"))
     if dry_run:
         out.print(Text("Nothing was changed. Run the command without --dry-run to apply the changes.", style="dim"))
+
+
+def warn_about(applied: Sequence[AppliedSchema]) -> None:
+    """Print each warning once, with the jobs that it is about."""
+    found: dict[str, list[str]] = {}
+    for one in applied:
+        for warning in one.get("warnings", ()):
+            found.setdefault(warning, []).append(one["name"])
+    for warning, names in found.items():
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        warn(f"{', '.join(names[:MOST_NAMED])}{more}: {formatting.clean(warning)}")
 
 
 def job_page(job: JobSchema, latest: Sequence[RunSchema], now: datetime) -> None:

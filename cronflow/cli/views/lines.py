@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import aclosing, nullcontext
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import typer
@@ -18,6 +19,8 @@ from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.drawing import bar
 from cronflow.cli.terminal.output import LineFormat, console, diagnostics, note, screen, write_json, yaml_text
 from cronflow.cli.views.runs import is_open, node_of
+from cronflow.domain.durations import format_duration
+from cronflow.domain.errors import CronFlowError
 from cronflow.domain.run import PROGRESS, RunState
 
 if TYPE_CHECKING:
@@ -148,14 +151,20 @@ def progress_text(text: str, width: int) -> Text:
     return Text.assemble(filled, f" {share:4.0%}  {done}/{total}")
 
 
-async def wait_for_end(cluster: Cluster, run: RunDetailSchema) -> RunDetailSchema:
-    """Print the states of a requested run until it has ended."""
+async def wait_for_end(cluster: Cluster, run: RunDetailSchema, limit: timedelta | None = None) -> RunDetailSchema:
+    """Print the states of a requested run until it has ended. Raises CronFlowError after `limit`; the run continues."""
+    ends = None if limit is None else times.now() + limit
     note(f"requested {run['id']}; it continues if you interrupt this command")
     shown = None
     while is_open(run):
         if (run["state"], run["attempt"]) != shown:
             shown = (run["state"], run["attempt"])
             print_state(run)
+        if ends is not None and limit is not None and times.now() >= ends:
+            after = format_duration(limit)
+            error = CronFlowError(f"run {run['id']} has not ended after {after}: it is {run['state']}, and continues")
+            error.add_note(f"why it waits: cronflow runs why {run['id']}; cancel it: cronflow runs cancel {run['id']}")
+            raise error
         await times.sleep(POLL_S)
         run = await cluster.runs.get(run["id"])
     return run

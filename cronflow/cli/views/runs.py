@@ -12,7 +12,7 @@ from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, yaml_text
 from cronflow.cli.terminal.tables import Cell, Column, facts, table, table_of
 from cronflow.domain.cluster import node_name
-from cronflow.domain.run import OPEN, SCHEDULED, Outcome, RunState, cancelled_text
+from cronflow.domain.run import OPEN, Outcome, RunState, cancelled_text
 
 if TYPE_CHECKING:
     from cronflow.schemas.runs import ReportSchema, ResolutionSchema, RunDetailSchema, RunSchema
@@ -47,11 +47,16 @@ def run_table(runs: Sequence[RunSchema], now: datetime, *, of_one_job: bool = Fa
             (Column("DUE AT (UTC)", drop=9, style="dim"), lambda run: times.absolute(run["fire_at"])),
             (
                 Column("WHY", drop=4, least=14 if of_one_job else 20),
-                lambda run: formatting.gist(run["error"] or run["reason"]),
+                lambda run: formatting.gist(_why(run)),
             ),
         ],
         empty=empty,
     )
+
+
+def _why(run: RunSchema) -> str | None:
+    """What a run waits for, else its error, or why it was skipped or cancelled. An API of 0.6 has no `waiting`."""
+    return run.get("waiting") or run["error"] or run["reason"]
 
 
 def run_page(run: RunDetailSchema, now: datetime) -> None:
@@ -74,6 +79,7 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
             ("fence", f"{run['fence']}  term {run['term']}" if run["fence"] else None),
             ("outcome", None if run["outcome"] is None else formatting.outcome(run["outcome"])),
             ("reason", None if not run["reason"] else formatting.clean(run["reason"])),
+            ("waits for", None if not run.get("waiting") else formatting.clean(run["waiting"] or "")),
             ("blocked by", run["blocked_by"]),
             ("replay of", run["replay_of"]),
             ("dead", "not replayed or acknowledged yet" if run["dead"] else None),
@@ -95,8 +101,7 @@ def run_page(run: RunDetailSchema, now: datetime) -> None:
     hints = []
     if run["dead"]:
         hints.append(f"replay it: cronflow runs retry {run['id']}    acknowledge it: cronflow runs ack {run['id']}")
-    if run["kind"] in SCHEDULED:
-        hints.append(f"why it ran: cronflow jobs why {run['job']} {run['fire_at']}")
+    hints.append(f"why it ran or waits: cronflow runs why {run['id']}")
     hints.append(f"its log: cronflow runs logs {run['id']}{' -f' if is_open(run) else ''}")
     for hint in hints:
         out.print(Text(hint, style="dim"))

@@ -18,6 +18,7 @@ from cronflow.cli.terminal.output import console
 from cronflow.cli.views.runs import resolution_text
 from cronflow.domain.cluster import node_name
 from cronflow.domain.job import Overlap
+from cronflow.domain.placement import NO_FREE_SLOT
 from cronflow.domain.run import Outcome
 
 if TYPE_CHECKING:
@@ -50,6 +51,16 @@ def why_page(why: WhySchema, now: datetime) -> None:
             out.print(Text(f"acknowledge it: cronflow runs ack {why['run']}", style="dim"))
 
 
+def waits_for_node(why: WhySchema) -> str | None:
+    """Each live node's reason, if no node can take the run. None also while one only lacks a free slot."""
+    last = why["chain"][-1]
+    waiting = last["waiting"] if last["step"] == "tries_again" else None
+    nodes = [] if waiting is None else waiting["nodes"]
+    if not nodes or any(node["reason"] == NO_FREE_SLOT for node in nodes):
+        return None
+    return "; ".join(f"{node_name(node['node'])}: {formatting.one_line(node['reason'])}" for node in nodes)
+
+
 def _step(link: LinkSchema, now: datetime) -> Step:
     found = _schedule_step(link, now) or _planning_step(link, now) or _run_step(link, now)
     # A newer API may return other steps.
@@ -74,6 +85,9 @@ def _schedule_step(link: LinkSchema, now: datetime) -> Step | None:
             if not link["recorded"]:
                 lines.append("it will be recorded as skipped when the job is resumed")
             return PASSED, link["reason"], lines
+        case "requested":
+            replay = "" if link["replay_of"] is None else f", a replay of {link['replay_of']}"
+            return YES, "requested", [f"{times.absolute(link['at'])}, outside the schedule{replay}"]
         case "unrecorded":
             return NO, "no run", [link["reason"]]
     return None
@@ -137,6 +151,8 @@ def _run_step(link: LinkSchema, now: datetime) -> Step | None:
             length = "" if attempt["duration_ms"] is None else f" after {times.duration(attempt['duration_ms'])}"
             error = f": {formatting.gist(attempt['error'])}" if attempt["error"] else ""
             text = f"{attempt['outcome']}{length} on {node_name(attempt['node'])}{error}"
+            if attempt["outcome"] in (Outcome.DECLINED, Outcome.DEFERRED, Outcome.DRAINED):
+                return PASSED, "given back", [text]
             return (YES if attempt["outcome"] == Outcome.OK else NO), f"attempt {attempt['n']}", [text]
         case "runs":
             on = "" if link["node"] is None else f" on {node_name(link['node'])}"
@@ -148,7 +164,8 @@ def _run_step(link: LinkSchema, now: datetime) -> Step | None:
                 when = "" if link["at"] is None else f" {times.relative(link['at'], now)}"
                 return WAITS, "waits", [f"attempt {link['attempt']}{when}"]
             text = f"attempt {link['attempt']}: {waiting['reason']}, since {times.absolute(waiting['since'])}"
-            return WAITS, "waits", [text, *_nodes(waiting["nodes"], waiting["more"])]
+            blocked = [f"blocked by: cronflow runs show {waiting['blocked_by']}"] if waiting["blocked_by"] else []
+            return WAITS, "waits", [text, *blocked, *_nodes(waiting["nodes"], waiting["more"])]
         case "ended":
             return _ended(link)
     return None

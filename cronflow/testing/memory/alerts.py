@@ -118,6 +118,14 @@ class MemoryAlertConditions(DocumentPort, port="alert_conditions"):
             limit=limit,
         )
 
+    async def unplaced(self, since: datetime, limit: int) -> list[Run]:
+        found = [
+            (run.waiting.since, run.id, run)
+            for run in self.documents.runs.values()
+            if run.is_open and run.waiting and run.waiting.since <= since and run.waiting.blocked_by is None
+        ]
+        return [run for _, _, run in sorted(found, key=lambda row: row[:2])[:limit]]
+
     async def behind(self, fire: datetime, due: datetime, limit: int) -> list[JobRecord]:
         return self.documents.jobs.page(
             attrgetter("due_at", "name"),

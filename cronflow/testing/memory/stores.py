@@ -14,6 +14,7 @@ import orjson
 from cronflow.backends.codec import line_id
 from cronflow.domain.cluster import FENCE_RANGE_US, LeaderRecord, Term, node_name
 from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.run import DEAD, GRAVE, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled, contains
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import Version
@@ -38,6 +39,17 @@ class MemoryJobStore(DocumentPort, port="jobs"):
             lambda record: record.active and record.due_at and record.due_at <= until,
             limit=limit,
         )
+
+    async def due_in_turn(self, now: datetime, until: datetime, limit: int) -> list[JobRecord]:
+        active = sorted(
+            (record for record in self.documents.jobs.values() if record.active and record.due_at is not None),
+            key=attrgetter("due_at", "name"),
+        )
+        due = [record for record in active if record.due_at is not None and record.due_at <= now]
+        best = sorted(due, key=lambda record: -record.job.priority)[:limit]
+        coming = [record for record in active[len(due) :] if record.due_at is not None and record.due_at <= until]
+        found = [*best, *due[: max(1, limit // OLDEST_EVERY)], *coming[:1]]
+        return list({record.name: record for record in found}.values())
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
         return {move.job for move in moves if self._move(move, term)}
@@ -64,7 +76,7 @@ class MemoryJobStore(DocumentPort, port="jobs"):
         return present is not None and present.fence == move.pending_run.fence
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
-        for name, (rev, due_at, waiting) in jobs.items():
+        for name, (rev, due_at, waiting, _) in jobs.items():
             record = self.documents.jobs.get(name)
             if record is not None and record.rev == rev:
                 self.documents.jobs[name] = replace(record, due_at=due_at, waiting=waiting)

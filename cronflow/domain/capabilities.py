@@ -1,0 +1,106 @@
+"""What a node can run, as its heartbeat announces it, and what a job needs of a node.
+
+Rule: an obstacle is certain. Where only the node can decide (a function that is missing in an allowed module, a host
+that must be resolved first), it counts as able, and may still decline the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import ip_address, ip_network
+from urllib.parse import urlsplit
+
+from cronflow.domain.job import CommandTarget, HttpTarget, Job, PythonTarget
+from cronflow.domain.secret import referenced
+
+MOST_ANNOUNCED = 100
+"""Modules or hosts in a heartbeat. A node with more announces none of them, and declines what it cannot run."""
+JOBS_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a job needs: labels, and by its target a shell, a module, a host or secrets."""
+
+    labels: tuple[tuple[str, str], ...] = ()
+    shell: bool = False
+    module: str = ""
+    host: str = ""
+    secrets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """Whether a node runs commands, the modules whose functions it calls (with their submodules), the hosts it calls,
+    and whether it can open secrets. None: all, or too many to announce.
+    """
+
+    shell: bool = True
+    modules: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+    secrets: bool = True
+
+    def obstacle(self, needs: Needs) -> str | None:
+        """Why the node cannot run a job with these needs, or None. Labels are checked elsewhere."""
+        if needs.shell and not self.shell:
+            return "does not run commands (ALLOW_SHELL)"
+        if needs.module and self.modules is not None and not _allows(self.modules, needs.module):
+            return f"does not have module {needs.module} (--app, ALLOW_PYTHON)"
+        if needs.host and self.hosts is not None and not _may_call(self.hosts, needs.host):
+            return f"may not call {needs.host} (ALLOW_HTTP_HOSTS)"
+        if needs.secrets and not self.secrets:
+            return "cannot open secrets (SECRETS_KEY)"
+        return None
+
+
+def announced(names: Iterable[str]) -> tuple[str, ...] | None:
+    """The names in order and without duplicates; None if they are too many for a heartbeat."""
+    found = tuple(sorted(set(names)))
+    return found if len(found) <= MOST_ANNOUNCED else None
+
+
+_known: dict[int, tuple[Job, Needs]] = {}
+
+
+def needs_of(job: Job) -> Needs:
+    """What the job needs. Cached by identity: the stores return the same object for the same definition."""
+    known = _known.get(id(job))
+    if known is None or known[0] is not job:
+        if len(_known) >= JOBS_REMEMBERED:
+            _known.clear()
+        known = _known[id(job)] = (job, _needs_of(job))
+    return known[1]
+
+
+def _needs_of(job: Job) -> Needs:
+    target = job.target
+    return Needs(
+        labels=tuple(sorted(job.require.items())),
+        shell=isinstance(target, CommandTarget),
+        module=target.ref.partition(":")[0] if isinstance(target, PythonTarget) else "",
+        host=(urlsplit(target.url).hostname or "") if isinstance(target, HttpTarget) else "",
+        secrets=bool(referenced(target)),
+    )
+
+
+def _allows(modules: Iterable[str], module: str) -> bool:
+    return any(f"{module}.".startswith(f"{allowed}.") for allowed in modules)
+
+
+def _may_call(hosts: Iterable[str], host: str) -> bool:
+    """A name may resolve to an address in an allowed network, which only the node can find out."""
+    if any(fnmatchcase(host, entry.lower()) for entry in hosts):
+        return True
+    networks = []
+    for entry in hosts:
+        try:
+            networks.append(ip_network(entry, strict=False))
+        except ValueError:
+            continue  # It is a name.
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return bool(networks)
+    return any(address in network for network in networks)

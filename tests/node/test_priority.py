@@ -1,0 +1,95 @@
+"""Which of the waiting fires and runs get the free slots, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from cronflow.domain.job import Job, PythonTarget, Retry
+from cronflow.domain.run import AttemptResult, Outcome, RunState, job_of
+from cronflow.domain.schedule.kinds import Every, Once
+from cronflow.ports import Assignment
+from tests.node.cluster import Cluster, a_cluster
+
+SECOND = timedelta(seconds=1)
+
+
+def a_job(name: str, priority: int, **fields: object) -> Job:
+    return Job(name=name, target=PythonTarget("jobs:any"), priority=priority, **fields)  # type: ignore[arg-type]
+
+
+async def busy(cluster: Cluster) -> asyncio.Event:
+    """Occupy the only slot until the returned event is set."""
+    held = cluster.executor.release = asyncio.Event()
+    await cluster.service.jobs.apply([a_job("first", 9)])
+    await cluster.service.jobs.trigger("first")
+    await cluster.elapse(2)
+    assert cluster.executor.runs_started
+    return held
+
+
+def started(cluster: Cluster) -> list[str]:
+    return [job_of(run) for run in cluster.executor.runs_started][1:]
+
+
+async def test_a_fire_of_high_priority_does_not_wait_behind_any_number_of_others() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        held = await busy(cluster)
+        now = cluster.clock.now()
+        low = [a_job(f"low-{k:03}", 0, schedule=Once(now + SECOND)) for k in range(300)]
+        await cluster.service.jobs.apply([*low, a_job("high", 9, schedule=Once(now + 5 * SECOND))])
+        await cluster.elapse(8)
+        held.set()
+        await cluster.elapse(2)
+        # The oldest may have its turn first.
+        assert "high" in started(cluster)[:2]
+
+
+async def test_manual_runs_obey_priority_and_share_the_slots_with_fires() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        held = await busy(cluster)
+        names = {"manual-low": 0, "manual-high": 9, "manual-middle": 5}
+        await cluster.service.jobs.apply([a_job(name, priority) for name, priority in names.items()])
+        for name in names:
+            await cluster.service.jobs.trigger(name)
+        now = cluster.clock.now()
+        fires = {"fire-low": 1, "fire-middle": 6, "fire-high": 8}
+        jobs = [a_job(name, priority, schedule=Once(now + SECOND)) for name, priority in fires.items()]
+        await cluster.service.jobs.apply(jobs)
+        await cluster.elapse(5)
+        assert started(cluster) == []
+        for _ in range(7):
+            held.set()
+            # Each takes some seconds; a node that ended more than one run per second would be given more than one.
+            held = cluster.executor.release = asyncio.Event()
+            await cluster.elapse(4)
+        assert started(cluster) == [
+            "manual-high",
+            "fire-high",
+            "fire-middle",
+            "manual-middle",
+            "fire-low",
+            "manual-low",
+        ]
+
+
+async def test_a_retry_gets_a_slot_although_fires_always_wait_for_one() -> None:
+    def result(assignment: Assignment) -> AttemptResult:
+        fails = assignment.job.name == "retries" and assignment.attempt == 1
+        return AttemptResult(Outcome.ERROR, error="again") if fails else AttemptResult(Outcome.OK)
+
+    async with a_cluster("a", slots=1) as cluster:
+        cluster.executor.attempt_result = result
+        await cluster.service.jobs.apply([a_job("retries", 0, retry=Retry(delays=["1s"]))])
+        run_id = await cluster.service.jobs.trigger("retries")
+        await cluster.elapse(0.5)
+        # Each takes a second, and there is one slot for all of them.
+        held = cluster.executor.release = asyncio.Event()
+        await cluster.service.jobs.apply([a_job(f"fires-{k}", 9, schedule=Every("1s")) for k in range(10)])
+        for _ in range(40):
+            await cluster.elapse(1)
+            held.set()
+            held = cluster.executor.release = asyncio.Event()
+        assert (await cluster.service.runs.get(run_id)).state in (RunState.RUNNING, RunState.SUCCEEDED)
+        # It did not get more than its turn either.
+        assert len(started(cluster)) > 10
