@@ -30,7 +30,7 @@ DESCRIPTION = """
 Cron for a cluster. Instants are ISO 8601 in UTC; names of durations end with their unit.
 
 Lists are `{items, next_cursor}`: send `next_cursor` back as `cursor` until it is null. Every error is a problem
-document (RFC 9457); `errors` lists every problem of an input. Roles: a viewer reads; an operator runs,
+document (RFC 9457); `errors` lists the problems of an input, at most 20. Roles: a viewer reads; an operator runs,
 pauses, retries, cancels and drains; an admin changes jobs, users, keys, secrets and alerts.
 """.strip()
 TAGS = {
@@ -59,8 +59,8 @@ MEANING = {
     404: "Not found.",
     405: "The path does not support this method.",
     409: "It already exists, has ended, or was changed in the meantime.",
-    413: "The body is larger than 1 MiB.",
-    422: "The input is invalid; `errors` lists every problem.",
+    413: "The body is larger than 1 MiB, or 4 KiB below `/auth`.",
+    422: "The input is invalid; `errors` lists the first 20 problems.",
     429: "Too many requests; `Retry-After` says when to retry.",
     500: "Internal error.",
     503: "Redis or MongoDB is unreachable; `Retry-After` says when to retry.",

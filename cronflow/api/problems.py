@@ -61,7 +61,7 @@ class ProblemSchema(Schema):
     detail: str
     """What happened, for people."""
     errors: NotRequired[list[ErrorSchema]]
-    """Every problem of the input, in order."""
+    """The problems of the input in order, at most 20."""
     kind: NotRequired[str]
     """What was not found: job, run, node, user, key, secret or leader."""
     name: NotRequired[str]
