@@ -70,12 +70,10 @@ def test_a_command_is_for_the_servers_of_the_test(redis_url: str, mongo_url: str
     assert [job["name"] for job in json.loads(done.stdout) if not job["name"].startswith("_sys:")] == []
 
 
-def test_the_login_of_a_person_would_be_found(
-    poisoned: dict[str, str], redis_url: str, mongo_url: str, namespace: str
-) -> None:
-    servers = cluster_environment(redis_url, mongo_url, namespace) | {"HOME": poisoned["HOME"]}
+def test_the_login_of_a_person_would_be_found(poisoned: dict[str, str]) -> None:
+    environment = child_environment() | {"HOME": poisoned["HOME"]}
     command = python("-m", "cronflow", "jobs", "list")
-    done = subprocess.run(command, env=servers, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 5
     assert CLOSED in done.stderr
 

@@ -26,7 +26,9 @@ class ScriptedClient:
         self.topics: list[tuple[str, ...]] = []
         self.wanted: list[dict[str, Any]] = []
         self.interrupted = interrupted
-        self.runs = SimpleNamespace(follow=lambda _run: self._each(self.of_run), list=self._runs, get=self._run)
+        self.runs = SimpleNamespace(
+            follow=lambda _run: self._each(self.of_run), list=self._runs, get=self._run, why=self._why
+        )
         self.logs = SimpleNamespace(follow=self._lines, search=self._search)
         self.events = SimpleNamespace(list=self._events)
         self.jobs = SimpleNamespace(get=self._job, run=self._request)
@@ -66,6 +68,9 @@ class ScriptedClient:
         if run_id not in self.details:
             raise NotFound("run", run_id)
         return self.details[run_id]
+
+    async def _why(self, _run: str) -> Any:
+        return {"chain": [{"step": "started"}]}
 
     def _events(self, *, limit: int) -> AsyncGenerator[Any, None]:
         return self._each(self.happened[::-1][:limit], end=False)

@@ -50,7 +50,7 @@ def test_checking_valid_settings_exits_0_and_names_unset_urls(cli: Cli, monkeypa
     assert result.exit_code == 0
     assert "✓ ok" in result.stdout
     assert "environment CRONFLOW_MONGO_URL" in result.stdout
-    assert "REDIS_URL not set" in result.stderr
+    assert "REDIS_URL is not set" in result.stderr
     assert "MONGO_URL unset" not in result.stderr
 
 

@@ -60,7 +60,7 @@ def test_a_dead_letter_is_shown_with_what_can_be_done(cli: Cli) -> None:
     shown = cli("runs", "show", FAILED).stdout
     assert f"cronflow runs retry {FAILED}" in shown
     assert f"cronflow runs ack {FAILED}" in shown
-    assert "cronflow jobs why nightly-report 2026-11-21T01:00:00Z" in shown
+    assert "cronflow runs why nightly-report@20261121T010000Z" in shown
     assert "runs retry" not in cli("runs", "show", SUCCEEDED).stdout
 
 
