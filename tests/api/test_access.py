@@ -10,12 +10,14 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from cronflow.api.access import ClosedGate, needed_by
 from cronflow.api.app import create_api
+from cronflow.api.reference_pages import ASSETS, FILES, START
 from cronflow.domain.access import Role
 from tests.api.conftest import Client, the_api
 from tests.cli.scene import Scene
 
 LOGIN = ("token", "refresh", "logout", "session", "session/refresh", "session/logout")
-PUBLIC = {"/livez", "/readyz", *(f"/api/v1/auth/{path}" for path in LOGIN)}
+REFERENCE = ("/docs", "/redoc", *(f"{ASSETS}/{name}" for name in (*FILES, START)))
+PUBLIC = {"/livez", "/readyz", *REFERENCE, *(f"/api/v1/auth/{path}" for path in LOGIN)}
 """Routes without a login: everything in this list is public."""
 
 
@@ -97,7 +99,7 @@ def test_the_openapi_document_has_the_role_of_every_route_with_a_login() -> None
     }
     assert found == {(method, path): role for method, path, role in MATRIX}
     without = {path for path, operations in paths.items() for one in operations.values() if "x-role" not in one}
-    assert without == PUBLIC
+    assert without == PUBLIC - {*REFERENCE}
 
 
 async def test_the_closed_gate_admits_no_request(scene: Scene) -> None:

@@ -76,7 +76,7 @@ async def stepped_down(cluster: Cluster) -> list[LeaderSteppedDown]:
     return [one.event for one in found if isinstance(one.event, LeaderSteppedDown)]
 
 
-@pytest.mark.parametrize("verb", ["jobs.due", "runs.overdue", "plans.left_behind", "membership.members"])
+@pytest.mark.parametrize("verb", ["jobs.due_in_turn", "runs.overdue", "plans.left_behind", "membership.members"])
 async def test_a_leader_whose_step_makes_no_progress_steps_down_and_names_it(verb: str) -> None:
     async with a_cluster() as cluster:
         leader, calls = await watched_leader(cluster)
@@ -87,7 +87,7 @@ async def test_a_leader_whose_step_makes_no_progress_steps_down_and_names_it(ver
         assert [node.id.partition("#")[0] for node in cluster.leaders] == ["other"]
         (event,) = await stepped_down(cluster)
         role, place = {
-            "jobs.due": ("planner", "Planner.step"),
+            "jobs.due_in_turn": ("planner", "Planner.step"),
             "runs.overdue": ("reconciler", "Reconciler.step"),
             "plans.left_behind": ("plan recovery", "PlanRecovery.step"),
             "membership.members": ("planner", "Planner.step > Planner._plan"),

@@ -30,6 +30,7 @@ NEEDED = (
     "hincrby KEY x 1",
     "hlen KEY",
     "hset KEY x x",
+    "incr KEY",
     "llen KEY",
     "lpop KEY",
     "lrange KEY 0 1",

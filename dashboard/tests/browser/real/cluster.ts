@@ -185,12 +185,8 @@ export class Cluster {
 
   /** Inserts finished runs directly into MongoDB. */
   async fill(runs: number): Promise<void> {
-    const [pid] = this.pids('api', '--port');
-    const env = Object.fromEntries(readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0').map((line) => {
-      const at = line.indexOf('=');
-      return [line.slice(0, at), line.slice(at + 1)];
-    }));
-    await promisify(execFile)(PYTHON, ['-m', 'tests.dashboard.fill', env.CRONFLOW_MONGO_URL ?? '', String(runs)], { cwd: ROOT });
+    const url = readFileSync(join(this.folder, 'data', 'mongo-url'), 'utf8').trim();
+    await promisify(execFile)(PYTHON, ['-m', 'tests.dashboard.fill', url, String(runs)], { cwd: ROOT });
   }
 
   /** Lets the `delivery` job succeed from now on. */
