@@ -50,7 +50,7 @@ async def test_the_check_passes_where_there_are_no_users(coordination: Coordinat
 
 
 @pytest.mark.parametrize("lacking", ["zadd", "get", "publish"])
-async def test_the_check_names_what_is_missing_and_only_that(
+async def test_the_check_of_redis_names_what_is_missing_and_only_that(
     own_redis: RedisServer, namespace: str, lacking: str
 ) -> None:
     rule = f"reset on >x {rights.acl_rule(RedisKeys(namespace))}"

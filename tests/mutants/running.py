@@ -34,7 +34,7 @@ SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
 NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
-NEAREST["alerts"] = "alerts"
+NEAREST |= {"alerts": "alerts", "check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
