@@ -25,10 +25,16 @@ async def requests(service: UseCases, url: str, *, count: int) -> None:
         document = (await http.get("/openapi.json")).json()
         waiting = hostile_requests(document, SEED, count)
         statuses: Counter[int] = Counter()
+        closed: list[str] = []
 
         async def attack(headers: dict[str, str]) -> None:
             for one in waiting:
-                answer = await http.request(one.method, one.path, content=one.content, headers=headers)
+                try:
+                    answer = await http.request(one.method, one.path, content=one.content, headers=headers)
+                except httpx2.TransportError:
+                    # Refused, and closed before the whole body was sent.
+                    closed.append(one.path)
+                    continue
                 while answer.status_code == 429 and headers and "/auth/" not in one.path:
                     # Above the rate of the key.
                     await asyncio.sleep(float(answer.headers["Retry-After"]))
@@ -45,4 +51,5 @@ async def requests(service: UseCases, url: str, *, count: int) -> None:
             await asyncio.sleep(LOOK_EVERY_S)
         await asyncio.gather(*attackers)
     answers = ", ".join(f"{n:,} {status}xx" for status, n in sorted(statuses.items()))
+    answers += f", {len(closed):,} closed"
     say(f"/livez during {count:,} hostile requests", f"{spread(times)}   {answers}")
