@@ -7,6 +7,7 @@ The rule: nothing is started before a test asks for it, and nothing outlives the
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import subprocess
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from cronflow.operating_system import die_with_parent
 from cronflow.testing.embedded import MongoServer, RedisServer
@@ -99,6 +101,18 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("HOME", str(folder))
         patch.setattr(subprocess.Popen, "__init__", checked)
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """A command that a test runs in this process configures its logging. Undo that for the next test."""
+    configured, root = structlog.is_configured(), logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    if structlog.is_configured() and not configured:
+        structlog.reset_defaults()
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 @pytest.fixture(autouse=True)
