@@ -481,7 +481,7 @@ def test_a_bad_interval_does_not_make_its_sound_companions_suspicious() -> None:
         ),
         (
             {"shell": "x", "limits": {"memory": "9 megs"}},
-            ".limits.memory: '9 megs' is not a size (write such as 512MiB; units are B, KiB, MiB, GiB, TiB)",
+            ".limits.memory: '9 megs' is not a size (write a size such as 512MiB; units are B, KiB, MiB, GiB, TiB)",
         ),
         (
             {"shell": "x", "limits": {"memory": "1KiB"}},

@@ -121,7 +121,7 @@ async def _body(request: Request) -> object:
         # It reads 1,024 levels, on which recursive code would fail, but writes only 254.
         orjson.dumps(found)
     except orjson.JSONEncodeError:
-        raise InvalidInput("is nested more than 250 levels deep") from None
+        raise InvalidInput("the body is nested more than 250 levels deep") from None
     return found
 
 
@@ -138,7 +138,9 @@ class Input(BaseModel):
     def _check_size(cls, content: object) -> object:
         # pydantic would make an error of each unknown key.
         if isinstance(content, Mapping) and len(content) > MOST_KEYS:
-            raise refused(Problem("", f"has {len(content):,} keys", f"known are {', '.join(cls.model_fields)}"))
+            raise refused(
+                Problem("", f"the body has {len(content):,} keys", f"known are {', '.join(cls.model_fields)}")
+            )
         return content
 
 

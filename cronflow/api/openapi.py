@@ -31,7 +31,7 @@ Cron for a cluster. Instants are ISO 8601 in UTC; names of durations end with th
 
 Lists are `{items, next_cursor}`: send `next_cursor` back as `cursor` until it is null. Every error is a problem
 document (RFC 9457); `errors` lists the problems of an input, at most 20. Roles: a viewer reads; an operator runs,
-pauses, retries, cancels and drains; an admin changes jobs, users, keys, secrets and alerts.
+pauses, retries, cancels and drains; an editor also changes jobs; an admin also changes users, keys, secrets and alerts.
 """.strip()
 TAGS = {
     "jobs": "What to run and when.",

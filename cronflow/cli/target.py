@@ -88,7 +88,8 @@ def target() -> Target:
     saved = _saved_elsewhere("")
     lacking = [f"CRONFLOW_{name.upper()}" for name in SERVERS[:2] if getattr(read, name) is None]
     if saved and lacking:
-        what = f"selects the servers of the settings, but {' and '.join(lacking)} not set"
+        verb = "are" if len(lacking) > 1 else "is"
+        what = f"selects the servers of the settings, but {' and '.join(lacking)} {verb} not set"
         remedy = "set the addresses, remove it, or choose a saved login with --context NAME"
         raise InvalidInput(Problem(explicit[0], what, remedy))
     return Target(read, ignored=saved)

@@ -119,7 +119,7 @@ class Settings:
     """Default factor by which each further delay grows."""
     allow_shell: bool = _setting(False, values.flag)
     """Allow this node to run `shell` and `argv` jobs. A command runs as the user of the node. So it can read the files
-    of this user, including mounted secrets, and connect to Redis and MongoDB: whoever may change jobs controls the
+    of this user, including mounted secrets, and connect to Redis and MongoDB: anyone who may change jobs controls the
     cluster, unless commands run as another user, see `ALLOW_RUN_AS`.
     """
     allow_run_as: tuple[str, ...] | None = _setting(None, values.users)

@@ -53,7 +53,7 @@ _LATER = {
     "MIN_NODES": "the cluster starts with its first node",
     "SCHEDULER_NODE": "every node can lead",
 }
-"""Reserved names, and what this version does instead. They are refused, because nothing would follow them."""
+"""Reserved names, and what this version does instead. They are refused, because they would have no effect."""
 
 
 def load_settings(

@@ -29,7 +29,7 @@ def weaknesses(given: Credentials) -> list[Problem]:
         elif len(set(password)) < ENOUGH_CHARACTERS // 2 or _is_common(password, given.admin):
             found.append(Problem("ADMIN_PASSWORD", "is easy to guess", BETTER_PASSWORD))
     if _bits(secret) < ENOUGH_BITS or _is_common(secret, given.admin):
-        what = "is easy to guess, and whoever guesses it can log in as anybody"
+        what = "is easy to guess; anyone who knows it can log in as any user"
         found.append(Problem("JWT_SECRET", what, BETTER_SECRET))
     return found
 

@@ -153,9 +153,7 @@ class PythonForm(TypedDict):
     """Whether it runs in a child process, which can be killed."""
 
 
-_size = optional(lambda value: parse_size(text(value)))
-_size_text = optional(format_size)
-SIZE = Key(_size, _size_text)
+SIZE = Key(optional(lambda value: parse_size(text(value))), optional(format_size))
 OPTIONAL_COUNT = Key(optional(whole))
 
 

@@ -10,6 +10,7 @@ keys are stored as hashes, secrets as sealed values.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -185,9 +186,7 @@ def check_password(password: str) -> str:
     return password
 
 
-def check_limits(
-    role: Role, jobs: tuple[str, ...] | None, *, allow_shell: bool, allow_secrets: bool
-) -> tuple[str, ...]:
+def check_limits(role: Role, jobs: Sequence[str] | None, *, allow_shell: bool, allow_secrets: bool) -> tuple[str, ...]:
     """Returns the patterns that limit a role, none for None; or raises InvalidInput for an empty list, and for limits
     and rights that the role does not have.
     """
@@ -205,7 +204,7 @@ def check_limits(
             problems.append(Problem(place, what, "use the role editor, or leave it out"))
     if problems:
         raise InvalidInput(problems)
-    return check_patterns(jobs or ())
+    return check_patterns(tuple(jobs or ()))
 
 
 def check_patterns(patterns: tuple[str, ...], place: str = "jobs") -> tuple[str, ...]:

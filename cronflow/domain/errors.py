@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 MOST_PROBLEMS = 20
-"""So many problems of an input are reported at most; whoever collects them stops there."""
+"""At most this many problems of an input are reported, and code that collects them stops there."""
 
 
 class CronFlowError(Exception):

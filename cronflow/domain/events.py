@@ -360,7 +360,7 @@ class JobChanged(Event):
 
 @event
 class FiresSkipped(Event):
-    """An edit left due fires behind: they are recorded as one skipped run. `reason` is that of the run."""
+    """An edit skipped due fires, which are recorded as one run. `reason` is the reason of that run."""
 
     job: str
     fires: str

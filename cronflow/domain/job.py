@@ -268,7 +268,7 @@ def _request_problems(target: HttpTarget) -> list[Problem]:
     for name, value in target.headers.items():
         if not _HEADER.fullmatch(name):
             problems.append(
-                Problem("run.http.headers", f"{name!r} is not the name of a header", "write such as X-Team")
+                Problem("run.http.headers", f"{name!r} is not the name of a header", "write a name such as X-Team")
             )
         elif _CONTROL.search(value):
             what = "contains a line break or another control character"

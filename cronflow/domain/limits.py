@@ -24,7 +24,7 @@ def parse_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise InvalidInput(
-            Problem("", f"{text!r} is not a size", f"write such as 512MiB; units are {', '.join(_UNITS)}")
+            Problem("", f"{text!r} is not a size", f"write a size such as 512MiB; units are {', '.join(_UNITS)}")
         )
     return int(found[1]) * _UNITS[found[2]]
 

@@ -37,7 +37,7 @@ class CommandExecutor:
     """Runs CommandTargets, as an async context manager.
 
     `users` are those that commands may run as (None: only the user of the node); `grace_s` is the time between SIGTERM
-    and SIGKILL; `drain_s` is how long processes left behind by a command may continue; `environ` replaces the
+    and SIGKILL; `drain_s` is how long processes that a command has left may continue; `environ` replaces the
     environment to inherit from.
     """
 

@@ -147,7 +147,7 @@ class Reconciler:
             names_up={member.report.name for member in members},
             others=await self._others(overdue, jobs),
         )
-        # Runs that were placed before are not placed anew unless their worker is gone, and then they come first.
+        # Runs that have a node come first: they need another one only if their worker is gone.
         for run in overdue:
             if run.state is not RunState.RETRYING:
                 self._visit(this, run)

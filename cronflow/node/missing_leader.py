@@ -1,7 +1,7 @@
 """Reports a missing leader to the alerts that ask for it: run by nodes that see no leader, and by every API.
 
-Rule: it needs no leader and no node. Whoever finds the same outage derives the same notification from the last renewal,
-and the outbox gives each notification to one sender, so an outage is reported once.
+Rule: it needs no leader and no node. Every process that finds the outage derives the same notification from the last
+renewal, and the outbox gives each notification to one sender, so an outage is reported once.
 """
 
 from __future__ import annotations

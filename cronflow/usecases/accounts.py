@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -43,7 +43,7 @@ class UserAccounts:
         role: Role,
         password: str,
         *,
-        jobs: tuple[str, ...] | None = None,
+        jobs: Sequence[str] | None = None,
         allow_shell: bool = False,
         allow_secrets: bool = False,
         by: str = "",
@@ -75,7 +75,7 @@ class UserAccounts:
         role: Role | None = None,
         enabled: bool | None = None,
         password: str | None = None,
-        jobs: tuple[str, ...] | None = None,
+        jobs: Sequence[str] | None = None,
         allow_shell: bool | None = None,
         allow_secrets: bool | None = None,
         by: str = "",
@@ -136,7 +136,7 @@ class ApiKeys:
         name: str,
         role: Role,
         *,
-        jobs: tuple[str, ...] | None = None,
+        jobs: Sequence[str] | None = None,
         allow_shell: bool = False,
         allow_secrets: bool = False,
         expires_at: datetime | None = None,
@@ -230,7 +230,7 @@ class SecretValues:
 
 
 def _limits_of_user(
-    role: Role, jobs: tuple[str, ...] | None, *, allow_shell: bool, allow_secrets: bool
+    role: Role, jobs: Sequence[str] | None, *, allow_shell: bool, allow_secrets: bool
 ) -> tuple[str, ...]:
     if jobs and role in (Role.VIEWER, Role.OPERATOR):
         raise InvalidInput(Problem("jobs", f"cannot limit a user who is {role.value}", "use the role editor, or a key"))

@@ -43,8 +43,7 @@ class GroupCommit(Generic[T, R]):
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._filled = asyncio.Event()
         self._full = asyncio.Event()
-        self._gave_up = False
-        self._answer: R | None = None
+        self._answer_of_failures: tuple[R] | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -60,7 +59,7 @@ class GroupCommit(Generic[T, R]):
 
     def give_up(self, answer: R) -> None:
         """From now on no batch is retried: if the store is unavailable, the callers get `answer`."""
-        self._gave_up, self._answer = True, answer
+        self._answer_of_failures = (answer,)
 
     def hurry(self) -> None:
         """Flush the waiting items without lingering."""
@@ -89,8 +88,8 @@ class GroupCommit(Generic[T, R]):
                 results = await self._flush(items)
             except BackendUnavailable as error:
                 self._outages.failed(self._name, error)
-                if self._gave_up:
-                    return [self._answer] * len(items)  # type: ignore[list-item]
+                if self._answer_of_failures is not None:
+                    return [*self._answer_of_failures] * len(items)
                 await self._clock.sleep(RETRY_S)
             else:
                 self._outages.worked(self._name)

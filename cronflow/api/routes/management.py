@@ -142,10 +142,6 @@ class AuditPage(Schema):
 Name = Annotated[str, Path(description="Its name.")]
 
 
-def _tuple(patterns: list[str] | None) -> tuple[str, ...] | None:
-    return None if patterns is None else tuple(patterns)
-
-
 @users.get("/users")
 async def list_users(service: Uses, _: Admin, cursor: Cursor = None, limit: Limit = 50) -> UserPage:
     """Users, by name. The admin of the settings is not included."""
@@ -162,7 +158,7 @@ async def create_user(service: Uses, by: Admin, asked: Annotated[UserInput, body
             asked.name,
             asked.role,
             asked.password,
-            jobs=_tuple(asked.jobs),
+            jobs=asked.jobs,
             allow_shell=asked.allow_shell,
             allow_secrets=asked.allow_secrets,
             by=by.name,
@@ -179,7 +175,7 @@ async def change_user(service: Uses, by: Admin, name: Name, asked: Annotated[Use
             role=asked.role,
             enabled=asked.enabled,
             password=asked.password,
-            jobs=_tuple(asked.jobs),
+            jobs=asked.jobs,
             allow_shell=asked.allow_shell,
             allow_secrets=asked.allow_secrets,
             by=by.name,
@@ -207,7 +203,7 @@ async def create_key(service: Uses, by: Admin, asked: Annotated[KeyInput, body(K
     key, made = await service.keys.create(
         asked.name,
         asked.role,
-        jobs=_tuple(asked.jobs),
+        jobs=asked.jobs,
         allow_shell=asked.allow_shell,
         allow_secrets=asked.allow_secrets,
         expires_at=asked.expires_at,
