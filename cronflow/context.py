@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -205,16 +205,15 @@ class Context:
         self._sink(PROGRESS, str(done) if total is None else f"{done}/{total}")
 
 
-def bind(function: Callable[..., object], context: Context, args: Mapping[str, object]) -> inspect.BoundArguments:
-    """Bind the function to these args, and to the context if its first parameter is named `ctx` or annotated `Context`.
+def bind(function: Callable[..., object], context: Context, args: Mapping[str, object]) -> partial[object]:
+    """The call of the function with these args, and with the context if its first parameter is named `ctx` or annotated
+    `Context`.
 
     Raises PermanentError if an argument is missing or unknown.
     """
-    signature, wants_context = _signature(function)
-    try:
-        return signature.bind(*([context] if wants_context else []), **args)
-    except TypeError as refused:
-        raise PermanentError(_sentence(function, refused)) from None
+    if _accepts(function, frozenset(args)):
+        return partial(function, context, **args)
+    return partial(function, **args)
 
 
 def misfit(function: Callable[..., object], args: Mapping[str, object], *, complete: bool) -> str | None:
@@ -225,6 +224,17 @@ def misfit(function: Callable[..., object], args: Mapping[str, object], *, compl
     except TypeError as refused:
         return _sentence(function, refused)
     return None
+
+
+@lru_cache(maxsize=1024)
+def _accepts(function: Callable[..., object], names: frozenset[str]) -> bool:
+    """Whether the function receives the context. Raises PermanentError if it does not accept these arguments."""
+    signature, wants_context = _signature(function)
+    try:
+        signature.bind(*([None] if wants_context else []), **dict.fromkeys(names))
+    except TypeError as refused:
+        raise PermanentError(_sentence(function, refused)) from None
+    return wants_context
 
 
 @lru_cache(maxsize=1024)

@@ -1,12 +1,14 @@
 """Conversion between domain values and BSON documents or JSON texts. Only this module uses stored field names.
 
-A job's definition is stored as its plain document (see `cronflow.documents`). The planner reads the same jobs again and
-again, so each version is parsed once and cached.
+A job's definition is stored as the JSON of its plain document (see `cronflow.documents`). The planner reads the same
+jobs again and again, so each version is parsed once and cached, and jobs that differ only in their names share what was
+parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
@@ -21,7 +23,8 @@ from cronflow.domain.alerts import AlertKind, AlertRecord, Notification, Notific
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
-from cronflow.domain.job import Job, JobRecord, Overlap, PendingRun
+from cronflow.domain.identity_cache import IdentityCache
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, Overlap, PendingRun
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -29,7 +32,7 @@ from cronflow.ports import Assignment, LateResult, LogLine
 
 Document = dict[str, Any]
 JOBS_REMEMBERED = 20_000
-_definitions: dict[int, tuple[Job, str]] = {}
+_definitions: IdentityCache[Job, str] = IdentityCache(JOBS_REMEMBERED)
 US = "\x1f"
 
 
@@ -104,17 +107,23 @@ def record(document: Mapping[str, Any]) -> JobRecord:
 
 @lru_cache(maxsize=JOBS_REMEMBERED)
 def _job(text: str) -> Job:
+    document = orjson.loads(text)
+    if document["name"].startswith(SYSTEM_PREFIX):
+        job = parse_job(document)
+    else:
+        job = replace(_nameless_job(orjson.dumps(document | {"name": "x"})), name=document["name"])
+    _definitions.put(job, text)
+    return job
+
+
+@lru_cache(maxsize=JOBS_REMEMBERED)
+def _nameless_job(text: bytes) -> Job:
     return parse_job(orjson.loads(text))
 
 
 def definition(job: Job) -> str:
-    """A job's definition as JSON, cached by identity because `_job` returns the same objects again and again."""
-    known = _definitions.get(id(job))
-    if known is None or known[0] is not job:
-        if len(_definitions) >= JOBS_REMEMBERED:
-            _definitions.clear()
-        known = _definitions[id(job)] = (job, orjson.dumps(job_document(job, compact=True)).decode())
-    return known[1]
+    """A job's definition as JSON. Cached, because `_job` returns the same objects again and again."""
+    return _definitions.get(job) or _definitions.put(job, orjson.dumps(job_document(job, compact=True)).decode())
 
 
 def pending_run_document(pending_run: PendingRun) -> Document:

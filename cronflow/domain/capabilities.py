@@ -7,17 +7,18 @@ that must be resolved first), it counts as able, and may still decline the run.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from ipaddress import ip_address, ip_network
 from urllib.parse import urlsplit
 
-from cronflow.domain.job import CommandTarget, HttpTarget, Job, PythonTarget
+from cronflow.domain.identity_cache import IdentityCache
+from cronflow.domain.job import CommandTarget, HttpTarget, Job, PythonTarget, Target
 from cronflow.domain.secret import referenced
 
 MOST_ANNOUNCED = 100
 """Modules or hosts in a heartbeat. A node with more announces none of them, and declines what it cannot run."""
-JOBS_REMEMBERED = 20_000
+TARGETS_REMEMBERED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +62,17 @@ def announced(names: Iterable[str]) -> tuple[str, ...] | None:
     return found if len(found) <= MOST_ANNOUNCED else None
 
 
-_known: dict[int, tuple[Job, Needs]] = {}
+_known: IdentityCache[Target, Needs] = IdentityCache(TARGETS_REMEMBERED)
 
 
 def needs_of(job: Job) -> Needs:
-    """What the job needs. Cached by identity: the stores return the same object for the same definition."""
-    known = _known.get(id(job))
-    if known is None or known[0] is not job:
-        if len(_known) >= JOBS_REMEMBERED:
-            _known.clear()
-        known = _known[id(job)] = (job, _needs_of(job))
-    return known[1]
+    """What the job needs. Cached by target: the stores return the same object for the same document."""
+    needs = _known.get(job.target) or _known.put(job.target, _needs_of(job.target))
+    return replace(needs, labels=tuple(sorted(job.require.items()))) if job.require else needs
 
 
-def _needs_of(job: Job) -> Needs:
-    target = job.target
+def _needs_of(target: Target) -> Needs:
     return Needs(
-        labels=tuple(sorted(job.require.items())),
         shell=isinstance(target, CommandTarget),
         module=target.ref.partition(":")[0] if isinstance(target, PythonTarget) else "",
         host=(urlsplit(target.url).hostname or "") if isinstance(target, HttpTarget) else "",

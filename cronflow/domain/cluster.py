@@ -88,7 +88,8 @@ class NodeReport:
 class Member:
     """A node as the cluster sees it: its last report and its age, the runs in its queue and the runs that it holds.
 
-    `drain_asked`: a drain was requested; the node may not have received the request yet.
+    `ahead` is how many runs it accepts beyond its slots. `drain_asked`: a drain was requested; the node may not have
+    received the request yet.
     """
 
     report: NodeReport
@@ -96,6 +97,7 @@ class Member:
     queued: int
     held: int
     drain_asked: bool = False
+    ahead: int = 0
 
     @property
     def draining(self) -> bool:
@@ -114,8 +116,8 @@ class Member:
 
     @property
     def capacity(self) -> int:
-        """How many more runs it can be given: its free slots, plus the runs that it ends in about a second."""
-        return self.report.slots + int(self.report.rate) - self.held - self.queued
+        """How many more runs it can be given: its free slots, plus those that it accepts ahead."""
+        return self.report.slots + self.ahead - self.held - self.queued
 
 
 class Renewal(StrEnum):

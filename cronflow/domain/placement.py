@@ -169,6 +169,8 @@ class Fleet:
     ) -> None:
         self._members = {member.id: member for member in members}
         self._placed = dict.fromkeys(self._members, 0)
+        self._free = {node: member.capacity for node, member in self._members.items()}
+        self._ranks = {node: load(member) for node, member in self._members.items()}
         self._lots = {node: draw() for node in self._members}
         self._stale_after = stale_after
         # Most nodes announce the same, so these are few.
@@ -178,7 +180,7 @@ class Fleet:
         self._heaps: dict[Group, list[tuple[float, float, str]]] = {}
         self._refused: dict[Group, list[str]] = {}
         able = [node for node, member in self._members.items() if ineligible(member, Needs(), stale_after) is None]
-        self.capacity = sum(max(0, self._capacity(node)) for node in able)
+        self.capacity = sum(max(0, self._free[node]) for node in able)
 
     def place(self, needs: Needs, refused: Mapping[str, str] | None = None) -> Placement | NoNode:
         """Choose a node and count the run there. Needs that the same nodes meet share a lazy heap, in which an entry
@@ -195,16 +197,15 @@ class Fleet:
             heapq.heapify(heap)
         while heap:
             rank, _, node = heapq.heappop(heap)
-            if self._capacity(node) <= 0:
+            if self._free[node] <= 0:
                 self._refused[key].append(node)
                 continue
-            if rank != self._rank(node):
+            if rank != self._ranks[node]:
                 heapq.heappush(heap, self._entry(node))
                 continue
             refused_now = [(other, self._reason(other, needs)) for other in self._refused[key][:OTHERS_KEPT]]
             chosen = self._placement(node, rank, heap, refused_now)
-            self._placed[node] += 1
-            self.capacity -= 1
+            self._take(node)
             heapq.heappush(heap, self._entry(node))
             return chosen
         return NoNode({node: self._reason(node, needs) for node in self._members})
@@ -230,14 +231,14 @@ class Fleet:
         return Placement(node, rank, others, len(self._members) - 1 - len(others))
 
     def _rank_or_full(self, node: str) -> float | str:
-        return NO_FREE_SLOT if self._capacity(node) <= 0 else self._rank(node)
+        return NO_FREE_SLOT if self._free[node] <= 0 else self._ranks[node]
 
     def _place_elsewhere(self, needs: Needs, refused: Mapping[str, str]) -> Placement | NoNode:
         """Rare, so it checks every node."""
         reasons = {
             node: refused.get(node)
             or ineligible(member, needs, self._stale_after)
-            or (NO_FREE_SLOT if self._capacity(node) <= 0 else None)
+            or (NO_FREE_SLOT if self._free[node] <= 0 else None)
             for node, member in self._members.items()
         }
         free = sorted(self._entry(node) for node, reason in reasons.items() if reason is None)
@@ -246,15 +247,14 @@ class Fleet:
             return NoNode(dict(unable))
         (rank, _, node), *rest = free
         chosen = self._placement(node, rank, rest, unable)
-        self._placed[node] += 1
-        self.capacity -= 1
+        self._take(node)
         return chosen
 
-    def _capacity(self, node: str) -> int:
-        return self._members[node].capacity - self._placed[node]
-
-    def _rank(self, node: str) -> float:
-        return load(self._members[node], self._placed[node])
+    def _take(self, node: str) -> None:
+        self._placed[node] += 1
+        self._free[node] -= 1
+        self._ranks[node] = load(self._members[node], self._placed[node])
+        self.capacity -= 1
 
     def _entry(self, node: str) -> tuple[float, float, str]:
-        return self._rank(node), self._lots[node], node
+        return self._ranks[node], self._lots[node], node

@@ -7,8 +7,7 @@ be missing after a failure, and no decision depends on one.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -94,15 +93,15 @@ _SPANS = {
 
 def step_of(length: timedelta) -> int:
     """The histogram bucket of a duration: the smallest whose upper bound is not below it."""
-    ms = length.total_seconds() * 1000
-    if ms <= 1:
-        return 0
-    return min(math.ceil(round(STEPS_A_DOUBLING * math.log2(ms), 9)), LAST_STEP)
+    return bisect_left(_UPPER_BOUNDS_MS, length.total_seconds() * 1000)
 
 
 def upper_bound_ms(step: int) -> float:
     """The upper bound of a bucket in milliseconds."""
     return float(2 ** (step / STEPS_A_DOUBLING))
+
+
+_UPPER_BOUNDS_MS = [upper_bound_ms(step) for step in range(LAST_STEP)]
 
 
 def quantile_ms(counts: Mapping[int, int], share: float) -> float | None:

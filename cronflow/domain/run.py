@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.placement import Placement, Waiting
@@ -176,9 +177,17 @@ class Run:
         return None if self.started_at is None or self.ended_at is None else self.ended_at - self.started_at
 
 
+LENGTH_OF_INSTANT = len("20260102T030405Z")
+
+
 def run_id(job: str, fire: datetime) -> str:
     """The deterministic id of a scheduled run. A second insert is harmless, because the store rejects it."""
-    return f"{job}@{fire:%Y%m%dT%H%M%SZ}"
+    return f"{job}@{_instant(fire)}"
+
+
+@lru_cache(maxsize=4096)
+def _instant(fire: datetime) -> str:
+    return f"{fire:%Y%m%dT%H%M%SZ}"
 
 
 def job_of(run: str) -> str:
@@ -188,8 +197,11 @@ def job_of(run: str) -> str:
 
 def fire_of(run: str) -> datetime | None:
     """The instant in the id of a scheduled run, or None."""
+    text = run.partition("@")[2]
+    if len(text) != LENGTH_OF_INSTANT or text[-1] != "Z":
+        return None
     try:
-        return datetime.strptime(run.partition("@")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        return datetime.fromisoformat(text)
     except ValueError:
         return None
 

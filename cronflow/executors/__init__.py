@@ -26,6 +26,11 @@ class Executors:
 
     def __init__(self, by_target: Mapping[type[Target], Executor]) -> None:
         self._by_target = dict(by_target)
+        self._declines = {
+            target: executor.declines
+            for target, executor in by_target.items()
+            if isinstance(executor, SelectiveExecutor)
+        }
         self._lifetimes = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -44,10 +49,10 @@ class Executors:
     async def declines(self, assignment: Assignment, node: str) -> str | None:
         """See SelectiveExecutor: this node has no executor for the target, or its executor declines."""
         target = type(assignment.job.target)
-        executor = self._by_target.get(target)
-        if executor is None:
+        if target not in self._by_target:
             return f"node {node} has no executor for {target.__name__}"
-        return await executor.declines(assignment, node) if isinstance(executor, SelectiveExecutor) else None
+        declines = self._declines.get(target)
+        return None if declines is None else await declines(assignment, node)
 
     async def run(self, assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
         """See Executor. Without an executor for the target, the attempt fails permanently."""

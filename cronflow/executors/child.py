@@ -85,13 +85,13 @@ def attempt(request: dict[str, Any], messages: Messages) -> AttemptResult:
         function = find(request["ref"])
         bound = bind(function, context, request["args"])
         if inspect.iscoroutinefunction(function):
-            return finished(asyncio.run(_in_loop(function, bound, stopping)))
-        return finished(function(*bound.args, **bound.kwargs))
+            return finished(asyncio.run(_in_loop(bound, stopping)))
+        return finished(bound())
     except BaseException as error:
         return failed(error)
 
 
-async def _in_loop(function: Callable[..., object], bound: inspect.BoundArguments, stopping: threading.Event) -> object:
+async def _in_loop(bound: Callable[[], object], stopping: threading.Event) -> object:
     task = asyncio.current_task()
     assert task is not None
 
@@ -100,7 +100,7 @@ async def _in_loop(function: Callable[..., object], bound: inspect.BoundArgument
         task.cancel()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
-    result: object = await function(*bound.args, **bound.kwargs)  # type: ignore[misc]
+    result: object = await bound()  # type: ignore[misc]
     return result
 
 

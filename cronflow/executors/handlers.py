@@ -20,6 +20,8 @@ _HERE = str(Path(__file__).parent)
 
 
 def finished(result: object) -> AttemptResult:
+    if result is None:
+        return AttemptResult(Outcome.OK)
     if inspect.iscoroutine(result):
         result.close()
         return AttemptResult(Outcome.PERMANENT, error="the function returned a coroutine; declare it with async def")

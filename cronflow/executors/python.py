@@ -158,7 +158,7 @@ class PythonExecutor:
             return failed(error)
         if target.process:
             return await self._processes.run(assignment, node, args, log)
-        call = _Call(function, bound, stopping, lines)
+        call = _Call(bound, stopping, lines)
         try:
             return await self._attempt(assignment, call, context, log)
         finally:
@@ -167,7 +167,6 @@ class PythonExecutor:
     async def _attempt(self, assignment: Assignment, call: _Call, context: Context, log: LineSink) -> AttemptResult:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + assignment.job.timeout.total_seconds()
-        limit = format_duration(assignment.job.timeout)
         if call.is_async:
             # A TaskGroup would wait for a handler that does not stop, so `_settle` owns this task.
             handler: asyncio.Future[AttemptResult] = loop.create_task(
@@ -178,6 +177,7 @@ class PythonExecutor:
                 async with asyncio.timeout_at(deadline):
                     handler = await self._threads.start(call.in_thread)
             except TimeoutError:
+                limit = format_duration(assignment.job.timeout)
                 what = f"no thread was free within {limit}: all {self._threads.size} run handlers"
                 return AttemptResult(Outcome.TIMEOUT, error=f"{what}, possibly by abandoned handlers")
         try:
@@ -194,7 +194,7 @@ class PythonExecutor:
         if handler.done():
             return handler.result()
         await self._settle(handler, call, context, log)
-        return AttemptResult(Outcome.TIMEOUT, error=f"timed out after {limit}")
+        return AttemptResult(Outcome.TIMEOUT, error=f"timed out after {format_duration(assignment.job.timeout)}")
 
     async def _settle(
         self, handler: asyncio.Future[AttemptResult], call: _Call, context: Context, log: LineSink
@@ -218,39 +218,37 @@ class _Stop:
     """A request to stop, and whether the handler has seen it."""
 
     def __init__(self) -> None:
-        self._wished = threading.Event()
-        self.was_seen = False
+        self._wished = self.was_seen = False
 
     def set(self) -> None:
-        self._wished.set()
+        self._wished = True
 
     def look(self) -> bool:
-        wished = self._wished.is_set()
-        self.was_seen = self.was_seen or wished
-        return wished
+        """May be called from any thread."""
+        self.was_seen = self.was_seen or self._wished
+        return self._wished
 
 
 class _Call:
     """One call of a handler. Its exceptions become an AttemptResult in the thread or task that runs it."""
 
-    def __init__(self, function: Function, bound: inspect.BoundArguments, stopping: _Stop, lines: LineSink) -> None:
-        self.is_async = inspect.iscoroutinefunction(function)
+    def __init__(self, bound: partial[object], stopping: _Stop, lines: LineSink) -> None:
+        self.is_async = inspect.iscoroutinefunction(bound.func)
         self.stopping = stopping
-        self._function = function
         self._bound = bound
         self._lines = lines
 
     def in_thread(self) -> AttemptResult:
         try:
             with captured(self._lines):
-                return finished(self._function(*self._bound.args, **self._bound.kwargs))
+                return finished(self._bound())
         except BaseException as error:
             return failed(error)
 
     async def in_loop(self) -> AttemptResult:
         try:
             with captured(self._lines):
-                return finished(await self._function(*self._bound.args, **self._bound.kwargs))  # type: ignore[misc]
+                return finished(await self._bound())  # type: ignore[misc]
         except BaseException as error:
             # A SystemExit that leaves the task would end the whole node. A cancellation has no further effect here; an
             # unrequested one is a failure of the handler.
@@ -321,12 +319,14 @@ class _Threads:
 class _Lines:
     """Passes a handler's log lines from any thread to the event loop while the attempt lasts."""
 
+    # Shared, because few attempts write lines from threads.
+    _change = threading.Condition()
+
     def __init__(self, log: LineSink) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._log: LineSink | None = log
         self._waiting: list[tuple[str, str]] = []
-        self._change = threading.Condition()
 
     def __call__(self, level: str, text: str) -> None:
         if threading.get_ident() == self._thread:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from cronflow.auth.vault import CannotOpen, Vault
+from cronflow.domain.capabilities import needs_of
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.domain.secret import Mask, filled, referenced
@@ -41,7 +42,7 @@ class WithSecrets:
 
     async def declines(self, assignment: Assignment, node: str) -> str | None:
         """See SelectiveExecutor: the job needs secrets but the node has no key, or the executor declines."""
-        if self._vault is None and referenced(assignment.job.target):
+        if self._vault is None and needs_of(assignment.job).secrets:
             return f"the job needs secrets, but node {node} has no SECRETS_KEY"
         return await self._inner.declines(assignment, node)
 
@@ -49,9 +50,9 @@ class WithSecrets:
         """See Executor. A secret that does not exist or cannot be opened fails the attempt permanently. While secrets
         cannot be read, the attempt is deferred.
         """
-        names = referenced(assignment.job.target)
-        if not names:
+        if not needs_of(assignment.job).secrets:
             return await self._inner.run(assignment, node, log)
+        names = referenced(assignment.job.target)
         try:
             found = {secret.name: secret for secret in await self._secrets.get(names)}
         except BackendUnavailable as error:

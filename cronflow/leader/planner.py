@@ -212,7 +212,7 @@ class Planner:
         )
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
         # Jobs that cannot be placed would only be read again.
-        self._limit = min(MOST_AT_ONCE, max(LEAST_AT_ONCE, 4 * fleet.capacity))
+        self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
         found = self._decide_all(tenure, due, open_runs, fleet, now)
         self._contention.post(Placer.PLANNER, found.contending, len(found.planned))
         self._unplaced.report(found.unplaced, now)

@@ -12,7 +12,7 @@ before it starts is ended by no node and is not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -21,7 +21,7 @@ from cronflow.domain import metrics
 from cronflow.domain.cluster import Backlog, Member
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.rollup import BucketSize, Tally, step_of
-from cronflow.domain.run import ENDED, Attempt, Outcome, Run, fire_of
+from cronflow.domain.run import ENDED, Outcome, Run, fire_of
 from cronflow.domain.transitions import Change
 from cronflow.node.cluster_clock import ClusterClock
 from cronflow.node.heartbeat import Heartbeat
@@ -32,6 +32,8 @@ from cronflow.ports import UNMETERED, Clock, Meter, Reading, RollupStore
 from cronflow.schemas.cluster import nodes_by_state
 
 EVERY_S = 1.0
+MINUTE = timedelta(minutes=1)
+NEVER = (datetime.min.replace(tzinfo=UTC), Tally())
 SERVICES = {"redis": "Redis", "mongodb": "MongoDB"}
 
 
@@ -97,25 +99,26 @@ class RunCounter:
         self._rollups = rollups
         self._meter = meter
         self._minutes: dict[datetime, Tally] = {}
+        self._latest = NEVER
         self.role = NodeRole("roll-ups", self.step, Wake())
 
     def changed(self, change: Change) -> None:
         """Count a change of a run that was applied."""
-        ended_at = change.sets.get("ended_at")
+        ended_at, attempt = change.sets.get("ended_at"), change.attempt
         if change.target in ENDED and isinstance(ended_at, datetime):
             tally = self._tally(ended_at)
             tally.states[change.target.value] += 1
             self._meter.add(metrics.RUNS_ENDED, change.target.value)
             if isinstance(outcome := change.sets.get("outcome"), Outcome):
                 tally.outcomes[outcome.value] += 1
-            attempt = change.attempt
             if attempt is not None and attempt.started_at is not None:
                 took = ended_at - attempt.started_at
                 tally.duration[step_of(took)] += 1
                 self._meter.observe(metrics.RUN_DURATION, max(0.0, took.total_seconds()))
-        if change.attempt is not None:
-            self._meter.add(metrics.ATTEMPTS_ENDED, change.attempt.outcome.value)
-            self._lateness(change.run, change.attempt)
+        if attempt is not None:
+            self._meter.add(metrics.ATTEMPTS_ENDED, attempt.outcome.value)
+            if attempt.n == 1 and attempt.started_at is not None:
+                self._lateness(change.run, attempt.started_at, attempt.ended_at)
 
     def inserted(self, run: Run) -> None:
         """Count a run that was inserted as ended: a skipped one."""
@@ -123,14 +126,15 @@ class RunCounter:
             self._tally(run.ended_at).states[run.state.value] += 1
             self._meter.add(metrics.RUNS_ENDED, run.state.value)
 
-    def _lateness(self, run: str, attempt: Attempt) -> None:
-        # Only for first attempts of scheduled runs, whose ids contain the instant.
+    def _lateness(self, run: str, started_at: datetime, ended_at: datetime) -> None:
+        # Only scheduled runs are due at an instant, which their ids contain.
         fire = fire_of(run)
-        if attempt.n == 1 and attempt.started_at is not None and fire is not None:
-            self._tally(attempt.ended_at).lateness[step_of(attempt.started_at - fire)] += 1
+        if fire is not None:
+            self._tally(ended_at).lateness[step_of(started_at - fire)] += 1
 
     async def step(self) -> float:
         minutes, self._minutes = self._minutes, {}
+        self._latest = NEVER
         if minutes:
             await self._rollups.add(minutes)
         return EVERY_S
@@ -143,4 +147,9 @@ class RunCounter:
             log.warning("counts lost", reason=error.reason)
 
     def _tally(self, at: datetime) -> Tally:
-        return self._minutes.setdefault(BucketSize.MINUTE.begin(at), Tally())
+        begin, tally = self._latest
+        if not begin <= at < begin + MINUTE:
+            begin = BucketSize.MINUTE.begin(at)
+            tally = self._minutes.setdefault(begin, Tally())
+            self._latest = (begin, tally)
+        return tally

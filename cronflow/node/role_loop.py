@@ -39,13 +39,15 @@ class Wake:
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
 
     def bind(self) -> None:
         """Bind to the running loop, which is the role's."""
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
 
     def set(self) -> None:
-        if self._loop is None:
+        if self._loop is None or self._thread == threading.get_ident():
             self.event.set()
         elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.event.set)

@@ -22,6 +22,7 @@ from cronflow.ports.alerts import AlertConditions, AlertStore, Outbox, WebhookSe
 from cronflow.ports.backends import Backends
 from cronflow.ports.clock import Clock, ServerClock
 from cronflow.ports.coordination import (
+    AHEAD_VALID_S,
     Assignment,
     Bus,
     CoordinationAdmin,
@@ -73,6 +74,7 @@ from cronflow.ports.stores import (
 )
 
 __all__ = [
+    "AHEAD_VALID_S",
     "UNMETERED",
     "AlertConditions",
     "AlertStore",

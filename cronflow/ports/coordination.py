@@ -96,6 +96,9 @@ class Taken:
     outdated: Sequence[Assignment] = ()
 
 
+AHEAD_VALID_S = 2.0
+
+
 class Queue(Protocol):
     """The nodes' lists and the job locks. Items may be lost, duplicated or delayed; `check_at` finds lost runs."""
 
@@ -112,8 +115,10 @@ class Queue(Protocol):
     async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
         """Renew the locks, and restore those that Redis lost. Returns the runs whose lock another run or node has."""
 
-    async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
-        """Delete the locks that are still held with this fence, and signal CAPACITY."""
+    async def release(self, node: str, job_locks: Sequence[JobLock], ahead: int = 0) -> None:
+        """Delete the locks that are still held with this fence, and signal CAPACITY. `ahead` is how many runs the node
+        accepts beyond its free slots, for AHEAD_VALID_S.
+        """
 
     async def forget_ended(self, node: str, held: Sequence[JobLock]) -> int:
         """Remove all runs but these from the runs that the node has taken. Returns how many. A `take` or `renew_locks`

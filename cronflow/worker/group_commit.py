@@ -19,7 +19,7 @@ from cronflow.ports import Clock, RunStore
 T = TypeVar("T")
 R = TypeVar("R")
 
-MOST_AT_ONCE = 200
+MOST_AT_ONCE = 500
 
 
 class GroupCommit(Generic[T, R]):

@@ -5,8 +5,8 @@ spool, and from there to MongoDB before any later outcome. Starts wait: a run th
 without it.
 
 Rules: every outcome is a compare-and-set; one that does not match, and was not written by this very finish, is kept as
-a late result. A large result is written before the run that refers to it. No slot is freed before the outcome is in
-MongoDB or on the disk.
+a late result. A large result is written before the run that refers to it. A job lock is returned only after the
+outcome is in MongoDB or on the disk.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class Recorder:
         self._count = count
         self._meter = meter
         self._stuck = False
+        self._ahead = 0
         self._replaying = asyncio.Lock()
         self._starts: GroupCommit[Change, bool | None] = GroupCommit(
             "starts", self._write_starts, clock, outages, self._linger_s
@@ -130,7 +131,9 @@ class Recorder:
         except BackendUnavailable as error:
             log.warning("late result dropped", run=late.run, fence=late.fence, reason=error.reason)
 
-    async def release(self, job_lock: JobLock) -> None:
+    async def release(self, job_lock: JobLock, ahead: int) -> None:
+        """Return the job lock, and announce how many runs the node accepts beyond its free slots."""
+        self._ahead = ahead
         await self._releases.put(job_lock)
 
     def give_up(self) -> None:
@@ -231,5 +234,5 @@ class Recorder:
         self._emit(FenceRejected(late.run, late.fence, late.attempt_result.outcome))
 
     async def _write_releases(self, job_locks: Sequence[JobLock]) -> list[None]:
-        await self._queue.release(self._node, job_locks)
+        await self._queue.release(self._node, job_locks, self._ahead)
         return [None] * len(job_locks)

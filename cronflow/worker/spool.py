@@ -1,8 +1,8 @@
 """The spool: outcomes on the local disk while MongoDB is unavailable, and their text format.
 
-Rules: a worker frees a slot only after the outcome is on the disk. Outcomes are replayed in order, and each is removed
-only after MongoDB has acknowledged it, so only the loss of the disk loses one. A record that is read back is the same
-compare-and-set and the same late result that would have been written.
+Rules: a worker returns a job lock only after the outcome is on the disk. Outcomes are replayed in order, and each is
+removed only after MongoDB has acknowledged it, so only the loss of the disk loses one. A record that is read back is
+the same compare-and-set and the same late result that would have been written.
 
 The recorder decides when to spool and when to replay. A disk that takes no outcome is an outage like any other
 (BackendUnavailable), which the role loop reports once.

@@ -1,14 +1,16 @@
 """The worker: takes runs for its free slots, executes them, records their outcomes and releases their job locks.
 
 Rules: it takes and starts nothing without a valid heartbeat. An incarnation either takes a (run, fence) once or gives
-it back, never both. It stops a run whose fence is lost or whose cancellation was requested. A slot is free only after
-the outcome is in MongoDB or in the spool. A node that takes no work gives its queue back, and declines runs that it
-cannot execute.
+it back, never both. It stops a run whose fence is lost or whose cancellation was requested. A slot is free when the
+handler has ended, but with MOST_UNRECORDED outcomes that are neither in MongoDB nor in the spool it takes nothing. A
+node that takes no work gives its queue back, and so does one whose slots stay full. It declines runs that it cannot
+execute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Coroutine, Sequence
@@ -46,11 +48,14 @@ from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
 from cronflow.worker.leases import STOP_TAKES_S, Lease
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.spool import Finish
+from cronflow.worker.throughput import AHEAD_S, Throughput
 
 PUT_BACK_POLL_S = 0.1
 CANCEL_POLL_S = 2.0
+MOST_UNRECORDED = 500
 REMEMBERED_TAKES = 100_000
 SHUT_DOWN = "its node was shut down"
+NO_MORE_WORK = "its node takes no more work"
 
 log = structlog.get_logger("cronflow.node")
 
@@ -64,13 +69,15 @@ class Active:
     job_lock: JobLock
     log: AttemptLog = field(repr=False)
     start_id: str
+    began: float
     until: float
     started_at: datetime | None = None
     marked: bool = False
     superseded: bool = False
     recorded: bool = False
     stop: AttemptResult | None = None
-    handler: asyncio.Future[AttemptResult] | None = None
+    task: asyncio.Task[None] | None = None
+    executing: bool = False
 
     def stop_result(self) -> AttemptResult | None:
         """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""
@@ -98,6 +105,7 @@ class Worker:
         self._recorder = recorder
         self._heartbeat = heartbeat
         self._executor = executor
+        self._declines = executor.declines if isinstance(executor, SelectiveExecutor) else None
         self._clock = clock
         self._timings = timings
         self._node = node
@@ -107,6 +115,12 @@ class Worker:
         self._active: dict[tuple[str, int], Active] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
+        self._occupied = self._unrecorded = 0
+        self._throughput = Throughput(slots)
+        self._had_room_at = clock.monotonic()
+        self._marking: asyncio.Task[None] | None = None
+        # Unique: a random part for this process, and a number.
+        self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
         self._stopping = False
         self.paused = False
         self._taking = asyncio.Lock()
@@ -133,7 +147,11 @@ class Worker:
             if not self._takes_work():
                 await self.give_back()
                 return self._timings.take_poll
-            free = self._slots - len(self._active)
+            free = self._slots - self._occupied
+            if free <= 0:
+                return await self._without_room()
+            self._had_room_at = self._clock.monotonic()
+            free = min(free, MOST_UNRECORDED - self._unrecorded)
             if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
                 return self._timings.take_poll
             taken = await self._queue.take(self._node, free)
@@ -147,7 +165,7 @@ class Worker:
                 # The node was drained or paused while the reply was on its way.
                 await self._hand_back(taken.assignments)
                 for assignment in taken.assignments:
-                    await self._recorder.release(_job_lock(assignment))
+                    await self._recorder.release(_job_lock(assignment), 0)
                 return 0.0
             newest: dict[str, int] = {}
             for assignment in taken.assignments:
@@ -161,6 +179,15 @@ class Worker:
                 return 0.0
             return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
 
+    async def _without_room(self) -> float:
+        """Another node may start what waits behind runs that do not end soon."""
+        full_for = self._clock.monotonic() - self._had_room_at
+        if full_for < AHEAD_S:
+            return AHEAD_S - full_for
+        if self._recorder.accepts:
+            await self.give_back("all slots of its node stayed occupied")
+        return self._timings.take_poll
+
     async def _forget_ended(self) -> None:
         """Once per heartbeat, make the list of this node's runs in Redis agree with the runs that it holds."""
         now = self._clock.monotonic()
@@ -169,6 +196,17 @@ class Worker:
             self._forgot_at = now
             if gone:
                 log.info("runs in redis forgotten", count=gone, reason="this node does not hold them")
+
+    def ahead(self) -> int:
+        """How many runs this node accepts beyond its free slots."""
+        if not self._takes_work() or not self._recorder.accepts:
+            return 0
+        before, long = self._clock.monotonic() - AHEAD_S, 0
+        for active in self._active.values():
+            if active.began > before:
+                break
+            long += active.executing
+        return self._throughput.ahead(long)
 
     def leases(self) -> list[Lease]:
         """The runs that this node holds now, until their outcomes are recorded. May be called from any thread."""
@@ -207,11 +245,11 @@ class Worker:
                     text = cancelled_text(run.cancel_reason, run.cancel_by)
                     self._stop(active, AttemptResult(Outcome.CANCELLED, error=text))
 
-    async def give_back(self) -> None:
+    async def give_back(self, why: str = NO_MORE_WORK) -> None:
         """Return the runs in the node's queue, none of which has started; the leader places them elsewhere at once."""
-        await self._hand_back(await self._queue.give_back(self._node))
+        await self._hand_back(await self._queue.give_back(self._node), why)
 
-    async def _hand_back(self, assignments: Sequence[Assignment], why: str = "its node takes no more work") -> None:
+    async def _hand_back(self, assignments: Sequence[Assignment], why: str = NO_MORE_WORK) -> None:
         # A duplicate of an item that runs here, or that was given back already, is ignored.
         assignments = [assignment for assignment in assignments if self._is_new(assignment)]
         if assignments:
@@ -224,7 +262,7 @@ class Worker:
         now = self._clock.now()
         finishes = []
         for assignment in assignments:
-            claimed, finish_id = self._claimed(assignment), secrets.token_hex(12)
+            claimed, finish_id = self._claimed(assignment), next(self._ids)
             late = LateResult(
                 run=claimed.run,
                 fence=claimed.fence,
@@ -282,17 +320,20 @@ class Worker:
         return True
 
     def _begin(self, assignment: Assignment) -> None:
+        now = self._clock.monotonic()
         active = Active(
             assignment=assignment,
             claimed=self._claimed(assignment),
             job_lock=_job_lock(assignment),
             log=AttemptLog(self._recorder.lines, assignment, node_name(self._node), self._clock, self._lines_per_run),
-            start_id=secrets.token_hex(12),
-            until=self._clock.monotonic() + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
+            start_id=next(self._ids),
+            began=now,
+            until=now + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
         )
         self._active[_key(assignment)] = active
+        self._occupied += 1
         self._idle.clear()
-        self._create_task(self._attempt(active), f"run {assignment.run}")
+        active.task = self._create_task(self._attempt(active), f"run {assignment.run}")
 
     def _create_task(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._group is not None
@@ -304,13 +345,20 @@ class Worker:
     async def _attempt(self, active: Active) -> None:
         assignment = active.assignment
         bind_contextvars(run=assignment.run, job=assignment.job.name, attempt=assignment.attempt)
+        attempt_result: AttemptResult | None = None
         try:
-            refusal = await self._refusal(assignment)
-            if refusal is not None:
-                await self._record(active, refusal)
-                await self._notify_leader()
-            elif assignment.job.start_guard is StartGuard.REDIS or (recorded := await self._mark_start(active)):
-                await self._record(active, await self._execute(active))
+            try:
+                refusal = await self._refusal(assignment)
+                if refusal is not None:
+                    attempt_result = refusal
+                elif assignment.job.start_guard is StartGuard.REDIS or (recorded := await self._mark_start(active)):
+                    attempt_result = await self._execute(active)
+            finally:
+                self._free_slot(active)
+            if attempt_result is not None:
+                await self._record(active, attempt_result)
+                if refusal is not None:
+                    await self._notify_leader()
             elif recorded is None:
                 await self._return([assignment], SHUT_DOWN)
             else:
@@ -318,57 +366,54 @@ class Worker:
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
             # A lock that cannot be released must expire.
             active.recorded = True
-            await self._recorder.release(active.job_lock)
+            self._unrecorded -= 1
+            self.wake.set()
+            await self._recorder.release(active.job_lock, self.ahead())
         finally:
             self._active.pop(_key(assignment), None)
             self.ended += 1
             if not self._active:
                 self._idle.set()
-            self.wake.set()
+
+    def _free_slot(self, active: Active) -> None:
+        self._occupied -= 1
+        self._unrecorded += 1
+        if active.started_at is not None:
+            self._throughput.ended(self._clock.monotonic() - active.began)
+        self.wake.set()
 
     async def _refusal(self, assignment: Assignment) -> AttemptResult | None:
         """Why the run is deferred or declined, or None. Neither uses up an attempt."""
         if self._heartbeat.memory >= MEMORY_LIMIT:
             return AttemptResult(Outcome.DEFERRED, error=f"memory at {self._heartbeat.memory:.0%}")
-        if isinstance(self._executor, SelectiveExecutor):
-            reason = await self._executor.declines(assignment, self._node)
+        if self._declines is not None:
+            reason = await self._declines(assignment, self._node)
             if reason is not None:
                 return AttemptResult(Outcome.DECLINED, error=reason)
         return None
 
-    def _schedule_mark(self, active: Active) -> asyncio.Task[None] | None:
-        """Observe how late the run starts, and record the start after `start_mark` seconds unless it is recorded."""
-        active.started_at = active.started_at or self._clock.now()
-        fire = fire_of(active.claimed.run)
-        if active.assignment.attempt == 1 and fire is not None:
-            late = (active.started_at - fire).total_seconds()
-            self._meter.observe(metrics.START_LATENESS, max(0.0, late))
-        if active.marked:
-            return None
-        return self._create_task(self._mark_later(active), f"mark {active.claimed.run}")
-
     async def _execute(self, active: Active) -> AttemptResult:
         """Run the executor to its result; a stopped attempt has the result that it was stopped with."""
-
-        mark = self._schedule_mark(active)
+        self._observe_start(active)
+        if (stop := active.stop_result()) is not None:
+            return stop
+        task = active.task
+        assert task is not None
+        active.executing = True
         try:
-            if (stop := active.stop_result()) is not None:
-                return stop
-            active.handler = asyncio.ensure_future(self._executor.run(active.assignment, self._node, active.log.add))
-            try:
-                await asyncio.wait({active.handler})
-            except asyncio.CancelledError:
+            attempt_result = await self._executor.run(active.assignment, self._node, active.log.add)
+        except asyncio.CancelledError:
+            stop = active.stop_result()
+            if stop is None and task.cancelling():
                 # The process ends, and its handlers with it.
-                active.handler.cancel()
-                await asyncio.wait({active.handler})
                 raise
-        finally:
-            if mark is not None and not active.marked:
-                mark.cancel()
-        stop = active.stop_result()
-        if active.handler.cancelled():
             return stop or AttemptResult(Outcome.INTERRUPTED, error="the handler was cancelled")
-        attempt_result = active.handler.result()
+        finally:
+            active.executing = False
+            if active.stop is not None:
+                # Only the handler was to be cancelled. What follows, the recording, must not be.
+                task.uncancel()
+        stop = active.stop_result()
         # A handler that succeeded in spite of a cancellation has succeeded; one that failed is cancelled, not retried.
         failed = attempt_result.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
         return stop if stop is not None and failed and stop.outcome is Outcome.CANCELLED else attempt_result
@@ -378,12 +423,35 @@ class Worker:
         if active.stop is not None:
             return
         active.stop = attempt_result
-        if active.handler is not None:
-            active.handler.cancel()
+        if active.executing and active.task is not None:
+            active.task.cancel()
 
-    async def _mark_later(self, active: Active) -> None:
-        await self._clock.sleep(self._timings.start_mark)
-        if _key(active.assignment) in self._active and await self._mark_start(active) is False:
+    def _observe_start(self, active: Active) -> None:
+        """Observe how late the run starts, and have the start recorded after `start_mark` seconds, unless it is."""
+        active.started_at = active.started_at or self._clock.now()
+        if active.assignment.attempt == 1:
+            fire = fire_of(active.claimed.run)
+            if fire is not None:
+                late = (active.started_at - fire).total_seconds()
+                self._meter.observe(metrics.START_LATENESS, max(0.0, late))
+        if not active.marked and self._marking is None:
+            self._marking = self._create_task(self._mark_starts(), "mark starts")
+
+    async def _mark_starts(self) -> None:
+        """Record the starts that are older than half of `start_mark`, until no unrecorded start is left. Most runs have
+        ended by then.
+        """
+        try:
+            while unmarked := [active for active in self._active.values() if active.executing and not active.marked]:
+                pause = self._timings.start_mark / 2
+                before = self._clock.monotonic() - pause
+                old = [active for active in unmarked if active.began <= before]
+                await asyncio.gather(*map(self._mark, old), self._clock.sleep(pause))
+        finally:
+            self._marking = None
+
+    async def _mark(self, active: Active) -> None:
+        if await self._mark_start(active) is False and active.executing:
             self._meter.add(metrics.REJECTIONS, "start")
             self._supersede(active)
 
@@ -395,7 +463,7 @@ class Worker:
         return won
 
     async def _record(self, active: Active, attempt_result: AttemptResult) -> None:
-        finish = Finish.of(active.claimed, attempt_result, secrets.token_hex(12), active.started_at, self._clock.now())
+        finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, self._clock.now())
         await active.log.end()
         self._recorder.lines.hurry()
         if active.superseded:

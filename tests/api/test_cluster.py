@@ -50,8 +50,8 @@ async def test_the_cluster_is_shown_with_its_leader_and_its_load(scene: Scene) -
 
 
 def test_capacity_never_exceeds_the_slots() -> None:
-    quick = Member(a_report("n1#1", slots=4, rate=250.0), timedelta(0), queued=0, held=1)
-    busy = Member(a_report("n2#1", slots=4, rate=0.0), timedelta(0), queued=3, held=4)
+    quick = Member(a_report("n1#1", slots=4), timedelta(0), queued=0, held=1, ahead=250)
+    busy = Member(a_report("n2#1", slots=4), timedelta(0), queued=3, held=4)
     assert (quick.capacity, busy.capacity) == (253, -3)
     assert capacity_of([quick, busy]) == 4
 

@@ -480,6 +480,21 @@ async def test_a_node_forgets_the_runs_that_it_does_not_hold(coordination: Coord
     assert await coordination.queue.forget_ended(N2, held) == 0
 
 
+async def test_a_release_announces_what_the_node_accepts_ahead(coordination: Coordination) -> None:
+    await leading(coordination)
+    await coordination.membership.report(a_report(), 15)
+
+    async def ahead() -> int:
+        (member,) = await coordination.membership.members()
+        return member.ahead
+
+    assert await ahead() == 0
+    await coordination.queue.release(N1, [], 250)
+    assert await ahead() == 250
+    await coordination.queue.release(N1, [], 0)
+    assert await ahead() == 0
+
+
 async def test_releasing_an_older_attempt_leaves_what_the_node_took_after_it(coordination: Coordination) -> None:
     await leading(coordination)
     for fence in (100, 200):

@@ -17,8 +17,10 @@ from cronflow.domain.placement import OTHERS_KEPT, Fleet, NoNode, Placement, Wai
 from tests.contracts.builders import T0, a_report
 
 
-def a_member(name: str = "a", age_s: float = 0.0, queued: int = 0, held: int = 0, **fields: object) -> Member:
-    return Member(a_report(name, "x", **fields), timedelta(seconds=age_s), queued, held)
+def a_member(
+    name: str = "a", age_s: float = 0.0, queued: int = 0, held: int = 0, ahead: int = 0, **fields: object
+) -> Member:
+    return Member(a_report(name, "x", **fields), timedelta(seconds=age_s), queued, held, ahead=ahead)
 
 
 NOTHING = Needs()
@@ -103,8 +105,8 @@ def test_a_full_cluster_has_a_reason_for_each_node() -> None:
     assert str(answer) == "a#x: no free slot; b#x: no free slot"
 
 
-def test_runs_that_a_node_ends_in_a_second_count_as_capacity() -> None:
-    assert a_member(held=4, rate=2.9).capacity == 2
+def test_runs_that_a_node_accepts_ahead_count_as_capacity() -> None:
+    assert a_member(held=4, ahead=2).capacity == 2
 
 
 def test_each_reason_against_a_node_is_reported() -> None:

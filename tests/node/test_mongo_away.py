@@ -110,9 +110,7 @@ async def test_outcomes_are_recorded_in_the_order_in_which_they_came(tmp_path: P
         order = []
         # One by one, by stopping each handler: the ends are seconds apart.
         for active in list(worker._active.values()):
-            assert active.handler is not None
-            active.stop = AttemptResult(Outcome.OK)
-            active.handler.cancel()
+            worker._stop(active, AttemptResult(Outcome.OK))
             order.append(active.claimed.run)
             await cluster.elapse(0.5)
         assert len(order) == 8

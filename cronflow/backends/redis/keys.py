@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cronflow.domain.cluster import node_name
 
-EXPIRING = ("q:", "run:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:", "live:")
+EXPIRING = ("q:", "run:", "ahead:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:", "live:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,10 @@ class RedisKeys:
     def held(self, node: str) -> str:
         """Hash, kept for an hour: run -> fence of the runs that a node has taken and not released."""
         return f"{self.prefix}run:{node}"
+
+    def ahead(self, node: str) -> str:
+        """String with a TTL: how many runs the node accepts beyond its free slots."""
+        return f"{self.prefix}ahead:{node}"
 
     def expires(self, key: str) -> bool:
         """Whether a key must have a TTL."""

@@ -67,8 +67,8 @@ class RedisMembership(RedisAdapter):
     async def members(self) -> list[Member]:
         rows = await self._redis.call("members", [self._keys.nodes], self._keys.prefix)
         return [
-            Member(codec.report_from_json(raw), timedelta(milliseconds=age_ms), queued, held, bool(drain))
-            for raw, age_ms, queued, held, drain in rows
+            Member(codec.report_from_json(raw), timedelta(milliseconds=age_ms), queued, held, bool(drain), ahead)
+            for raw, age_ms, queued, held, drain, ahead in rows
         ]
 
     async def leave(self, report: NodeReport) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from cronflow.backends import codec
 from cronflow.backends.redis.connection import RedisAdapter, RedisConnection
 from cronflow.domain.errors import BackendUnavailable, Deposed, InvalidInput
-from cronflow.ports import Assignment, JobLock, Signal, Taken
+from cronflow.ports import AHEAD_VALID_S, Assignment, JobLock, Signal, Taken
 
 START_BY_S = 5.0
 CANCEL_MS = 3_600_000
+AHEAD_MS = round(AHEAD_VALID_S * 1000)
 RECONNECT_S = 0.5
 
 
@@ -48,9 +49,9 @@ class RedisQueue(RedisAdapter):
         words = (self._keys.prefix, node, self._lock_ms, *_words(job_locks))
         return {run.decode() for run in await self._redis.call("renew_locks", [self._keys.held(node)], *words)}
 
-    async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
-        keys = [self._keys.held(node), self._keys.signal("room")]
-        await self._redis.call("release", keys, self._keys.prefix, *_words(job_locks))
+    async def release(self, node: str, job_locks: Sequence[JobLock], ahead: int = 0) -> None:
+        keys = [self._keys.held(node), self._keys.signal("room"), self._keys.ahead(node)]
+        await self._redis.call("release", keys, self._keys.prefix, ahead, AHEAD_MS, *_words(job_locks))
 
     async def forget_ended(self, node: str, held: Sequence[JobLock]) -> int:
         words = [word for job_lock in held for word in (job_lock.run, job_lock.fence)]

@@ -10,7 +10,7 @@ from cronflow.backends.codec import slot
 from cronflow.domain.access import Principal
 from cronflow.domain.cluster import NO_EVICTION, Member, NodeReport, Renewal, node_name
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.ports import Assignment, Clock, Entry, JobLock, LineBatch, RedisConfig, Signal, Taken
+from cronflow.ports import AHEAD_VALID_S, Assignment, Clock, Entry, JobLock, LineBatch, RedisConfig, Signal, Taken
 from cronflow.testing.faults import Faults, FaultyPort
 
 CANCEL_S = 3600.0
@@ -39,6 +39,7 @@ class Memory:
         self.lists: dict[str, list[tuple[float, Assignment]]] = {}
         self.held: dict[str, dict[str, int]] = {}
         self.locks: dict[tuple[str, str], tuple[JobLock, str, float]] = {}
+        self.ahead: dict[str, tuple[int, float]] = {}
         self.cancels: dict[str, float] = {}
         self.drains: dict[str, bool] = {}
         self.builder: tuple[str, float] | None = None
@@ -72,6 +73,11 @@ class Memory:
         """Whether the node has a heartbeat that has not expired."""
         entry = self.reports.get(node)
         return entry is not None and entry[1] > self.clock.monotonic()
+
+    def ahead_now(self, node: str) -> int:
+        """How many runs the node accepts beyond its slots."""
+        ahead, until = self.ahead.get(node, (0, 0.0))
+        return ahead if until > self.clock.monotonic() else 0
 
     def is_cancelled(self, run: str) -> bool:
         """Whether the run was cancelled within the last hour."""
@@ -171,6 +177,7 @@ class MemoryMembership(RedisPort, port="membership"):
                 len(memory.lists.get(node, ())),
                 len(memory.held.get(node, ())),
                 memory.drains.get(report.name, False),
+                memory.ahead_now(node),
             )
             for node, (report, _, seen) in memory.reports.items()
             if memory.alive(node)
@@ -242,8 +249,9 @@ class MemoryQueue(RedisPort, port="queue"):
                 lost.add(job_lock.run)
         return lost
 
-    async def release(self, node: str, job_locks: Sequence[JobLock]) -> None:
+    async def release(self, node: str, job_locks: Sequence[JobLock], ahead: int = 0) -> None:
         memory = self.memory
+        memory.ahead[node] = (ahead, memory.clock.monotonic() + AHEAD_VALID_S)
         for job_lock in job_locks:
             present = memory.lock((job_lock.job, job_lock.slot))
             if present is not None and present[0].fence == job_lock.fence:

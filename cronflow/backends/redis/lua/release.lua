@@ -1,7 +1,7 @@
--- RELEASE   compare, then delete the locks; signal free capacity to the leader.
--- KEYS run:<id> ch:room   ARGV prefix (job slot run fence)...   Returns the number of locks deleted
+-- RELEASE   compare, then delete the locks; announce what the node accepts ahead; signal free capacity to the leader.
+-- KEYS run:<id> ch:room ahead:<id>   ARGV prefix ahead ahead_ms (job slot run fence)...   Returns the number of locks deleted
 local mine = 0
-for i = 2, #ARGV, 4 do
+for i = 4, #ARGV, 4 do
   local lock = ARGV[1] .. 'lock:job:' .. ARGV[i]
   if ARGV[i + 1] ~= '' then lock = lock .. ':' .. ARGV[i + 1] end
   local held = redis.call('GET', lock)
@@ -11,5 +11,6 @@ for i = 2, #ARGV, 4 do
   end
   if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call('HDEL', KEYS[1], ARGV[i + 2]) end
 end
+if ARGV[2] == '0' then redis.call('DEL', KEYS[3]) else redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3]) end
 redis.call('PUBLISH', KEYS[2], 'done')
 return mine

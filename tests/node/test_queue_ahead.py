@@ -1,0 +1,81 @@
+"""What a node holds beyond its slots, on virtual time: waiting runs in its list, and outcomes to be recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
+from cronflow.domain.run import RunState
+from cronflow.domain.schedule.kinds import Once
+from cronflow.worker import worker
+from tests.node.cluster import Cluster, a_cluster
+
+SECOND = timedelta(seconds=1)
+
+
+async def a_herd(cluster: Cluster, size: int) -> None:
+    """Jobs that are due in a second."""
+    due = cluster.clock.now() + SECOND
+    jobs = [
+        Job(
+            name=f"job-{k:03}",
+            target=PythonTarget("jobs:any"),
+            schedule=Once(due),
+            retry=Retry(max=0),
+            overlap=Overlap.ALLOW,
+        )
+        for k in range(size)
+    ]
+    await cluster.service.jobs.apply(jobs)
+
+
+def rounds_with_work(cluster: Cluster) -> int:
+    return cluster.backends.faults.calls["queue.dispatch"]
+
+
+async def test_a_herd_of_short_runs_is_planned_in_few_rounds() -> None:
+    async with a_cluster("a", slots=4) as cluster:
+        await a_herd(cluster, 200)
+        await cluster.elapse(3)
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        assert len(cluster.runs) == 200
+        # The first round fills the slots; after its runs the node accepts the rest.
+        assert rounds_with_work(cluster) <= 5
+
+
+async def test_what_waits_behind_long_runs_is_given_to_another_node() -> None:
+    async with a_cluster("a", slots=1) as cluster:
+        held = cluster.executor.release = asyncio.Event()
+        (full,) = cluster.nodes
+        cluster.backends.memory.ahead[full.id] = (3, cluster.clock.monotonic() + 60)
+        await a_herd(cluster, 4)
+        await cluster.elapse(1.5)
+        assert len(cluster.executor.starts) == 1
+        assert len(cluster.backends.memory.lists[full.id]) == 3
+        cluster.backends.memory.ahead.clear()
+        cluster.start("b", slots=4)
+        await cluster.elapse(2.5)
+        assert [node.partition("#")[0] for _, _, node, _ in cluster.executor.starts] == ["a", "b", "b", "b"]
+        held.set()
+        await cluster.elapse(1)
+        assert {(run.state, run.attempt) for run in cluster.runs} == {(RunState.SUCCEEDED, 1)}
+
+
+async def test_slots_are_free_before_the_outcomes_are_recorded_but_their_number_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "MOST_UNRECORDED", 10)
+    async with a_cluster("a", slots=4) as cluster:
+        cluster.backends.memory.ahead[cluster.nodes[0].id] = (100, cluster.clock.monotonic() + 60)
+        stalled = cluster.backends.faults.stall("runs.apply")
+        await a_herd(cluster, 30)
+        await cluster.elapse(4)
+        assert len(cluster.executor.starts) == 10
+        stalled.release()
+        cluster.backends.faults.heal()
+        await cluster.elapse(15)
+        assert sorted(cluster.executor.runs_started) == [run.id for run in cluster.runs]
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
