@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from datetime import UTC, datetime
-from statistics import median
 
 AGREE_WITHIN_S = 2.0
 STEP_S = 5.0
@@ -38,7 +37,11 @@ class ClusterTime:
     def now(self, wall: datetime, monotonic: float) -> datetime:
         """The cluster time, from this node's own two clocks."""
         with self._lock:
-            candidate = _middle([wall.timestamp(), *self._theirs(monotonic).values()])
+            times = [wall.timestamp()]
+            for offset, at in self._offsets.values():
+                if monotonic - at <= SAMPLE_LASTS_S:
+                    times.append(offset + monotonic)
+            candidate = _middle(times)
             accepted = candidate
             if self._last is not None:
                 expected = self._last[0] + (monotonic - self._last[1])
@@ -82,4 +85,4 @@ class ClusterTime:
 
 def _middle(times: list[float]) -> float:
     # The earlier of two clocks: late is better than early.
-    return min(times) if len(times) == 2 else median(times)
+    return sorted(times)[(len(times) - 1) // 2]

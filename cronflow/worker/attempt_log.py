@@ -38,7 +38,7 @@ class AttemptLog:
             node=node,
         )
         self._clock = clock
-        self._at, self._read_at = clock.now(), clock.monotonic()
+        self._at, self._read_at = datetime.min, -1.0
         self._limit = limit
         self._most_last = limit - limit // 5
         self._count = self._stored = self._stored_text = self._last_text = 0

@@ -41,7 +41,8 @@ class MongoJobStore:
     async def due_in_turn(self, now: datetime, until: datetime, limit: int) -> list[JobRecord]:
         """One command."""
         async with self._database.translated():
-            found = await self._jobs.aggregate(self.in_turn(now, until, limit)).to_list(None)
+            # All in the first reply.
+            found = await self._jobs.aggregate(self.in_turn(now, until, limit), batchSize=2 * limit + 1).to_list(None)
         return [codec.record(document) for document in {document["_id"]: document for document in found}.values()]
 
     def in_turn(self, now: datetime, until: datetime, limit: int) -> list[dict[str, Any]]:
