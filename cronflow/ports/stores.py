@@ -305,10 +305,10 @@ class Archive(Protocol):
         older than that.
         """
 
-    async def expired(
+    async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
-        """Runs that ended before this instant, ordered by (ended_at, id), starting after `after`."""
+        """Runs that were due before this instant, open and ended, ordered by (fire_at, id), starting after `after`."""
 
     async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
         """By job: the newest fire of a scheduled run that was created before this instant."""
@@ -352,6 +352,11 @@ class StoreAdmin(Protocol):
 
     async def make_indexes(self) -> None:
         """Create the missing indexes."""
+
+    async def drop_unused_indexes(self) -> None:
+        """Drop the indexes that only earlier versions use. Safe to repeat: a node of such a version creates them again
+        when it starts.
+        """
 
     async def keep_lines(self, retention: timedelta) -> None:
         """From now on, delete log lines and events older than this. Safe to repeat."""

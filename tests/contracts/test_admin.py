@@ -53,15 +53,20 @@ async def test_all_jobs_are_read_by_name_with_their_mark_and_tombstones_can_be_a
     assert [row.record.name for row in await stores.archive.jobs(deleted_before=T0 + 2 * HOUR, after="b")] == ["c"]
 
 
-async def test_expired_runs_come_by_their_end_strictly_before_and_behind_the_last_one(stores: Stores) -> None:
-    runs = [ended(T0 + k * MINUTE, at=T0) for k in range(3)] + [ended(T0 - HOUR, at=T0 + MINUTE), a_run(fire=T0 - HOUR)]
-    runs += [ended(T0 + HOUR, at=T0 - MINUTE)]
-    await stores.runs.insert(runs)
-    first = await stores.archive.expired(T0 + MINUTE, limit=2)
-    assert [row.id for row in first] == [runs[5].id, runs[0].id]
-    assert first[-1].ended_at is not None
-    rest = await stores.archive.expired(T0 + MINUTE, after=(first[-1].ended_at, first[-1].id))
-    assert [row.id for row in rest] == [runs[1].id, runs[2].id]
+async def test_old_runs_are_read_by_their_fire_and_id_strictly_before_and_after_the_last_one(stores: Stores) -> None:
+    runs = [
+        ended(T0 - HOUR),
+        a_run("a", fire=T0),
+        ended(T0, job="b"),
+        ended(T0, job="c", at=T0 + HOUR),
+        ended(T0 + MINUTE, at=T0 - HOUR),
+    ]
+    await stores.runs.insert(runs[::-1])
+    first = await stores.archive.due_before(T0 + MINUTE, limit=2)
+    assert [row.id for row in first] == [runs[0].id, runs[1].id]
+    rest = await stores.archive.due_before(T0 + MINUTE, after=(first[-1].fire_at, first[-1].id))
+    assert [row.id for row in rest] == [runs[2].id, runs[3].id]
+    assert await stores.archive.due_before(T0 + MINUTE, after=(rest[-1].fire_at, rest[-1].id)) == []
 
 
 async def test_the_anchor_is_the_newest_scheduled_fire_that_was_recorded_before(stores: Stores) -> None:

@@ -217,6 +217,13 @@ async def test_nodes_that_have_been_silent_for_an_hour_are_forgotten(forge: Forg
     assert [member.report.name for member in await forge.backends.membership.members()] == ["n1"]
 
 
+async def test_indexes_of_earlier_versions_go(forge: Forge) -> None:
+    if isinstance(forge, ServerForge):
+        await forge.database["runs"].create_index([("ended_at", 1), ("_id", 1)], name="ended")
+        await clean(forge)
+        assert "ended" not in await forge.database["runs"].index_information()
+
+
 async def test_it_keeps_the_age_of_log_lines_in_step(forge: Forge) -> None:
     run = (await a_job_with_runs(forge, HOUR))[0]
     lines = [

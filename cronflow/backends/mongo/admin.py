@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import UNAUTHORIZED, MongoDatabase
-from cronflow.backends.mongo.indexes import INDEXES
+from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.domain.run import ENDED, OPEN, RunState
 from cronflow.domain.sweep import Finding, Flaw, JobRow, RunRow, SweepReport
 from cronflow.ports import ReplicaSet
@@ -56,6 +56,13 @@ class MongoStoreAdmin:
 
     async def make_indexes(self) -> None:
         await self._database.make_indexes()
+
+    async def drop_unused_indexes(self) -> None:
+        for collection, names in UNUSED.items():
+            async with self._database.translated():
+                present = await self._database[collection].index_information()
+                for name in names & present.keys():
+                    await self._database[collection].drop_index(name)
 
     async def keep_lines(self, retention: timedelta) -> None:
         for collection in ("logs", "events"):
@@ -121,20 +128,21 @@ class MongoArchive:
             found = await self._jobs.find(match).sort("_id", 1).limit(limit).to_list(None)
         return [JobRow(codec.record(document), bool(document.get("active"))) for document in found]
 
-    async def expired(
+    async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
-        match: dict[str, Any] = {"ended_at": {"$lt": before}}
-        if after is not None:
-            ended_at, run = after
-            match = {
-                "ended_at": {"$gte": ended_at, "$lt": before},
-                "$or": [{"ended_at": {"$gt": ended_at}}, {"_id": {"$gt": run}}],
-            }
         async with self._database.translated():
-            cursor = self._runs.find(match, ROW).sort([("ended_at", 1), ("_id", 1)]).limit(limit)
-            found = await cursor.to_list(None)
+            found = await self.cursor_of_due(before, after, limit).to_list(None)
         return [_row(document) for document in found]
+
+    def cursor_of_due(self, before: datetime, after: tuple[datetime, str] | None, limit: int) -> Any:
+        """Reads an index backwards, and at most `limit` runs that match."""
+        match: dict[str, Any] = {"fire_at": {"$lt": before}}
+        if after is not None:
+            fire_at, run = after
+            match["fire_at"]["$gte"] = fire_at
+            match["$or"] = [{"fire_at": {"$gt": fire_at}}, {"_id": {"$gt": run}}]
+        return self._runs.find(match, ROW).sort([("fire_at", 1), ("_id", 1)]).limit(limit).hint("newest")
 
     async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
         """Reads each job's history backwards. No run is created before its fire, so one or two rows decide."""

@@ -31,14 +31,11 @@ class MemoryArchive(DocumentPort, port="archive"):
         )
         return [JobRow(record, record.active) for record in found]
 
-    async def expired(
+    async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
         found = self.documents.runs.page(
-            attrgetter("ended_at", "id"),
-            lambda run: run.ended_at is not None and run.ended_at < before,
-            after=after,
-            limit=limit,
+            attrgetter("fire_at", "id"), lambda run: run.fire_at < before, after=after, limit=limit
         )
         return [_row(run) for run in found]
 
@@ -99,6 +96,9 @@ class MemoryStoreAdmin(DocumentPort, port="store_admin"):
 
     async def make_indexes(self) -> None:
         self.documents.lost_indexes.clear()
+
+    async def drop_unused_indexes(self) -> None:
+        """Tables have no indexes."""
 
     async def keep_lines(self, retention: timedelta) -> None:
         self.documents.line_retention = retention
