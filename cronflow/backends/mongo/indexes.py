@@ -100,6 +100,6 @@ INDEXES = {
 }
 
 UNUSED = {"runs": {"ended"}}
-"""Indexes of earlier versions. None may be one that such a version names in a hint, because its query would fail; and no
-name may be used again for other keys.
+"""Indexes of earlier versions. None may be one that such a version names in a hint, because its query would fail, and
+no name may be used again for other keys.
 """
