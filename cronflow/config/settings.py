@@ -174,10 +174,13 @@ class Settings:
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.leader_renew is None:
-            object.__setattr__(self, "leader_renew", min(LEADER_RENEW, self.leader_ttl / 2))
-        if self.heartbeat is None:
-            object.__setattr__(self, "heartbeat", min(HEARTBEAT, self.node_ttl / 3))
+        intervals = {
+            "leader_renew": min(LEADER_RENEW, self.leader_ttl / 2),
+            "heartbeat": min(HEARTBEAT, self.node_ttl / 3),
+        }
+        for name, interval in intervals.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, interval)
 
     @property
     def retry(self) -> Retry:

@@ -7,9 +7,11 @@ take turns, so that a busy moment of the machine meets all of them. A job that f
 instant was lost or ran twice.
 
 Each fault comes just before a whole second, when the job falls due, and at a random point of the lease. All gaps count
-from that moment: until a leader is elected, until it has recorded its first run, and until a handler has started. A
-leader that ends without resigning leaves its key to expire, so its gap depends on how much of the lease was left: half
-to all of it. A leader that resigns is replaced by a signal.
+from that moment: until a leader is elected, until a run that was due since is dispatched, and until its handler has
+started. The latest run of the gap also shows runs that were sent to a node that was gone.
+
+A leader that ends without resigning leaves its key to expire, so its gap depends on how much of the lease was left:
+half to all of it. A leader that resigns is replaced by a signal.
 
 Results depend on the machine. It asserts nothing.
 """
@@ -48,6 +50,7 @@ from tests.processes.link import Link
 from tests.waiting import eventually
 
 NODES = ("node-0", "node-1", "node-2")
+JOB = "tick"
 BEFORE_DUE = timedelta(milliseconds=20)
 CLOCKS_APART = timedelta(milliseconds=50)
 """How far the clocks of the processes may be apart, on one machine."""
@@ -67,11 +70,14 @@ GRACEFUL = {Fault.STOP, Fault.STEPDOWN}
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """From the fault until a leader was elected, had recorded a run, and a handler had started."""
+    """From the fault until a leader was elected, a run was dispatched, and its handler had started; and how late the
+    latest of the runs started that were due meanwhile.
+    """
 
     elected: timedelta
-    recorded: timedelta
+    dispatched: timedelta
     started: timedelta
+    latest: timedelta
 
 
 @dataclass(slots=True)
@@ -81,18 +87,16 @@ class Results:
     """Handlers started again for the same run, which `at_least_once` allows when a node has failed."""
 
 
-def limits(ttl: float) -> dict[str, str]:
-    """All time limits of a node in the proportions of the defaults."""
-    seconds = {
-        "LEADER_TTL": ttl,
-        "LEADER_RENEW": ttl / 2,
-        "FAILOVER_CHECK": ttl * 1.5,
-        "HEARTBEAT": ttl / 6,
-        "NODE_TTL": max(1.0, ttl / 2),
-        "RUN_LEASE": max(1.0, ttl * 1.5),
-        "LOCK_BUFFER": ttl / 6,
-        "DRAIN_TIMEOUT": 5.0,
-    }
+def limits(ttl: float, *, lease_only: bool) -> dict[str, str]:
+    """The time limits of a node: all in the proportions of the defaults, or only that of the lease."""
+    seconds = {"LEADER_TTL": ttl, "DRAIN_TIMEOUT": 5.0}
+    if not lease_only:
+        seconds |= {
+            "FAILOVER_CHECK": ttl * 1.5,
+            "NODE_TTL": max(1.0, ttl / 2),
+            "RUN_LEASE": max(1.0, ttl * 1.5),
+            "LOCK_BUFFER": ttl / 6,
+        }
     return {f"CRONFLOW_{name}": f"{round(value * 1000)}ms" for name, value in seconds.items()}
 
 
@@ -113,7 +117,7 @@ class Bench:
     async def settled(self) -> str:
         """Wait until all nodes are members, get signals and follow one leader. Returns its name."""
         channel = RedisKeys(self._cluster.namespace).signal("leader")
-        fresh = timedelta(seconds=self._ttl / 3)
+        fresh = timedelta(seconds=10)
 
         async def ready() -> str | None:
             members = await self._cluster.service.cluster.members()
@@ -133,12 +137,14 @@ class Bench:
         began = datetime.now(UTC)
         await self._inflict(fault, leader)
         elected_at = await self._elected(record.term, began)
-        runs = await self._first_runs(record.term, began)
+        dispatched, started = await self._first_started(began)
         await self._heal(fault, leader)
+        runs = await eventually(lambda: self._ended(began, elected_at), what="the runs of the gap have ended")
         return Gap(
             elected_at - began,
-            min(run.created_at for run in runs) - began,
-            min(run.started_at for run in runs if run.started_at is not None) - began,
+            dispatched - began,
+            started - began,
+            max(run.lateness for run in runs if run.lateness is not None),
         )
 
     async def _inflict(self, fault: Fault, leader: str) -> None:
@@ -187,17 +193,25 @@ class Bench:
         assert elected_at is not None
         return elected_at
 
-    async def _first_runs(self, term: int, began: datetime) -> Sequence[Run]:
-        """The runs of later terms, when a handler has started for one of them."""
+    async def _first_started(self, began: datetime) -> tuple[datetime, datetime]:
+        """When a run that was due after the fault was dispatched and its handler started, of the first one."""
 
-        async def found() -> Sequence[Run]:
-            runs = await self._cluster.backends.runs.find(
-                RunQuery(since=began - timedelta(seconds=self._ttl), limit=500)
-            )
-            later = [run for run in runs if run.term > term]
-            return later if any(run.started_at is not None for run in later) else []
+        async def found() -> tuple[datetime, datetime] | None:
+            started = [(run.started_at, run.dispatched_at) for run in await self._due(began)]
+            return min(((at, sent) for at, sent in started if at and sent), default=None)
 
-        return await eventually(found, what="a run of the next leader")
+        first = await eventually(found, what="a run after the fault")
+        assert first is not None
+        return first[1], first[0]
+
+    async def _ended(self, began: datetime, elected_at: datetime) -> list[Run]:
+        """The runs that were due from the fault until the second after the election, when all have ended."""
+        until = elected_at + timedelta(seconds=1)
+        runs = [run for run in await self._due(began) if run.fire_at < until]
+        return [] if any(run.is_open for run in runs) or datetime.now(UTC) < until + CLOCKS_APART else runs
+
+    async def _due(self, began: datetime) -> list[Run]:
+        return await self._cluster.backends.runs.find(RunQuery(job=JOB, since=began, limit=500))
 
     def repeated(self) -> int:
         """How many handlers were started again for the same run since the last call."""
@@ -217,7 +231,7 @@ async def _until_just_before_a_second() -> None:
 def a_job(sink: Path) -> Job:
     """It fires every second, and writes each start into the sink."""
     return Job(
-        name="tick",
+        name=JOB,
         target=PythonTarget("tests.processes.handlers:work", {"sink": str(sink), "seconds": 0}),
         schedule=Every("1s"),
         retry=Retry(max=0),
@@ -226,11 +240,13 @@ def a_job(sink: Path) -> Job:
 
 
 @asynccontextmanager
-async def bench(folder: Path, redis_url: str, mongo_url: str, ttl: float) -> AsyncIterator[tuple[Bench, Processes]]:
+async def bench(
+    folder: Path, redis_url: str, mongo_url: str, ttl: float, limits: Mapping[str, str]
+) -> AsyncIterator[tuple[Bench, Processes]]:
     """Three nodes with these time limits."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(process_cluster(redis_url, mongo_url, f"ttl-{ttl:g}", folder))
-        cluster.limits = limits(ttl)
+        cluster.limits = dict(limits)
         links = {
             name: (
                 await stack.enter_async_context(Link(redis_url)),
@@ -245,13 +261,15 @@ async def bench(folder: Path, redis_url: str, mongo_url: str, ttl: float) -> Asy
         yield found, cluster
 
 
-async def measure(ttl: float, trials: int, faults: Sequence[Fault]) -> tuple[Results, FireAudit]:
+async def measure(
+    ttl: float, limits: Mapping[str, str], trials: int, faults: Sequence[Fault]
+) -> tuple[Results, FireAudit]:
     results = Results()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(RedisServer(folder))
         mongo = stack.enter_context(MongoServer(folder))
-        async with bench(folder, redis.url, mongo.url, ttl) as (found, cluster):
+        async with bench(folder, redis.url, mongo.url, ttl, limits) as (found, cluster):
             await found.settled()
             since = await cluster.apply(a_job(cluster.sink))
             for _ in range(trials):
@@ -266,8 +284,9 @@ def report(ttl: float, results: Results, audit: FireAudit) -> None:
     say(f"TTL {ttl:g} s", "from the fault until")
     for fault, gaps in results.gaps.items():
         say(f"{fault}, n={len(gaps)}", f"a leader is elected   {spread(gap.elected for gap in gaps)}")
-        say("", f"a run is recorded     {spread(gap.recorded for gap in gaps)}")
+        say("", f"a run is dispatched   {spread(gap.dispatched for gap in gaps)}")
         say("", f"a handler has started {spread(gap.started for gap in gaps)}")
+        say("", f"latest run of the gap {spread(gap.latest for gap in gaps)}")
         if results.repeated[fault]:
             say("", f"{results.repeated[fault]} runs started again, as at_least_once allows")
     say("instants due", f"{audit.fires_due:,}   without a run {len(audit.lost)}   with two {len(audit.doubled)}")
@@ -278,6 +297,9 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ttl", type=float, nargs="+", default=[30.0, 9.0, 3.0], help="leases to measure, in seconds")
     parser.add_argument("--trials", type=int, default=20, help="per lease and fault")
     parser.add_argument("--faults", nargs="+", choices=[fault.name.lower() for fault in Fault], help="all if not given")
+    parser.add_argument(
+        "--lease-only", action="store_true", help="keep the other time limits of the defaults, such as NODE_TTL"
+    )
     options = parser.parse_args(arguments)
     faults = [fault for fault in Fault if options.faults is None or fault.name.lower() in options.faults]
     say(
@@ -285,7 +307,8 @@ async def main(arguments: Sequence[str] | None = None) -> None:
         f"{os.cpu_count()} CPUs, {datetime.now(UTC):%Y-%m-%d %H:%MZ}",
     )
     for ttl in options.ttl:
-        report(ttl, *await measure(ttl, options.trials, faults))
+        shortened = limits(ttl, lease_only=options.lease_only)
+        report(ttl, *await measure(ttl, shortened, options.trials, faults))
 
 
 if __name__ == "__main__":
