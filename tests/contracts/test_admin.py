@@ -8,10 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from cronflow.backends.redis.keys import RedisKeys
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.ports import LargeResult, LateResult, LogLine
+from cronflow.ports import JobReach, LargeResult, LateResult, LogLine
 from tests.contracts.builders import T0, a_pend, a_record, a_report, a_run, an_assignment
 from tests.contracts.conftest import Coordination, Stores
 from tests.waiting import eventually
@@ -69,7 +71,8 @@ async def test_old_runs_are_read_by_their_fire_and_id_strictly_before_and_after_
     assert await stores.archive.due_before(T0 + MINUTE, after=(rest[-1].fire_at, rest[-1].id)) == []
 
 
-async def test_the_anchor_is_the_newest_scheduled_fire_that_was_recorded_before(stores: Stores) -> None:
+async def test_a_job_has_passed_its_newest_scheduled_fire_that_was_recorded_before(stores: Stores) -> None:
+    await stores.jobs.create_all([a_record("report"), a_record("new")])
     await stores.runs.insert(
         [
             ended(T0 - 3 * HOUR),
@@ -82,7 +85,27 @@ async def test_the_anchor_is_the_newest_scheduled_fire_that_was_recorded_before(
             ended(T0 - HOUR, job="report-2"),
         ]
     )
-    assert await stores.archive.anchors(["report", "new", "nobody"], T0) == {"report": T0 - 2 * HOUR}
+    assert await stores.archive.reach(["report", "new", "nobody"], T0) == {
+        "report": JobReach(pending_fire=None, passed=T0 - 2 * HOUR, abandoned=False),
+        "new": JobReach(pending_fire=None, passed=None, abandoned=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("deleted", "pending", "abandoned"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+    ids=["tombstone", "active job", "tombstone with a pending run"],
+)
+async def test_a_job_is_abandoned_when_it_is_an_unchanged_tombstone_without_a_pending_run(
+    stores: Stores, deleted: bool, pending: bool, abandoned: bool
+) -> None:
+    record = a_record(
+        deleted_at=T0 - HOUR if deleted else None, pending_run=a_pend(T0) if pending else None, updated_at=T0
+    )
+    await stores.jobs.create(record)
+    found = (await stores.archive.reach(["report"], T0 + MINUTE))["report"]
+    assert found == JobReach(pending_fire=T0 if pending else None, passed=None, abandoned=abandoned)
+    assert not (await stores.archive.reach(["report"], T0))["report"].abandoned
 
 
 async def test_only_runs_that_ended_before_are_deleted_and_only_once(stores: Stores) -> None:

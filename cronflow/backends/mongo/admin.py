@@ -15,7 +15,7 @@ from cronflow.backends.mongo.database import UNAUTHORIZED, MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.domain.run import ENDED, OPEN, RunState
 from cronflow.domain.sweep import Finding, Flaw, JobRow, RunRow, SweepReport
-from cronflow.ports import ReplicaSet
+from cronflow.ports import JobReach, ReplicaSet
 
 
 class MongoStoreAdmin:
@@ -144,21 +144,32 @@ class MongoArchive:
             match["$or"] = [{"fire_at": {"$gt": fire_at}}, {"_id": {"$gt": run}}]
         return self._runs.find(match, ROW).sort([("fire_at", 1), ("_id", 1)]).limit(limit).hint("newest")
 
-    async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
-        """Reads each job's history backwards. No run is created before its fire, so one or two rows decide."""
-        anchors: dict[str, datetime] = {}
-        for job in jobs:
-            match = {
-                "job": job,
-                "fire_at": {"$lt": before},
-                "_id": {"$regex": SCHEDULED},
-                "created_at": {"$lt": before},
-            }
-            async with self._database.translated():
-                found = await self._runs.find_one(match, {"fire_at": 1}, sort=[("fire_at", -1), ("_id", -1)])
-            if found is not None:
-                anchors[job] = found["fire_at"]
-        return anchors
+    async def reach(self, jobs: Collection[str], before: datetime) -> dict[str, JobReach]:
+        """One command, which reads the history of each job backwards. No run is created before its fire, so one or two
+        rows decide.
+        """
+        newest_passed = [
+            {"$match": {"fire_at": {"$lt": before}, "_id": {"$regex": SCHEDULED}, "created_at": {"$lt": before}}},
+            {"$sort": {"fire_at": -1, "_id": -1}},
+            {"$limit": 1},
+            {"$project": {"fire_at": 1}},
+        ]
+        pipeline: list[dict[str, Any]] = [
+            {"$match": {"_id": {"$in": list(jobs)}}},
+            {"$project": {"pend.fire": 1, "deleted_at": 1, "updated_at": 1}},
+            {
+                "$lookup": {
+                    "from": self._runs.name,
+                    "localField": "_id",
+                    "foreignField": "job",
+                    "pipeline": newest_passed,
+                    "as": "passed",
+                }
+            },
+        ]
+        async with self._database.translated():
+            found = await self._jobs.aggregate(pipeline).to_list(None)
+        return {document["_id"]: _reach(document, before) for document in found}
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
         """Deletes late and large results first. After an interruption, the runs still exist and are found again."""
@@ -188,6 +199,15 @@ class MongoArchive:
         async with self._database.translated():
             await self._runs.update_many(ended, {"$unset": {"open": "", "check_at": ""}})
             await self._runs.update_many(still_open, [{"$set": marks}])
+
+
+def _reach(document: Mapping[str, Any], before: datetime) -> JobReach:
+    pending_run = document.get("pend")
+    return JobReach(
+        pending_fire=None if pending_run is None else pending_run["fire"],
+        passed=next((run["fire_at"] for run in document["passed"]), None),
+        abandoned=document["deleted_at"] is not None and pending_run is None and document["updated_at"] < before,
+    )
 
 
 def _row(document: Mapping[str, Any]) -> RunRow:
