@@ -85,8 +85,10 @@ class Cleanup:
         await self._runs(before, deleted)
         await self._tombstones(before, deleted)
         await self._backends.audit.keep(self._retention)
-        await self._backends.store_admin.drop_unused_indexes()
         deleted["nodes"] = await self._backends.coordination_admin.forget_nodes(SILENT_FOR)
+        if len({member.report.version for member in await self._backends.membership.members()}) <= 1:
+            # During an upgrade, nodes of the earlier version still use them.
+            await self._backends.store_admin.drop_unused_indexes()
         if self._log_retention is not None:
             await self._backends.store_admin.keep_lines(self._log_retention)
         counts = ", ".join(f"{count:,} {what}" for what, count in deleted.items())
