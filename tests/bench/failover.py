@@ -221,11 +221,8 @@ class Bench:
 
 
 async def _until_just_before_a_second() -> None:
-    now = datetime.now(UTC)
-    second = now.replace(microsecond=0) + timedelta(seconds=1)
-    if second - now < 2 * BEFORE_DUE:
-        second += timedelta(seconds=1)
-    await asyncio.sleep((second - BEFORE_DUE - now).total_seconds())
+    while (left := timedelta(microseconds=1_000_000 - datetime.now(UTC).microsecond)) > BEFORE_DUE:
+        await asyncio.sleep(max(timedelta(milliseconds=1), left - BEFORE_DUE).total_seconds())
 
 
 def a_job(sink: Path) -> Job:
