@@ -26,7 +26,7 @@ import random
 import signal
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -42,13 +42,15 @@ from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import RunQuery
-from cronflow.testing.audit import FireAudit
+from cronflow.testing.audit import FireAudit, percentile
 from cronflow.testing.embedded import MongoServer, RedisServer
+from tests.bench.results import record
 from tests.bench.words import say, spread
 from tests.processes.conftest import Processes, process_cluster
 from tests.processes.link import Link
 from tests.waiting import eventually
 
+COMMAND = "python -m tests.bench.failover"
 NODES = ("node-0", "node-1", "node-2")
 JOB = "tick"
 BEFORE_DUE = timedelta(milliseconds=20)
@@ -289,8 +291,20 @@ def report(ttl: float, results: Results, audit: FireAudit) -> None:
     say("instants due", f"{audit.fires_due:,}   without a run {len(audit.lost)}   with two {len(audit.doubled)}")
 
 
+def figures(results: Mapping[float, Results]) -> dict[str, float]:
+    """The figures of the targets, in seconds: p99 without a leader, by TTL after a kill, and over all graceful ends."""
+    found = {f"failover_{ttl:g}_p99": _p99(one.gaps[Fault.KILL]) for ttl, one in results.items()}
+    graceful = [gap for one in results.values() for fault in GRACEFUL for gap in one.gaps[fault]]
+    found["failover_graceful_p99"] = _p99(graceful)
+    return {name: value.total_seconds() for name, value in found.items() if value is not None}
+
+
+def _p99(gaps: Iterable[Gap]) -> timedelta | None:
+    return percentile(sorted(gap.elected for gap in gaps), 0.99)
+
+
 async def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.failover", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.partition("\n")[0])
     parser.add_argument("--ttl", type=float, nargs="+", default=[30.0, 9.0, 3.0], help="leases to measure, in seconds")
     parser.add_argument("--trials", type=int, default=20, help="per lease and fault")
     parser.add_argument("--faults", nargs="+", choices=[fault.name.lower() for fault in Fault], help="all if not given")
@@ -303,9 +317,15 @@ async def main(arguments: Sequence[str] | None = None) -> None:
         f"cronflow {VERSION}, Python {platform.python_version()}",
         f"{os.cpu_count()} CPUs, {datetime.now(UTC):%Y-%m-%d %H:%MZ}",
     )
+    measured: dict[float, Results] = {}
     for ttl in options.ttl:
         shortened = limits(ttl, lease_only=options.lease_only)
-        report(ttl, *await measure(ttl, shortened, options.trials, faults))
+        measured[ttl], audit = await measure(ttl, shortened, options.trials, faults)
+        report(ttl, measured[ttl], audit)
+    for name, value in figures(measured).items():
+        record(
+            name, value, "s", f"{COMMAND} --ttl {' '.join(f'{ttl:g}' for ttl in measured)} --trials {options.trials}"
+        )
 
 
 if __name__ == "__main__":
