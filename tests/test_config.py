@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cronflow.bootstrap.parts import timings
 from cronflow.config import (
     Credentials,
     Settings,
@@ -18,6 +19,7 @@ from cronflow.config import (
     remove_settings,
     weaknesses,
 )
+from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import Retry
 
@@ -454,9 +456,9 @@ def test_a_flag_that_is_no_setting_is_a_mistake_of_the_caller(tmp_path: Path) ->
 
 def test_the_renewal_must_fit_twice_into_the_leaders_ttl(tmp_path: Path) -> None:
     assert load(tmp_path, CRONFLOW_LEADER_TTL="10s", CRONFLOW_LEADER_RENEW="5s").leader_renew == timedelta(seconds=5)
-    assert problems_of(tmp_path, CRONFLOW_LEADER_TTL="10s") == [
+    assert problems_of(tmp_path, CRONFLOW_LEADER_TTL="10s", CRONFLOW_LEADER_RENEW="6s") == [
         (
-            "CRONFLOW_LEADER_TTL: LEADER_RENEW is 15s and LEADER_TTL is 10s (LEADER_RENEW must be at most half of"
+            "CRONFLOW_LEADER_RENEW: LEADER_RENEW is 6s and LEADER_TTL is 10s (LEADER_RENEW must be at most half of"
             " LEADER_TTL, 5s)"
         )
     ]
@@ -466,6 +468,23 @@ def test_the_renewal_must_fit_twice_into_the_leaders_ttl(tmp_path: Path) -> None
             " LEADER_TTL, 15s)"
         )
     ]
+
+
+@pytest.mark.parametrize(("ttl", "renew"), [("60s", 15), ("30s", 15), ("9s", 4.5), ("1s", 0.5)])
+def test_by_default_the_renewal_fits_twice_into_the_leaders_ttl(tmp_path: Path, ttl: str, renew: float) -> None:
+    settings = load(tmp_path, CRONFLOW_LEADER_TTL=ttl)
+    assert settings.leader_renew == timedelta(seconds=renew)
+    assert source(settings, "LEADER_RENEW") == (format_duration(settings.leader_renew), "default")
+    assert timings(settings).leader_ttl == settings.leader_ttl.total_seconds()
+
+
+@pytest.mark.parametrize(("ttl", "heartbeat"), [("60s", 5), ("15s", 5), ("3s", 1)])
+def test_by_default_the_heartbeat_fits_three_times_into_the_nodes_ttl(
+    tmp_path: Path, ttl: str, heartbeat: float
+) -> None:
+    settings = load(tmp_path, CRONFLOW_NODE_TTL=ttl)
+    assert settings.heartbeat == timedelta(seconds=heartbeat)
+    assert timings(settings).node_ttl == settings.node_ttl.total_seconds()
 
 
 def test_the_heartbeat_must_be_less_than_half_of_the_nodes_ttl(tmp_path: Path) -> None:

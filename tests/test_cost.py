@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,11 +21,15 @@ from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Once
 from cronflow.executors.webhook import HttpWebhookSender
 from cronflow.node.timings import Timings
-from cronflow.ports import Assignment, LineSink, RunQuery
+from cronflow.ports import Assignment, LineSink
 from cronflow.usecases import UseCases
 from tests.waiting import eventually
 
 HERD = 1000
+FULL_BATCHES = 2000
+WRITES_PER_RUN = 3.02
+ROUND_TRIPS_PER_RUN = 0.1
+"""At full batches. The rest is what plans, terms, events and roll-ups cost a cluster in which the runs end."""
 WRITES = {"insert", "update", "delete", "findAndModify"}
 STATEMENTS = {"insert": "documents", "update": "updates", "delete": "deletes"}
 
@@ -58,16 +62,23 @@ class Counting(CommandListener):
 
 
 class CountingRedis(RedisConnection):
-    """Counts round trips, by script or command."""
+    """Counts round trips: scripts by name, and the other ones."""
 
     def __init__(self, url: str, namespace: str) -> None:
         super().__init__(url, namespace)
         self.trips: Counter[str] = Counter()
 
     async def call(self, script: str, keys: Any, *arguments: object) -> Any:
-        """One round trip."""
         self.trips[script] += 1
         return await super().call(script, keys, *arguments)
+
+    async def command(self, *words: object) -> Any:
+        self.trips[str(words[0])] += 1
+        return await super().command(*words)
+
+    async def pipeline(self, commands: Sequence[Sequence[object]]) -> list[Any]:
+        self.trips["pipeline"] += 1
+        return await super().pipeline(commands)
 
 
 class NoOp:
@@ -79,13 +90,20 @@ class NoOp:
 
 
 async def schedule_load(
-    redis_url: str, mongo_url: str, namespace: str, look: Callable[[Counting, CountingRedis], None]
+    redis_url: str,
+    mongo_url: str,
+    namespace: str,
+    look: Callable[[Counting, CountingRedis], None],
+    *,
+    size: int = HERD,
 ) -> None:
-    """One node, a thousand no-op jobs due in one second; `look` at the counts when all have ended."""
+    """One node, many no-op jobs due in one second; `look` at the counts when all have ended."""
     counting = Counting()
     async with (
         MongoDatabase(mongo_url, namespace, listeners=[counting]) as database,
         CountingRedis(redis_url, namespace) as connection,
+        # What the test reads is not counted.
+        MongoDatabase(mongo_url, namespace) as watched,
     ):
         backends = adapters(connection, database)
         service = UseCases(backends, SystemClock())
@@ -100,17 +118,17 @@ async def schedule_load(
                 retry=Retry(max=0),
                 misfire=fresh,
             )
-            for k in range(HERD)
+            for k in range(size)
         ]
         await service.jobs.apply(jobs)
-        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=HERD)
+        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=size)
         counting.clear()
         connection.trips.clear()
         running = asyncio.create_task(node.run())
 
         async def all_ended() -> bool:
-            found = await backends.runs.find(RunQuery(states={RunState.SUCCEEDED}, limit=HERD))
-            return len(found) == HERD
+            count: int = await watched["runs"].count_documents({"state": RunState.SUCCEEDED.value})
+            return count == size
 
         try:
             await eventually(all_ended, what="all runs have succeeded")
@@ -148,6 +166,18 @@ async def test_a_herd_of_a_thousand_costs_three_writes_a_run_and_two_a_batch(
         assert redis.trips["release"] <= 4 * HERD / 200
 
     await schedule_load(redis_url, mongo_url, namespace, look)
+
+
+async def test_full_batches_cost_few_writes_and_hardly_any_round_trips_a_run(
+    redis_url: str, mongo_url: str, namespace: str
+) -> None:
+    def look(mongo: Counting, redis: CountingRedis) -> None:
+        writes = mongo.writes.total() / FULL_BATCHES
+        trips = (mongo.commands.total() + redis.trips.total()) / FULL_BATCHES
+        assert writes <= WRITES_PER_RUN, mongo.writes
+        assert trips <= ROUND_TRIPS_PER_RUN, (mongo.commands, redis.trips)
+
+    await schedule_load(redis_url, mongo_url, namespace, look, size=FULL_BATCHES)
 
 
 async def test_alerts_cost_a_cluster_without_any_one_read_a_few_seconds_apart(

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.backends.mongo.jobs import MongoJobStore
 from cronflow.backends.mongo.runs import MongoRunStore
 from cronflow.domain.run import Kind, Outcome, Run, RunState
@@ -131,6 +133,36 @@ async def test_a_filter_without_an_index_would_be_noticed(store: MongoRunStore) 
 async def test_a_run_that_succeeds_is_in_no_index_of_those_that_did_not(store: MongoRunStore) -> None:
     found = await store._runs.find({}, {"_id": 1}).hint("unusual").to_list(None)
     assert len(found) == sum(run.state in ODD.values() for run in ALL)
+
+
+async def test_the_clean_up_reads_a_page_of_old_runs_from_an_index(mongo_url: str, filled: str) -> None:
+    oldest = sorted(ALL, key=lambda run: (run.fire_at, run.id))
+    async with MongoDatabase(mongo_url, filled) as database:
+        archive = MongoArchive(database)
+        last = oldest[LIMIT - 1]
+        for after, first in ((None, 0), ((last.fire_at, last.id), LIMIT)):
+            found = await archive.due_before(T0, after=after, limit=LIMIT)
+            assert [row.id for row in found] == [run.id for run in oldest[first : first + LIMIT]]
+            told = await archive.cursor_of_due(T0, after, LIMIT).explain()
+            assert used(told["queryPlanner"]["winningPlan"]) == ["newest"]
+            assert "'SORT'" not in str(told["queryPlanner"]["winningPlan"])
+            assert told["executionStats"]["totalDocsExamined"] <= LIMIT + 1
+
+
+async def test_indexes_of_earlier_versions_are_dropped_and_the_others_stay(mongo_url: str) -> None:
+    async with MongoDatabase(mongo_url, fresh_namespace()) as database:
+        admin = MongoStoreAdmin(database)
+        # A node of 0.8 creates it at each start.
+        await database["runs"].create_index([("ended_at", 1), ("_id", 1)], name="ended")
+        await admin.drop_unused_indexes()
+        assert "ended" not in await database["runs"].index_information()
+        assert await admin.missing_indexes() == []
+        await admin.drop_unused_indexes()
+
+
+def test_an_index_is_either_used_or_dropped() -> None:
+    for collection, names in UNUSED.items():
+        assert not names & {index.document["name"] for index in INDEXES[collection]}
 
 
 async def test_the_planner_reads_jobs_by_priority_from_an_index(mongo_url: str) -> None:

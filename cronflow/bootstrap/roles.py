@@ -43,6 +43,7 @@ from cronflow.worker.spool import Spool
 from cronflow.worker.worker import Worker
 
 STALLED_AFTER_S = 10.0
+DISPATCHING_ROLES = frozenset({"planner", "reconciler"})
 LEADER_ROLES = frozenset({"planner", "plan recovery", "reconciler", "maintenance", "node monitor", "alert evaluator"})
 
 
@@ -111,6 +112,7 @@ def build_node(
         on_change=leadership_changed,
         unfit=unfit,
         mongo_away_s=mongo_away_s,
+        dispatching=lambda: step_monitor.running(DISPATCHING_ROLES),
         emit=emit,
         meter=meter,
     )

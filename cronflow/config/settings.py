@@ -25,6 +25,10 @@ from cronflow.domain.durations import format_duration
 from cronflow.domain.errors import InvalidInput, Problem
 from cronflow.domain.job import Retry
 
+LEADER_RENEW = timedelta(seconds=15)
+HEARTBEAT = timedelta(seconds=5)
+"""Defaults, where the TTL that they must fit into is long enough."""
+
 
 def _setting(default: object, read: values.Reader, *, shown: bool = True) -> Any:
     return field(default=None if default is None else read(default), metadata={"read": read}, repr=shown)
@@ -87,11 +91,11 @@ class Settings:
     """Name of this node. A second node with the same name is refused while the first one is up."""
     leader_ttl: timedelta = _setting("30s", values.duration("1s"))
     """Duration of the leader's lease if it is not renewed; it bounds the time without a leader."""
-    leader_renew: timedelta = _setting("15s", values.duration("10ms"))
+    leader_renew: timedelta = _setting(None, values.duration("10ms"))
     """Interval at which the leader renews its lease; at most half of `LEADER_TTL`."""
     failover_check: timedelta = _setting("45s", values.duration("10ms"))
     """Longest interval at which a follower checks for a leader; it checks earlier when the lease is about to expire."""
-    heartbeat: timedelta = _setting("5s", values.duration("10ms"))
+    heartbeat: timedelta = _setting(None, values.duration("10ms"))
     """Interval between two heartbeats of a node; less than half of `NODE_TTL`."""
     node_ttl: timedelta = _setting("15s", values.duration("1s"))
     """Time after the last heartbeat until a node counts as dead."""
@@ -168,6 +172,15 @@ class Settings:
     """Address that `METRICS_PORT` listens on."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        intervals = {
+            "leader_renew": min(LEADER_RENEW, self.leader_ttl / 2),
+            "heartbeat": min(HEARTBEAT, self.node_ttl / 3),
+        }
+        for name, interval in intervals.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, interval)
 
     @property
     def retry(self) -> Retry:

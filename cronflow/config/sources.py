@@ -141,7 +141,8 @@ class _Loading:
             return
         what = f"{step.upper()} is {format_duration(short)} and {ttl.upper()} is {format_duration(long)}"
         remedy = f"{step.upper()} must be {bound} half of {ttl.upper()}, {format_duration(long / 2)}"
-        self._problems.append(Problem(chosen[step if step in chosen else ttl].place, what, remedy))
+        # By default they fit.
+        self._problems.append(Problem(chosen[step].place, what, remedy))
 
     def _environment(self) -> _Layer:
         layer: _Layer = {}

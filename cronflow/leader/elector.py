@@ -20,6 +20,10 @@ a wrong clock, an outage of MongoDB of fifteen seconds, a request of an operator
 outage of MongoDB a node campaigns only once MongoDB answers it, and for a minute the former leader takes the key only
 if all others had the time to take it and did not.
 
+A leader that steps down on request first lets the steps of its roles end, for a second at most. A push under the old
+term would be refused once another node leads, and its runs, which are recorded as dispatched, would start ten seconds
+late.
+
 The key is released on every exit path, as soon as Redis accepts it, so that another node leads within 50 ms and a round
 trip; only a process that exits while Redis is unavailable leaves the key to expire. An expired lease releases it too,
 because renewals that MongoDB did not confirm have extended the key. The same holds for a campaign without a reply and
@@ -54,13 +58,16 @@ ABSTAIN_S = 3.0
 ABSTAIN_LOOK_S = 0.5
 OTHERS_FIRST_S = 0.5
 FITNESS_LOOK_S = 2.0
+HANDOVER_S = 1.0
+HANDOVER_LOOK_S = 0.005
 
 log = structlog.get_logger("cronflow.node")
 
 
 class Elector:
-    """`on_change` is called when this node starts or stops leading; `unfit` returns why it must not lead, or None. A
-    node that is not `willing` releases the key and does not campaign.
+    """`on_change` is called when this node starts or stops leading; `unfit` returns why it must not lead, or None;
+    `dispatching` whether a role is in a step that may push runs. A node that is not `willing` releases the key and does
+    not campaign.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class Elector:
         on_change: Callable[[], None] = lambda: None,
         unfit: Callable[[], str | None] = lambda: None,
         mongo_away_s: Callable[[], float] = lambda: 0.0,
+        dispatching: Callable[[], bool] = lambda: False,
         emit: EventSink = discard_event,
         meter: Meter = UNMETERED,
     ) -> None:
@@ -84,6 +92,7 @@ class Elector:
         self._on_change = on_change
         self._unfit = unfit
         self._mongo_away_s = mongo_away_s
+        self._dispatching = dispatching
         self._emit = emit
         self._meter = meter
         self._seen_holder: str | None = None
@@ -217,6 +226,10 @@ class Elector:
 
     async def _give_back(self, reason: str) -> None:
         self._stand_down(reason)
+        # Without a tenure no further step acts.
+        deadline = self._clock.monotonic() + HANDOVER_S
+        while self._dispatching() and self._clock.monotonic() < deadline:
+            await self._clock.sleep(HANDOVER_LOOK_S)
         await self._return_key()
 
     async def _return_key(self) -> None:

@@ -7,20 +7,19 @@ like all others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
 
 from cronflow.domain.errors import Conflict
-from cronflow.domain.job import Job, JobRecord
-from cronflow.domain.run import run_id
+from cronflow.domain.job import Job
 from cronflow.domain.sweep import RunRow
 from cronflow.leader.elector import Elector
 from cronflow.leader.plan_recovery import insert_pending_runs
 from cronflow.node.role_loop import Wake
-from cronflow.ports import Assignment, Backends, Clock, LineSink, StoreAdmin
+from cronflow.ports import Assignment, Backends, Clock, JobReach, LineSink, StoreAdmin
 from cronflow.usecases.edit import Editor
 
 IDLE_S = 60.0
@@ -66,7 +65,7 @@ class Maintenance:
 
 BATCH = 1000
 PAUSE_S = 0.1
-MOST_ANCHORS = 100_000
+MOST_KNOWN = 100_000
 SILENT_FOR = timedelta(hours=1)
 
 
@@ -87,6 +86,9 @@ class Cleanup:
         await self._tombstones(before, deleted)
         await self._backends.audit.keep(self._retention)
         deleted["nodes"] = await self._backends.coordination_admin.forget_nodes(SILENT_FOR)
+        if len({member.report.version for member in await self._backends.membership.members()}) <= 1:
+            # During an upgrade, nodes of the earlier version still use them.
+            await self._backends.store_admin.drop_unused_indexes()
         if self._log_retention is not None:
             await self._backends.store_admin.keep_lines(self._log_retention)
         counts = ", ".join(f"{count:,} {what}" for what, count in deleted.items())
@@ -95,26 +97,25 @@ class Cleanup:
 
     async def _runs(self, before: datetime, deleted: Counter[str]) -> None:
         after: tuple[datetime, str] | None = None
-        anchors: dict[str, datetime | None] = {}
-        while page := await self._backends.archive.expired(before, after=after, limit=BATCH):
-            assert page[-1].ended_at is not None
-            after = page[-1].ended_at, page[-1].id
-            going = await self._out_of_reach(page, before, anchors)
+        known: dict[str, JobReach | None] = {}
+        # In the order of an index that lists need anyway: no run ends before it is due.
+        while page := await self._backends.archive.due_before(before, after=after, limit=BATCH):
+            after = page[-1].fire_at, page[-1].id
+            ended = [row for row in page if row.ended_at is not None and row.ended_at < before]
+            await self._learn({row.job for row in ended if row.scheduled}, before, known)
+            going = [row.id for row in ended if not row.scheduled or not _within_reach(row, known[row.job])]
             if going:
                 deleted["runs"] += await self._backends.archive.delete_runs(going, before)
                 await self._clock.sleep(PAUSE_S)
 
-    async def _out_of_reach(
-        self, page: Sequence[RunRow], before: datetime, anchors: dict[str, datetime | None]
-    ) -> list[str]:
-        names = {row.job for row in page}
-        jobs = {record.name: record for record in await self._backends.jobs.get(names)}
-        # An anchor was created before a fixed time and is never deleted, so each is read once.
-        if len(anchors) > MOST_ANCHORS:
-            anchors.clear()
-        unknown = {row.job for row in page if row.scheduled and row.job in jobs} - anchors.keys()
-        anchors |= dict.fromkeys(unknown) | await self._backends.archive.anchors(unknown, before)
-        return [row.id for row in page if _out_of_reach(row, jobs.get(row.job), anchors.get(row.job), before)]
+    async def _learn(self, jobs: Set[str], before: datetime, known: dict[str, JobReach | None]) -> None:
+        """Read the reach of each job once. What it allows to delete stays so: the run that has passed was created
+        before a fixed time and is never deleted, the cursor is beyond it, and a later `pending_run` is beyond that.
+        """
+        if len(known) > MOST_KNOWN:
+            known.clear()
+        if unknown := jobs - known.keys():
+            known |= dict.fromkeys(unknown) | await self._backends.archive.reach(unknown, before)
 
     async def _tombstones(self, before: datetime, deleted: Counter[str]) -> None:
         after = ""
@@ -131,12 +132,10 @@ class Cleanup:
             await self._clock.sleep(PAUSE_S)
 
 
-def _out_of_reach(row: RunRow, record: JobRecord | None, anchor: datetime | None, before: datetime) -> bool:
-    """Whether no process can insert the run again."""
-    if record is None or not row.scheduled:
-        return True
-    if record.pending_run is not None and run_id(record.name, record.pending_run.fire) == row.id:
+def _within_reach(row: RunRow, job: JobReach | None) -> bool:
+    """Whether a process may still insert this scheduled run again."""
+    if job is None:
         return False
-    if record.deleted_at is not None and record.pending_run is None and record.updated_at < before:
+    if row.fire_at == job.pending_fire:
         return True
-    return anchor is not None and row.fire_at < anchor
+    return not job.abandoned and (job.passed is None or row.fire_at >= job.passed)

@@ -172,6 +172,10 @@ class StepMonitor:
     def ended(self, role: str) -> None:
         self._steps.pop(role, None)
 
+    def running(self, roles: Collection[str]) -> bool:
+        """Whether one of these roles is in a step. May be called from any thread."""
+        return any(role in self._steps for role in roles)
+
     def hanging(self, roles: Collection[str], seconds: float) -> str | None:
         """The first of these roles that has made no progress for so long, and where it waits. None if there is none."""
         now = self._monotonic()

@@ -289,6 +289,21 @@ class Control(Protocol):
         """Round trip in seconds. Raises BackendUnavailable if no majority can be written."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobReach:
+    """Which scheduled runs of a job a process may still insert again: those from `passed` on, and that of
+    `pending_fire`; none of an `abandoned` job.
+
+    `pending_fire` is the fire of its `pending_run`. `passed` is the newest fire of a scheduled run that was created
+    before a certain instant, and None if there is no such run. A job is abandoned if it is a tombstone without
+    `pending_run` that has not changed since that instant.
+    """
+
+    pending_fire: datetime | None
+    passed: datetime | None
+    abandoned: bool
+
+
 class Archive(Protocol):
     """Bulk reads and deletions for the sweep and the clean-up, in ordered pages, so that no caller loads a whole
     collection.
@@ -305,13 +320,13 @@ class Archive(Protocol):
         older than that.
         """
 
-    async def expired(
+    async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
-        """Runs that ended before this instant, ordered by (ended_at, id), starting after `after`."""
+        """Runs that were due before this instant, open and ended, ordered by (fire_at, id), starting after `after`."""
 
-    async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
-        """By job: the newest fire of a scheduled run that was created before this instant."""
+    async def reach(self, jobs: Collection[str], before: datetime) -> dict[str, JobReach]:
+        """By job that exists: which of its scheduled runs may still be inserted again."""
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
         """Delete the runs that ended before this instant, with their late and large results. Returns the number of runs
@@ -352,6 +367,11 @@ class StoreAdmin(Protocol):
 
     async def make_indexes(self) -> None:
         """Create the missing indexes."""
+
+    async def drop_unused_indexes(self) -> None:
+        """Drop the indexes that only earlier versions use. Safe to repeat: a node of such a version creates them again
+        when it starts.
+        """
 
     async def keep_lines(self, retention: timedelta) -> None:
         """From now on, delete log lines and events older than this. Safe to repeat."""

@@ -8,10 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from cronflow.backends.redis.keys import RedisKeys
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.sweep import Finding, Flaw, SweepReport
-from cronflow.ports import LargeResult, LateResult, LogLine
+from cronflow.ports import JobReach, LargeResult, LateResult, LogLine
 from tests.contracts.builders import T0, a_pend, a_record, a_report, a_run, an_assignment
 from tests.contracts.conftest import Coordination, Stores
 from tests.waiting import eventually
@@ -53,18 +55,24 @@ async def test_all_jobs_are_read_by_name_with_their_mark_and_tombstones_can_be_a
     assert [row.record.name for row in await stores.archive.jobs(deleted_before=T0 + 2 * HOUR, after="b")] == ["c"]
 
 
-async def test_expired_runs_come_by_their_end_strictly_before_and_behind_the_last_one(stores: Stores) -> None:
-    runs = [ended(T0 + k * MINUTE, at=T0) for k in range(3)] + [ended(T0 - HOUR, at=T0 + MINUTE), a_run(fire=T0 - HOUR)]
-    runs += [ended(T0 + HOUR, at=T0 - MINUTE)]
-    await stores.runs.insert(runs)
-    first = await stores.archive.expired(T0 + MINUTE, limit=2)
-    assert [row.id for row in first] == [runs[5].id, runs[0].id]
-    assert first[-1].ended_at is not None
-    rest = await stores.archive.expired(T0 + MINUTE, after=(first[-1].ended_at, first[-1].id))
-    assert [row.id for row in rest] == [runs[1].id, runs[2].id]
+async def test_old_runs_are_read_by_their_fire_and_id_strictly_before_and_after_the_last_one(stores: Stores) -> None:
+    runs = [
+        ended(T0 - HOUR),
+        a_run("a", fire=T0),
+        ended(T0, job="b"),
+        ended(T0, job="c", at=T0 + HOUR),
+        ended(T0 + MINUTE, at=T0 - HOUR),
+    ]
+    await stores.runs.insert(runs[::-1])
+    first = await stores.archive.due_before(T0 + MINUTE, limit=2)
+    assert [row.id for row in first] == [runs[0].id, runs[1].id]
+    rest = await stores.archive.due_before(T0 + MINUTE, after=(first[-1].fire_at, first[-1].id))
+    assert [row.id for row in rest] == [runs[2].id, runs[3].id]
+    assert await stores.archive.due_before(T0 + MINUTE, after=(rest[-1].fire_at, rest[-1].id)) == []
 
 
-async def test_the_anchor_is_the_newest_scheduled_fire_that_was_recorded_before(stores: Stores) -> None:
+async def test_a_job_has_passed_its_newest_scheduled_fire_that_was_recorded_before(stores: Stores) -> None:
+    await stores.jobs.create_all([a_record("report"), a_record("new")])
     await stores.runs.insert(
         [
             ended(T0 - 3 * HOUR),
@@ -77,7 +85,27 @@ async def test_the_anchor_is_the_newest_scheduled_fire_that_was_recorded_before(
             ended(T0 - HOUR, job="report-2"),
         ]
     )
-    assert await stores.archive.anchors(["report", "new", "nobody"], T0) == {"report": T0 - 2 * HOUR}
+    assert await stores.archive.reach(["report", "new", "nobody"], T0) == {
+        "report": JobReach(pending_fire=None, passed=T0 - 2 * HOUR, abandoned=False),
+        "new": JobReach(pending_fire=None, passed=None, abandoned=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("deleted", "pending", "abandoned"),
+    [(True, False, True), (False, False, False), (True, True, False)],
+    ids=["tombstone", "active job", "tombstone with a pending run"],
+)
+async def test_a_job_is_abandoned_when_it_is_an_unchanged_tombstone_without_a_pending_run(
+    stores: Stores, deleted: bool, pending: bool, abandoned: bool
+) -> None:
+    record = a_record(
+        deleted_at=T0 - HOUR if deleted else None, pending_run=a_pend(T0) if pending else None, updated_at=T0
+    )
+    await stores.jobs.create(record)
+    found = (await stores.archive.reach(["report"], T0 + MINUTE))["report"]
+    assert found == JobReach(pending_fire=T0 if pending else None, passed=None, abandoned=abandoned)
+    assert not (await stores.archive.reach(["report"], T0))["report"].abandoned
 
 
 async def test_only_runs_that_ended_before_are_deleted_and_only_once(stores: Stores) -> None:

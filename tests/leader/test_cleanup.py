@@ -17,7 +17,7 @@ from cronflow.leader import maintenance
 from cronflow.leader.maintenance import Cleanup
 from cronflow.ports import LateResult, LogLine
 from cronflow.usecases.edit import Editor
-from tests.contracts.builders import a_job, a_pend, a_run, an_assignment
+from tests.contracts.builders import a_job, a_pend, a_report, a_run, an_assignment
 from tests.executors import Lines
 from tests.leader.forging import HOUR, MINUTE, Forge, MemoryForge, ServerForge
 
@@ -215,6 +215,22 @@ async def test_nodes_that_have_been_silent_for_an_hour_are_forgotten(forge: Forg
         forge.backends.memory.reports["n2#b"] = (replace(report, name="n2"), until - 7200, seen - 7200)
     assert (await clean(forge))["nodes"] == 1
     assert [member.report.name for member in await forge.backends.membership.members()] == ["n1"]
+
+
+async def test_indexes_of_earlier_versions_go_when_no_node_of_such_a_version_is_left(forge: Forge) -> None:
+    dropped: list[bool] = []
+
+    async def drop() -> None:
+        dropped.append(True)
+
+    forge.backends.store_admin.drop_unused_indexes = drop  # type: ignore[method-assign]
+    for name, version in (("n1", "0.9.0"), ("n2", "0.8.0")):
+        await forge.backends.membership.report(a_report(name, version=version), 15)
+    await clean(forge)
+    assert not dropped
+    await forge.backends.membership.leave(a_report("n2"))
+    await clean(forge)
+    assert dropped
 
 
 async def test_it_keeps_the_age_of_log_lines_in_step(forge: Forge) -> None:

@@ -294,6 +294,33 @@ async def test_untaken_runs_of_a_deposed_leader_run_at_once_and_not_when_their_a
         assert cluster.backends.documents.late == {}
 
 
+@pytest.mark.parametrize("verb", ["jobs.move", "runs.insert", "queue.dispatch"])
+async def test_a_leader_that_is_asked_to_step_down_pushes_the_runs_of_its_batch_first(verb: str) -> None:
+    async with a_cluster("a", "b") as cluster:
+        await a_leader_stuck_at(cluster, verb, acted=False)
+        before = await cluster.service.cluster.status()
+        await cluster.service.cluster.stepdown()
+        await cluster.elapse(0.5)
+        assert cluster.leaders == []
+        assert (await cluster.service.cluster.status()).leader == before.leader
+        cluster.backends.faults.heal()
+        await cluster.elapse(2)
+        assert (await cluster.service.cluster.status()).term == before.term + 1
+        # Not ten seconds later, when their acknowledgement is overdue.
+        assert {run.state for run in cluster.runs} == {RunState.SUCCEEDED}
+        assert max(run.lateness for run in cluster.runs if run.lateness is not None) < 3 * SECOND
+        nothing_lost_or_doubled(cluster, least=2)
+
+
+async def test_a_step_that_does_not_end_delays_the_handover_by_a_second_at_most() -> None:
+    async with a_cluster("a", "b") as cluster:
+        await a_leader_stuck_at(cluster, "queue.dispatch", acted=False)
+        before = await cluster.service.cluster.status()
+        await cluster.service.cluster.stepdown()
+        await cluster.elapse(1.5)
+        assert (await cluster.service.cluster.status()).term == before.term + 1
+
+
 async def test_a_doubled_item_of_an_earlier_term_gives_back_nothing_that_runs_here() -> None:
     async with a_cluster("a", "b") as cluster:
         cluster.executor.release = asyncio.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import MISSING, Field
+from dataclasses import Field
 from typing import Any
 
 from cronflow.api.field_docs import texts
@@ -32,8 +32,13 @@ An unknown name is an error, and so is a value that cannot be parsed. Durations 
 | setting | default | |
 |---|---|---|"""
 
-_MADE = {"node_name": "the host name and four hexadecimal digits", "spool_dir": "`~/.local/state/cronflow/spool`"}
-"""Defaults that differ from machine to machine."""
+_MADE = {
+    "node_name": "the host name and four hexadecimal digits",
+    "spool_dir": "`~/.local/state/cronflow/spool`",
+    "leader_renew": "`15s`, at most half of `LEADER_TTL`",
+    "heartbeat": "`5s`, at most a third of `NODE_TTL`",
+}
+"""Defaults that differ from machine to machine, or depend on another setting."""
 
 
 def page() -> str:
@@ -48,7 +53,7 @@ def page() -> str:
 
 
 def _default(one: Field[Any]) -> str:
-    if one.default is MISSING:
+    if one.name in _MADE:
         return _MADE[one.name]
     shown = settings.shown(one.default)
     return shown if shown in ("unset", "none") else f"`{shown}`"

@@ -12,10 +12,10 @@ from pymongo.errors import OperationFailure
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import UNAUTHORIZED, MongoDatabase
-from cronflow.backends.mongo.indexes import INDEXES
+from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.domain.run import ENDED, OPEN, RunState
 from cronflow.domain.sweep import Finding, Flaw, JobRow, RunRow, SweepReport
-from cronflow.ports import ReplicaSet
+from cronflow.ports import JobReach, ReplicaSet
 
 
 class MongoStoreAdmin:
@@ -56,6 +56,13 @@ class MongoStoreAdmin:
 
     async def make_indexes(self) -> None:
         await self._database.make_indexes()
+
+    async def drop_unused_indexes(self) -> None:
+        for collection, names in UNUSED.items():
+            async with self._database.translated():
+                present = await self._database[collection].index_information()
+                for name in names & present.keys():
+                    await self._database[collection].drop_index(name)
 
     async def keep_lines(self, retention: timedelta) -> None:
         for collection in ("logs", "events"):
@@ -121,36 +128,48 @@ class MongoArchive:
             found = await self._jobs.find(match).sort("_id", 1).limit(limit).to_list(None)
         return [JobRow(codec.record(document), bool(document.get("active"))) for document in found]
 
-    async def expired(
+    async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
-        match: dict[str, Any] = {"ended_at": {"$lt": before}}
-        if after is not None:
-            ended_at, run = after
-            match = {
-                "ended_at": {"$gte": ended_at, "$lt": before},
-                "$or": [{"ended_at": {"$gt": ended_at}}, {"_id": {"$gt": run}}],
-            }
         async with self._database.translated():
-            cursor = self._runs.find(match, ROW).sort([("ended_at", 1), ("_id", 1)]).limit(limit)
-            found = await cursor.to_list(None)
+            found = await self.cursor_of_due(before, after, limit).to_list(None)
         return [_row(document) for document in found]
 
-    async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
-        """Reads each job's history backwards. No run is created before its fire, so one or two rows decide."""
-        anchors: dict[str, datetime] = {}
-        for job in jobs:
-            match = {
-                "job": job,
-                "fire_at": {"$lt": before},
-                "_id": {"$regex": SCHEDULED},
-                "created_at": {"$lt": before},
-            }
-            async with self._database.translated():
-                found = await self._runs.find_one(match, {"fire_at": 1}, sort=[("fire_at", -1), ("_id", -1)])
-            if found is not None:
-                anchors[job] = found["fire_at"]
-        return anchors
+    def cursor_of_due(self, before: datetime, after: tuple[datetime, str] | None, limit: int) -> Any:
+        """Reads an index backwards, and at most `limit` runs that match."""
+        match: dict[str, Any] = {"fire_at": {"$lt": before}}
+        if after is not None:
+            fire_at, run = after
+            match["fire_at"]["$gte"] = fire_at
+            match["$or"] = [{"fire_at": {"$gt": fire_at}}, {"_id": {"$gt": run}}]
+        return self._runs.find(match, ROW).sort([("fire_at", 1), ("_id", 1)]).limit(limit).hint("newest")
+
+    async def reach(self, jobs: Collection[str], before: datetime) -> dict[str, JobReach]:
+        """One command, which reads the history of each job backwards. No run is created before its fire, so one or two
+        rows decide.
+        """
+        newest_passed = [
+            {"$match": {"fire_at": {"$lt": before}, "_id": {"$regex": SCHEDULED}, "created_at": {"$lt": before}}},
+            {"$sort": {"fire_at": -1, "_id": -1}},
+            {"$limit": 1},
+            {"$project": {"fire_at": 1}},
+        ]
+        pipeline: list[dict[str, Any]] = [
+            {"$match": {"_id": {"$in": list(jobs)}}},
+            {"$project": {"pend.fire": 1, "deleted_at": 1, "updated_at": 1}},
+            {
+                "$lookup": {
+                    "from": self._runs.name,
+                    "localField": "_id",
+                    "foreignField": "job",
+                    "pipeline": newest_passed,
+                    "as": "passed",
+                }
+            },
+        ]
+        async with self._database.translated():
+            found = await self._jobs.aggregate(pipeline).to_list(None)
+        return {document["_id"]: _reach(document, before) for document in found}
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
         """Deletes late and large results first. After an interruption, the runs still exist and are found again."""
@@ -180,6 +199,15 @@ class MongoArchive:
         async with self._database.translated():
             await self._runs.update_many(ended, {"$unset": {"open": "", "check_at": ""}})
             await self._runs.update_many(still_open, [{"$set": marks}])
+
+
+def _reach(document: Mapping[str, Any], before: datetime) -> JobReach:
+    pending_run = document.get("pend")
+    return JobReach(
+        pending_fire=None if pending_run is None else pending_run["fire"],
+        passed=next((run["fire_at"] for run in document["passed"]), None),
+        abandoned=document["deleted_at"] is not None and pending_run is None and document["updated_at"] < before,
+    )
 
 
 def _row(document: Mapping[str, Any]) -> RunRow:

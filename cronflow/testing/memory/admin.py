@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from cronflow.domain.run import Run, run_id
 from cronflow.domain.sweep import JobRow, RunRow, SweepReport
-from cronflow.ports import KeyWithoutTtl, RedisConfig, ReplicaSet
+from cronflow.ports import JobReach, KeyWithoutTtl, RedisConfig, ReplicaSet
 from cronflow.testing.memory.coordination import RedisPort
 from cronflow.testing.memory.documents import DocumentPort
 
@@ -31,23 +31,27 @@ class MemoryArchive(DocumentPort, port="archive"):
         )
         return [JobRow(record, record.active) for record in found]
 
-    async def expired(
+    async def due_before(
         self, before: datetime, *, after: tuple[datetime, str] | None = None, limit: int = 1000
     ) -> list[RunRow]:
         found = self.documents.runs.page(
-            attrgetter("ended_at", "id"),
-            lambda run: run.ended_at is not None and run.ended_at < before,
-            after=after,
-            limit=limit,
+            attrgetter("fire_at", "id"), lambda run: run.fire_at < before, after=after, limit=limit
         )
         return [_row(run) for run in found]
 
-    async def anchors(self, jobs: Collection[str], before: datetime) -> dict[str, datetime]:
-        found: dict[str, datetime] = {}
+    async def reach(self, jobs: Collection[str], before: datetime) -> dict[str, JobReach]:
+        passed: dict[str, datetime] = {}
         for run in self.documents.runs.values():
             if run.job in jobs and run.created_at < before and run.id == run_id(run.job, run.fire_at):
-                found[run.job] = max(run.fire_at, found.get(run.job, run.fire_at))
-        return found
+                passed[run.job] = max(run.fire_at, passed.get(run.job, run.fire_at))
+        return {
+            record.name: JobReach(
+                pending_fire=None if record.pending_run is None else record.pending_run.fire,
+                passed=passed.get(record.name),
+                abandoned=record.deleted_at is not None and record.pending_run is None and record.updated_at < before,
+            )
+            for record in self.documents.jobs.pick(jobs)
+        }
 
     async def delete_runs(self, ids: Collection[str], ended_before: datetime) -> int:
         found = self.documents.runs.pick(ids)
@@ -99,6 +103,9 @@ class MemoryStoreAdmin(DocumentPort, port="store_admin"):
 
     async def make_indexes(self) -> None:
         self.documents.lost_indexes.clear()
+
+    async def drop_unused_indexes(self) -> None:
+        """Tables have no indexes."""
 
     async def keep_lines(self, retention: timedelta) -> None:
         self.documents.line_retention = retention
