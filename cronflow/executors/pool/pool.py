@@ -64,12 +64,16 @@ class HandlerPool:
         self._known: set[str] = set()
         self.modules: tuple[str, ...] = ()
         self.emit: EventSink = discard_event
-        meter.read(metrics.HANDLER_PROCESSES, lambda: float(sum(one.responds for one in [*self._processes.values()])))
+        meter.read(metrics.HANDLER_PROCESSES, lambda: float(sum(one.responds for one in self.processes)))
+
+    @property
+    def processes(self) -> list[HandlerProcess]:
+        """The newest process of each place; one that has ended stays until the next one starts."""
+        return list(self._processes.values())
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run now."""
-        return [process.pid for process in self._processes.values()]
+        return [process.pid for process in self.processes]
 
     async def start(self) -> None:
         for place in range(self._count):
@@ -147,7 +151,7 @@ class HandlerPool:
 
     async def _check(self) -> None:
         while True:
-            for process in list(self._processes.values()):
+            for process in self.processes:
                 process.check()
             await asyncio.sleep(CHECK_S)
 
