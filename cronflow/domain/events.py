@@ -154,9 +154,9 @@ class HandlerProcessEnded(Event):
     node: str
     pid: int
     reason: str
-    runs: int
+    attempts: int
     severity = Severity.WARN
-    message = "a handler process of {node} {reason}; {runs:attempt|attempts} ended with it"
+    message = "a handler process of {node} {reason}; {attempts:attempt|attempts} ended with it"
 
 
 @event

@@ -128,8 +128,9 @@ def _read(
     except InvalidInput as error:
         later += error.problems
     if read is not None and read.processes > 1:
-        # Child processes of the node have its import path.
-        import_from_working_directory()
+        if addresses:
+            # Child processes of the node have its import path.
+            import_from_working_directory()
         addresses = ()
     for address in addresses:
         try:

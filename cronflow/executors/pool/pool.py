@@ -15,7 +15,6 @@ from datetime import timedelta
 import structlog
 
 from cronflow.domain import metrics
-from cronflow.domain.errors import InvalidInput
 from cronflow.domain.events import HandlerProcessEnded
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
@@ -181,13 +180,10 @@ class HandlerPool:
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def _report(self, process: HandlerProcess, how: str, again_in_s: float) -> None:
-        refused = process.modules.exception() if process.modules.done() else None
-        reason = str(refused) if isinstance(refused, InvalidInput) else how
-        log.error(
-            "handler process ended", pid=process.pid, reason=reason, runs=process.interrupted, again_in_s=again_in_s
-        )
+        attempts = process.interrupted
+        log.error("handler process ended", pid=process.pid, reason=how, attempts=attempts, again_in_s=again_in_s)
         self._meter.add(metrics.HANDLER_PROCESS_ENDS)
-        self.emit(HandlerProcessEnded(self._options.node, process.pid, reason, process.interrupted))
+        self.emit(HandlerProcessEnded(self._options.node, process.pid, how, attempts))
 
 
 def _no_process() -> AttemptResult:

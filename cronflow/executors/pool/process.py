@@ -73,7 +73,8 @@ class HandlerProcess(asyncio.Protocol):
         self._pinged_at: float | None = None
         self._up = False
         self._closing = False
-        self._killed_because = ""
+        self._why = ""
+        """Why the process ends, if its exit code does not show it."""
         self.interrupted = 0
         """How many attempts ended with the process."""
         self.modules: asyncio.Future[tuple[str, ...]] = self._loop.create_future()
@@ -187,7 +188,7 @@ class HandlerProcess(asyncio.Protocol):
 
     def _kill(self, why: str) -> None:
         if self._process.poll() is None:
-            self._killed_because = self._killed_because or why
+            self._why = self._why or why
             self._up = False
             self._process.kill()
 
@@ -206,24 +207,21 @@ class HandlerProcess(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
         ended = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        how = self._killed_because or ended
+        how = self._why or ended
         self._end_all(how)
         return how
 
     def _end_all(self, how: str) -> None:
         self._up = False
         if not self.modules.done():
-            problem = Problem("--app", f"the process that imported the apps {how}", "import them by hand")
-            self.modules.set_exception(InvalidInput(problem))
-            # It is for whoever waits for the start, if anyone does.
-            self.modules.exception()
+            self._refuse(InvalidInput(Problem("--app", f"the process that imported the apps {how}")))
         now = self._loop.time()
         attempts, self._attempts = self._attempts, {}
         self.interrupted = len(attempts)
         for attempt in attempts.values():
             if attempt.cancelled:
                 attempt.end(None)
-            elif self._killed_because and now >= attempt.overdue_at:
+            elif self._why and now >= attempt.overdue_at:
                 limit = format_duration(attempt.assignment.job.timeout)
                 text = f"timed out after {limit}; its handler process did not stop it and was killed"
                 attempt.end(AttemptResult(Outcome.TIMEOUT, error=text))
@@ -234,6 +232,11 @@ class HandlerProcess(asyncio.Protocol):
             if not answer.done():
                 error = f"its handler process {how} while it imported the function"
                 answer.set_result(AttemptResult(Outcome.ERROR, error=error))
+
+    def _refuse(self, refused: InvalidInput) -> None:
+        self.modules.set_exception(refused)
+        # Retrieve it: when a process is started again, nobody waits for its modules.
+        self.modules.exception()
 
     # ----------------------------------------------------------------------------------------------- the connection
 
@@ -277,8 +280,9 @@ class HandlerProcess(asyncio.Protocol):
                 self._up = not self._closing
                 self.modules.set_result(tuple(modules))
             case ["refused", problems] if not self.modules.done():
-                self.modules.set_exception(InvalidInput([Problem(*words) for words in problems]))
-                self.modules.exception()
+                refused = InvalidInput([Problem(*words) for words in problems])
+                self._why = f"could not load the apps: {refused}"
+                self._refuse(refused)
             case _:
                 raise ValueError(f"{message[:1]}")
 
