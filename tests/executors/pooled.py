@@ -144,6 +144,17 @@ def holds_the_lock(note: str, seconds: int, command: bool = False) -> None:
 
 
 @app.job()
+async def dies_but_leaves_a_daemon(note: str) -> None:
+    """The daemon is outside the process group and has the connection open."""
+    if os.fork():
+        await asyncio.sleep(300)
+    os.setsid()
+    leave(note, str(os.getpid()))
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(300)  # noqa: ASYNC251
+
+
+@app.job()
 def starts_a_command(script: str) -> int:
     return subprocess.run(["/bin/sh", "-c", script], check=False).returncode
 

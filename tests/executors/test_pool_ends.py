@@ -28,6 +28,10 @@ from tests.executors.pools import MODULE, all_respond, opened, options, run, sta
 from tests.waiting import PATIENCE_S, eventually
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 class Figures(Unmetered):
     """A Meter that remembers what the pool measures."""
 
@@ -91,10 +95,6 @@ async def test_processes_that_keep_dying_are_started_after_growing_pauses_and_le
     monkeypatch.setattr(pool_module, "FIRST_PAUSE_S", 0.01)
     pauses: list[float] = []
     async with opened() as pool:
-
-        def open_files() -> int:
-            return len(list(Path("/proc/self/fd").iterdir()))
-
         report = pool._report
 
         def reported(process: object, how: str, again_in_s: float) -> None:
@@ -111,6 +111,23 @@ async def test_processes_that_keep_dying_are_started_after_growing_pauses_and_le
         assert open_files() == before
         assert not [task for task in asyncio.all_tasks() if task.done()]
     assert pauses == [0.01, 0.02, 0.04, 0.08]
+
+
+async def test_a_daemon_with_the_connection_open_does_not_hide_the_end_of_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "READ_REST_S", 0.1)
+    note = tmp_path / "note"
+    async with opened() as pool:
+        await run(pool, "returns")
+        process, before = pool.processes[0], open_files()
+        died, _ = await run(pool, "dies_but_leaves_a_daemon", note=str(note))
+        try:
+            assert "was killed by SIGKILL" in (died.error or "")
+            await all_respond(pool, process.pid)
+            assert open_files() == before
+        finally:
+            os.kill(int(await text_of(note)), signal.SIGKILL)
 
 
 async def test_a_process_that_cannot_load_its_apps_any_more_is_started_until_it_can(
