@@ -27,6 +27,8 @@ def main(descriptor: int, node: int) -> None:
         # Not SIG_IGN, which the commands of handlers would inherit.
         signal.signal(number, lambda *_: None)
     with socket.socket(fileno=descriptor) as connection:
+        # Commands of handlers must not have it.
+        connection.set_inheritable(False)
         options = child.options_from(connection)
         _configure_log(options)
         apps = child.load_apps(connection, options)

@@ -165,6 +165,11 @@ def names_its_environment() -> list[str]:
 
 
 @app.job()
+def passes_its_connection_on() -> bool:
+    return os.get_inheritable(int(sys.argv[1]))
+
+
+@app.job()
 def shows_its_memory() -> bool:
     return "PATH" in Path("/proc/self/environ").read_text()
 

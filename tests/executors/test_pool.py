@@ -117,6 +117,7 @@ async def test_a_process_hides_its_memory_and_lacks_the_settings_of_the_node(mon
     async with opened() as pool:
         assert (await run(pool, "names_its_environment"))[0].result == ["SHOP_URL"]
         assert (await run(pool, "shows_its_memory"))[0].result is False
+        assert (await run(pool, "passes_its_connection_on"))[0].result is False
 
 
 async def test_attempts_go_to_the_process_that_runs_the_fewest(tmp_path: Path) -> None:

@@ -120,13 +120,13 @@ def _read(
     left to them.
     """
     problems: list[Problem] = []
-    later: list[Problem] = []
+    problems_of_settings: Sequence[Problem] = ()
     apps: list[App] = []
     read = None
     try:
         read = settings(flags)
     except InvalidInput as error:
-        later += error.problems
+        problems_of_settings = error.problems
     if read is not None and read.processes > 1:
         if addresses:
             # Child processes of the node have its import path.
@@ -145,7 +145,7 @@ def _read(
         elif key in found:
             problems.append(Problem("--label", f"{key} is given twice", "remove one of the two"))
         found[key] = value
-    problems += later
+    problems += problems_of_settings
     if problems or read is None:
         raise InvalidInput(problems)
     return apps, found, read
