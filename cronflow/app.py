@@ -217,8 +217,7 @@ def load_app(address: str) -> App:
     module_name, _, attribute = address.partition(":")
     if not attribute.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
         raise InvalidInput(f"{address!r} is not the address of an App; write package.module:app")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    import_from_working_directory()
     module = load_module(module_name)
     found = getattr(module, attribute, None)
     if isinstance(found, App):
@@ -227,6 +226,12 @@ def load_app(address: str) -> App:
     remedy = f"did you mean {' or '.join(apps)}?" if apps else "make one: app = App('name')"
     what = f"{attribute!r} is not an App but {found!r}" if hasattr(module, attribute) else f"there is no {attribute!r}"
     raise InvalidInput(Problem(address, f"{what} in the module {module_name}", remedy))
+
+
+def import_from_working_directory() -> None:
+    """Put the working directory first on the import path, unless it is there."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
 
 
 def load_module(name: str) -> ModuleType:

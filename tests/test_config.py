@@ -66,6 +66,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "RUN_LEASE": "45s",
         "LOCK_BUFFER": "5s",
         "SLOTS": "16",
+        "PROCESSES": "1",
         "SWEEP_AT": "00:00",
         "CLEANUP_AT": "03:00",
         "RETRY_MAX": "3",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from cronflow.app import App
@@ -21,6 +22,8 @@ from cronflow.domain.metrics import MetricSource
 from cronflow.executors import Executors, SystemExecutor
 from cronflow.executors.command import CommandExecutor
 from cronflow.executors.http import Breakers, HttpExecutor
+from cronflow.executors.pool.messages import HandlerOptions
+from cronflow.executors.pool.pool import HandlerPool, handler_pool
 from cronflow.executors.prints import capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from cronflow.executors.secrets import WithSecrets
@@ -29,7 +32,7 @@ from cronflow.leader.sweep import Sweep
 from cronflow.node.event_log import EventLog
 from cronflow.node.node import Node
 from cronflow.node.startup import wait_for_servers
-from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Meter, discard_event
+from cronflow.ports import UNMETERED, Backends, Clock, EventSink, Executor, Meter, discard_event
 from cronflow.supervision import Phase, ProcessStatus, supervised, supervisors
 from cronflow.worker.spool import Spool
 
@@ -43,13 +46,16 @@ def executors(
     clock: Clock,
     breakers: Breakers,
     emit: EventSink = discard_event,
+    python: Executor | None = None,
 ) -> WithSecrets:
-    """An executor for every kind of target, restricted by the settings. Use it as an async context manager."""
+    """An executor for every kind of target, restricted by the settings. Use it as an async context manager. `python`
+    runs the Python functions, by default in this process.
+    """
     cleanup = Cleanup(backends, clock, run_retention=settings.run_retention, log_retention=settings.log_retention)
     by_target = Executors(
         {
             SystemTarget: SystemExecutor({"sweep": Sweep(backends, clock, emit).run, "cleanup": cleanup.run}),
-            PythonTarget: PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
+            PythonTarget: python or PythonExecutor(PythonTargets(apps, settings.allow_python), threads=threads),
             CommandTarget: CommandExecutor(settings.allow_shell, users=settings.allow_run_as),
             HttpTarget: HttpExecutor(allowed_hosts=settings.allow_http_hosts, breakers=breakers),
         }
@@ -57,9 +63,11 @@ def executors(
     return WithSecrets(by_target, backends.secrets, vault(settings))
 
 
-def capabilities(settings: Settings, apps: Sequence[App]) -> Capabilities:
-    """What a node with these settings and apps announces that it can run."""
-    modules = {ref.partition(":")[0] for app in apps for ref in app.functions}
+def capabilities(settings: Settings, apps: Sequence[App], modules: Collection[str] = ()) -> Capabilities:
+    """What a node with these settings and apps announces that it can run. `modules` are those of Apps that are loaded
+    in other processes.
+    """
+    modules = {*modules, *(ref.partition(":")[0] for app in apps for ref in app.functions)}
     return Capabilities(
         shell=settings.allow_shell,
         modules=announced({*modules, *settings.allow_python}),
@@ -75,11 +83,15 @@ async def run_node(
     labels: Mapping[str, str] | None = None,
     slots: int | None = None,
     name: str | None = None,
+    handler_command: Sequence[str] = (),
+    app_addresses: Sequence[str] = (),
 ) -> None:
     """Run a node until SIGTERM or SIGINT; a second signal stops running jobs at once.
 
+    With PROCESSES above 1, `handler_command` starts a handler process, and these load the Apps at `app_addresses`.
+
     Waits up to START_WAIT for the servers, then raises BackendUnavailable. Raises InvalidInput if METRICS_PORT is
-    taken.
+    taken, or a handler process cannot load the Apps.
     """
     redis_url, mongo_url = urls(settings)
     limits = timings(settings)
@@ -98,6 +110,22 @@ async def run_node(
             meter = found = meter_of(settings, (MetricSource.NODE, MetricSource.LEADER), name)
             await stack.enter_async_context(metrics_served(settings, found))
 
+        pool: HandlerPool | None = None
+        if settings.processes > 1:
+            options = HandlerOptions(
+                apps=app_addresses,
+                allow_python=settings.allow_python,
+                path=sys.path,
+                threads=slots or settings.slots,
+                node=name,
+                log_level=settings.log_level,
+                log_format=settings.log_format,
+            )
+            opening_pool = handler_pool(handler_command, options, settings.processes, meter)
+            pool = await shutdown.before(stack.enter_async_context(opening_pool))
+            if pool is None:
+                return
+
         async def open_servers() -> tuple[Backends, Circuit]:
             # Every attempt needs a new circuit; an open one would fail without asking MongoDB again.
             circuit = mongo_circuit()
@@ -112,6 +140,8 @@ async def run_node(
         backends, circuit = opened
         event_log = EventLog(backends.events, backends.feed, clock, name, meter=meter)
         circuit.emit = event_log.emit
+        if pool is not None:
+            pool.emit = event_log.emit
         spool = await stack.enter_async_context(Spool(settings.spool_dir / settings.namespace / name, clock))
         breakers = Breakers(emit=event_log.emit)
         by_target = executors(
@@ -122,6 +152,7 @@ async def run_node(
             clock=clock,
             breakers=breakers,
             emit=event_log.emit,
+            python=pool,
         )
         executor = await stack.enter_async_context(by_target)
         node = build_node(
@@ -146,7 +177,7 @@ async def run_node(
             namespace=settings.namespace,
             webhook_sender=webhook_sender(settings, backends, clock),
             meter=meter,
-            capabilities=capabilities(settings, apps),
+            capabilities=capabilities(settings, apps, () if pool is None else pool.modules),
         )
         if shutdown.stops(lambda _number: node.stop()):
             await node.run()

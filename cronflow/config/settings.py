@@ -105,6 +105,10 @@ class Settings:
     """How much longer than `LEADER_TTL` a job lock lasts if it is not renewed."""
     slots: int = _setting(16, values.number(int, 1, 10_000))
     """How many runs a node executes concurrently."""
+    processes: int = _setting(1, values.number(int, 1, 256))
+    """How many processes of a node run Python functions. 1: the node itself. More: as many handler processes besides
+    the node, so that no function can block it, and functions use several CPUs.
+    """
     sweep_at: time = _setting("00:00", values.time_of_day)
     """Time of the daily sweep, which checks all records, in UTC."""
     cleanup_at: time = _setting("03:00", values.time_of_day)

@@ -10,6 +10,7 @@ Run              One fire of a job, or a range of missed fires (`covers`). Its i
 Attempt          One try of a run.
 Outcome          How an attempt ended.
 Node             A process of the cluster. An incarnation is one start of it, with the id `<node>#<incarnation>`.
+Handler process  A process of a node that runs Python functions, if its setting PROCESSES is above 1.
 Role             A periodic task of a node, for example the elector, planner, plan recovery, reconciler or worker.
 Leader           The node that plans and places runs. The elector role elects it through Redis.
 Worker           The part of a node that takes runs from the node's queue and executes them.

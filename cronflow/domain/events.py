@@ -148,6 +148,18 @@ class NodeLost(Event):
 
 
 @event
+class HandlerProcessEnded(Event):
+    """A handler process ended, and its attempts with it. The node starts another one."""
+
+    node: str
+    pid: int
+    reason: str
+    attempts: int
+    severity = Severity.WARN
+    message = "a handler process of {node} {reason}; {attempts:attempt|attempts} ended with it"
+
+
+@event
 class NodeDraining(Event):
     """A node was asked to finish its running jobs and accept no new ones."""
 

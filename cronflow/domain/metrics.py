@@ -149,6 +149,16 @@ JOBS = _gauge("cronflow_jobs", "Jobs, counted every ten seconds.", _API, Label("
 HEARTBEAT_AGE = _gauge("cronflow_heartbeat_age_seconds", "Time since the last heartbeat of this node.", _NODE)
 SLOTS = _gauge("cronflow_slots", "How many runs this node executes at the same time.", _NODE)
 IN_FLIGHT = _gauge("cronflow_runs_in_flight", "Runs in flight on this node.", _NODE)
+HANDLER_PROCESSES = _gauge(
+    "cronflow_handler_processes",
+    "Handler processes of this node that respond. Only a node with `PROCESSES` above 1 has them.",
+    _NODE,
+)
+HANDLER_PROCESS_ENDS = _counter(
+    "cronflow_handler_process_ends_total",
+    "Handler processes of this node that ended without being asked to, and their attempts with them.",
+    _NODE,
+)
 SPOOL_OUTCOMES = _gauge("cronflow_spool_outcomes", "Outcomes on this node's disk that wait for MongoDB.", _NODE)
 SPOOL_BYTES = _gauge("cronflow_spool_bytes", "The size of the spooled outcomes.", _NODE)
 SPOOL_AGE = _gauge("cronflow_spool_oldest_seconds", "The age of the oldest spooled outcome; 0 without any.", _NODE)

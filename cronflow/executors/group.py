@@ -204,7 +204,8 @@ class Group:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         closed = [reader.closed for reader in self._readers]
-        await asyncio.wait(closed, timeout=seconds)
+        if closed:
+            await asyncio.wait(closed, timeout=seconds)
         pause = _POLL_S
         while not self._ended():
             if loop.time() >= deadline:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from cronflow.ports import Assignment, Clock, LogLine
@@ -21,6 +21,7 @@ LONGEST_LINE = 8 * 1024
 MOST_TEXT = 4 * 1024 * 1024
 """In characters: of the lines stored as they are written, and of those in memory."""
 AT_ONCE = 1000
+NOT_READ = datetime.min.replace(tzinfo=UTC)
 
 
 class AttemptLog:
@@ -38,7 +39,7 @@ class AttemptLog:
             node=node,
         )
         self._clock = clock
-        self._at, self._read_at = datetime.min, -1.0
+        self._at, self._read_at = NOT_READ, -1.0
         self._limit = limit
         self._most_last = limit - limit // 5
         self._count = self._stored = self._stored_text = self._last_text = 0

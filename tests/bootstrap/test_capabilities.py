@@ -33,3 +33,5 @@ def test_a_node_announces_what_its_settings_and_apps_allow(tmp_path: Path) -> No
     assert capabilities(allowed, [APP]) == Capabilities(
         shell=True, modules=("billing.jobs", __name__), hosts=("*.example.com",), secrets=True
     )
+    # Handler processes have loaded the apps.
+    assert capabilities(allowed, [], ("shop",)).modules == ("billing.jobs", "shop")

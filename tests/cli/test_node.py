@@ -56,6 +56,20 @@ def test_a_node_gets_its_apps_labels_and_settings(
     assert rest["labels"] == {"region": "eu", "disk": ""}
     assert (settings.slots, settings.node_name, settings.log_level) == (3, "worker-1", "warn")
     assert settings.sources["slots"] == "flag"
+    assert settings.processes == 1
+
+
+def test_a_node_with_handler_processes_leaves_its_apps_to_them(
+    cli: Cli, started: list[tuple[Any, dict[str, Any]]], tmp_path: Path
+) -> None:
+    (tmp_path / "apps_of_processes.py").write_text("from cronflow import App\nshop = App('shop')\n")
+    result = cli("node", "--app", "apps_of_processes:shop", "--processes", "2")
+    assert result.exit_code == 0, result.output
+    [(settings, rest)] = started
+    assert settings.processes == 2
+    assert (rest["apps"], rest["app_addresses"]) == ([], ["apps_of_processes:shop"])
+    assert "apps_of_processes" not in sys.modules
+    assert sys.path[0] == str(tmp_path)
 
 
 def test_all_problems_are_reported_before_a_server_is_contacted(

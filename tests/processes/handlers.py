@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -30,6 +32,17 @@ async def work(ctx: Context, sink: str, seconds: float, fails: int = 0) -> None:
     _note(sink, f"end {place} {time.time():.6f} {'ok' if ok else 'error'}")
     if not ok:
         raise RuntimeError("failed on request")
+
+
+def hold_the_lock(ctx: Context, sink: str, seconds: int) -> None:
+    """Hold the interpreter lock in a C function, with a command running, and record start and end."""
+    command = subprocess.Popen(["sleep", "300"])
+    _note(sink, f"start {ctx.run_id} {ctx.fence}")
+    _note(sink, f"pids {os.getpid()} {command.pid}")
+    ctypes.PyDLL(None).sleep(seconds)
+    command.kill()
+    command.wait()
+    _note(sink, f"end {ctx.run_id} {ctx.fence}")
 
 
 def prints(text: str) -> None:

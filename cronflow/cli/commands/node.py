@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cronflow.app import App, load_app
+from cronflow.app import App, import_from_working_directory, load_app
 from cronflow.cli.process_log import LogFormat, log_of
 from cronflow.cli.target import settings
 from cronflow.domain.errors import InvalidInput, Problem
@@ -37,6 +37,10 @@ def node(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label that jobs can require; repeatable.")
     ] = None,
     slots: Annotated[int | None, typer.Option(metavar="COUNT", help="The number of concurrent runs.  [SLOTS]")] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="COUNT", help="The number of processes that run Python functions.  [PROCESSES]"),
+    ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The name of the node.  [NODE_NAME]")] = None,
     log_level: Level = None,
     log_format: Form = None,
@@ -46,15 +50,32 @@ def node(
     It waits up to START_WAIT for servers that are not up yet. After the first signal, running jobs may finish within
     DRAIN_TIMEOUT; the others move to other nodes. A second signal stops the node immediately.
     """
-    flags: dict[str, object] = {"slots": slots, "node_name": name, "log_level": log_level, "log_format": log_format}
+    flags: dict[str, object] = {
+        "slots": slots,
+        "processes": processes,
+        "node_name": name,
+        "log_level": log_level,
+        "log_format": log_format,
+    }
     apps, labels, read = _read(app or (), label or (), flags)
     log_of(read, role="node", node=read.node_name)
     _forget_settings()
     import asyncio
 
     from cronflow.bootstrap import node
+    from cronflow.cli.handler_process import COMMAND
 
-    asyncio.run(node.run_node(read, apps=apps, labels=labels, slots=None, name=None))
+    asyncio.run(
+        node.run_node(
+            read,
+            apps=apps,
+            labels=labels,
+            slots=None,
+            name=None,
+            handler_command=COMMAND,
+            app_addresses=app or (),
+        )
+    )
 
 
 def api(
@@ -95,10 +116,22 @@ def _forget_settings() -> None:
 def _read(
     addresses: Sequence[str], labels: Sequence[str], flags: dict[str, object]
 ) -> tuple[list[App], dict[str, str], Settings]:
-    """Read apps, labels and settings. Raises InvalidInput with all problems."""
+    """Read apps, labels and settings. Raises InvalidInput with all problems. Apps that handler processes will load are
+    left to them.
+    """
     problems: list[Problem] = []
+    problems_of_settings: Sequence[Problem] = ()
     apps: list[App] = []
     read = None
+    try:
+        read = settings(flags)
+    except InvalidInput as error:
+        problems_of_settings = error.problems
+    if read is not None and read.processes > 1:
+        if addresses:
+            # Child processes of the node have its import path.
+            import_from_working_directory()
+        addresses = ()
     for address in addresses:
         try:
             apps.append(load_app(address))
@@ -112,10 +145,7 @@ def _read(
         elif key in found:
             problems.append(Problem("--label", f"{key} is given twice", "remove one of the two"))
         found[key] = value
-    try:
-        read = settings(flags)
-    except InvalidInput as error:
-        problems += error.problems
+    problems += problems_of_settings
     if problems or read is None:
         raise InvalidInput(problems)
     return apps, found, read
