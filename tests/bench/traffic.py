@@ -1,9 +1,9 @@
 """`make bench-traffic`: how many bytes an open tab of the dashboard exchanges with the API, by view.
 
 Real nodes execute `--rate` runs per second, some of which fail at once or after a retry, so that dead letters are added
-all the time; there are 2,000 of them before, as many as the page shows. The page also loads `--registered` jobs that are
-not due. A real Chromium opens each view and counts what it receives for a minute: `dashboard/tests/browser/bench`. It
-asserts nothing.
+all the time; there are 2,000 of them before, as many as the page shows. The page also loads `--registered` jobs that
+are not due. A real Chromium opens each view and counts what it receives for a minute: `dashboard/tests/browser/bench`.
+It asserts nothing.
 """
 
 from __future__ import annotations

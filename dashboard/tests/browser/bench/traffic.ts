@@ -8,9 +8,9 @@ const URL_OF_API = process.env.URL ?? '';
 const SECONDS = Number(process.env.SECONDS ?? 60);
 const TABS = Number(process.env.TABS ?? 4);
 const VIEWS = (process.env.VIEWS ?? '/,/jobs,/runs,/timeline,/dead-letters,/logs,/nodes,/load,/jobs/steady-007,/?tv=1,/runs?state=failed,/timeline?span=1h').split(',');
-/** A view has loaded when no response was received for this long, or after `LOADS_WITHIN_MS`. */
-const QUIET_MS = 1500;
-const LOADS_WITHIN_MS = 15_000;
+/** A view has loaded when no request was open for this long, or after `LOADS_WITHIN_MS`. */
+const QUIET_MS = 1000;
+const LOADS_WITHIN_MS = 60_000;
 
 interface Count {
   socket: number;
@@ -28,6 +28,7 @@ const perMinute = (value: number) => (value * 60) / SECONDS;
 
 class Traffic {
   private count: Count = zero();
+  /** The paths of the open requests. */
   private readonly requests = new Map<string, string>();
   private lastAt = 0;
 
@@ -43,16 +44,18 @@ class Traffic {
     });
     session.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
       const path = this.requests.get(requestId) ?? '';
+      this.requests.delete(requestId);
       this.lastAt = Date.now();
       this.count.received += encodedDataLength;
       this.count.paths.set(path, (this.count.paths.get(path) ?? 0) + encodedDataLength);
     });
-    session.on('Network.webSocketFrameReceived', ({ response }) => (this.count.socket += Buffer.byteLength(response.payloadData) + 4));
+    session.on('Network.loadingFailed', ({ requestId }) => this.requests.delete(requestId));
+    session.on('Network.webSocketFrameReceived', ({ response }) => (this.count.socket += sizeOf(response) + 4));
     session.on('Network.webSocketFrameSent', ({ response }) => (this.count.sent += Buffer.byteLength(response.payloadData) + 8));
   }
 
   get quiet(): boolean {
-    return Date.now() - this.lastAt > QUIET_MS;
+    return this.requests.size === 0 && Date.now() - this.lastAt > QUIET_MS;
   }
 
   /** The counts since the last call. */
@@ -61,6 +64,11 @@ class Traffic {
     this.count = zero();
     return count;
   }
+}
+
+/** The payload of a frame; binary ones are reported in base64. */
+function sizeOf({ opcode, payloadData }: { opcode: number; payloadData: string }): number {
+  return Buffer.byteLength(payloadData, opcode === 2 ? 'base64' : 'utf8');
 }
 
 function zero(): Count {
