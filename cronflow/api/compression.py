@@ -1,9 +1,9 @@
 """Compressed responses: gzip for clients that accept it.
 
-Only responses to GET are compressed, and none below `/auth`, because the size of a compressed response reveals something
-about its content: tokens, tickets, keys and passwords are in requests and in responses to other methods. A response
-with an ETag stays as it is, because a strong ETag names one sequence of bytes; so does one that is marked
-`no-transform`. Larger bodies are compressed in a thread, so the event loop is not blocked.
+Only responses to GET are compressed, and none below `/auth`, because the size of a compressed response reveals
+something about its content, and tokens, tickets and new keys are in the other responses. A response with an ETag stays
+as it is, because a strong ETag names one sequence of bytes; so does one that is marked `no-transform`. Larger bodies
+are compressed in a thread, so the event loop is not blocked.
 """
 
 from __future__ import annotations
