@@ -75,6 +75,12 @@ export class Stage {
     this.emit(this.world.event('leader_elected', 'info', `${name} is the leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
   }
 
+  /** Redis is wiped: the stream starts anew, with a snapshot for every page. */
+  forget(): void {
+    this.history.length = 0;
+    for (const socket of this.sockets.clients) this.send(socket, JSON.stringify(this.world.snapshot()));
+  }
+
   async close(): Promise<void> {
     clearInterval(this.timer);
     for (const socket of this.sockets.clients) socket.terminate();

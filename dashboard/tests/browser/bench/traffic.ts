@@ -30,7 +30,7 @@ class Traffic {
   private count: Count = zero();
   /** The paths of the open requests. */
   private readonly requests = new Map<string, string>();
-  private lastAt = 0;
+  private lastAt = Date.now();
 
   constructor(session: CDPSession) {
     session.on('Network.requestWillBeSent', ({ requestId, request }) => {
