@@ -1,5 +1,5 @@
-"""Runs and jobs in brief: what a list shows of them. Arguments, results, targets and tracebacks are left out, so that a
-page of a list stays small however much jobs return and print.
+"""Runs and jobs in brief: what a list shows of them. Arguments, results, placements and targets are left out, and long
+errors are cut, so that a page of a list stays small whatever jobs return.
 """
 
 from __future__ import annotations

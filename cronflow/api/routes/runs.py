@@ -55,7 +55,7 @@ MOST_DEAD = 5000
 
 OfJob = Annotated[str | None, Query(max_length=200, description="Only runs of this job.")]
 Brief = Annotated[
-    bool, Query(description="Without arguments, results, placements and tracebacks, so that the response is small.")
+    bool, Query(description="Without arguments, results and placements and with short errors, for a small response.")
 ]
 
 

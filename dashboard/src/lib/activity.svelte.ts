@@ -26,8 +26,8 @@ export function onActivity(work: () => unknown, { interval = INTERVAL_MS, extra 
   };
 }
 
-/** An effect that calls `work` at first, when the number of dead letters changes, and after a new snapshot, because it may
- *  have changed in between.
+/** An effect that calls `work` at first, when the number of dead letters changes, and after a new snapshot: by then others may
+ *  be dead although their number is the same.
  */
 export function onDeadLetters(work: () => unknown): () => void {
   let last = '';

@@ -1,10 +1,26 @@
 import { deflateSync } from 'node:zlib';
-import { describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { Inbox } from '../../src/lib/inbox';
 
 const packed = (text: string): ArrayBuffer => new Uint8Array(deflateSync(text)).buffer;
 
 describe('the messages of a socket', () => {
+  afterEach(() => vi.unstubAllGlobals());
+
+  it('are delivered after one whose delivery fails', async () => {
+    const reported = vi.fn();
+    vi.stubGlobal('reportError', reported);
+    const delivered: string[] = [];
+    const inbox = new Inbox((text) => {
+      if (text === 'bad') throw new Error('a view is broken');
+      delivered.push(text);
+    }, () => delivered.push('broken'));
+    inbox.receive(packed('bad'));
+    inbox.receive(packed('good'));
+    await vi.waitFor(() => expect(delivered).toEqual(['good']));
+    expect(reported).toHaveBeenCalledOnce();
+  });
+
   it('are delivered at once if they are text', () => {
     const delivered: string[] = [];
     new Inbox((text) => delivered.push(text), () => {}).receive('a');
