@@ -11,6 +11,7 @@
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
+#   make bench-traffic   measure the bytes that each view of the dashboard receives per minute at 200 runs per second
 #   make build           build the wheel and the source archive, with the dashboard, into dist
 #   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files
 #   make docs            regenerate the reference pages and the picture in docs
@@ -41,7 +42,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-ui bench-traffic build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -122,6 +123,9 @@ bench: .venv/ready
 
 bench-ui: ui
 	cd dashboard && npm run --silent bench
+
+bench-traffic: ui .venv/ready
+	$(BIN)/python -m tests.bench.traffic
 
 build: ui .venv/ready
 	rm -rf dist

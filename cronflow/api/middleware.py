@@ -1,4 +1,4 @@
-"""Middleware of every route: the client's address, the size of bodies, and security headers.
+"""Middleware of every route: the client's address, the size of bodies, compression, and security headers.
 
 Plain ASGI around the whole application, so that error responses have the headers too. CORS is off unless origins are
 configured, and never allows cookies.
@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from cronflow.api.compression import Compressed
 from cronflow.api.problems import problem
 from cronflow.api.responses import PREFIX
 from cronflow.domain import metrics
@@ -45,7 +46,7 @@ def guarded(
     largest_body: int = LARGEST_BODY,
 ) -> ASGIApp:
     """The application with all middleware. `proxies`: whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
-    app: ASGIApp = BodyLimit(ClientAddress(api), largest_body)
+    app: ASGIApp = Compressed(BodyLimit(ClientAddress(api), largest_body))
     if origins:
         app = CORSMiddleware(
             app,

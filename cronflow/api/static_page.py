@@ -18,6 +18,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from cronflow.api.compression import accepts_gzip
+
 BUILT = Path(__file__).parents[1] / "_ui"
 VIEWS = re.compile(r"/((jobs|runs)(/[^/]+)?|timeline|logs|dead-letters|nodes|load|cron|chaos)?")
 """The paths of `dashboard/src/lib/views.ts`."""
@@ -55,7 +57,7 @@ class Asset:
         content, more = self.plain, {"Cache-Control": self.cache, "Content-Security-Policy": POLICY}
         if self.packed is not None:
             more["Vary"] = "Accept-Encoding"
-            if "gzip" in headers.get("accept-encoding", ""):
+            if accepts_gzip(headers):
                 content, more["Content-Encoding"] = self.packed, "gzip"
         return Response(content, media_type=self.media_type, headers=more)
 

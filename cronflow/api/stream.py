@@ -29,6 +29,8 @@ from cronflow.schemas.stream import StreamErrorSchema
 from cronflow.usecases.logins import network_of
 
 PATH = "/api/v1/stream"
+DEFLATE = "deflate"
+"""The `encoding` of a client that accepts compressed messages."""
 CLUSTER = "cluster"
 """The topic of every session."""
 LOGIN_OVER, TOO_SLOW, TOO_MANY, STOPPING = 4401, 4408, 4429, 1012
@@ -139,7 +141,8 @@ class Stream:
         except TimeoutError:
             raise Over(STOPPING, "the live stream is not available") from None
         since = hello.get("since")
-        session = self._hub.open(since if isinstance(since, str) else None)
+        compressed = hello.get("encoding") == DEFLATE
+        session = self._hub.open(since if isinstance(since, str) else None, compressed=compressed)
         login = StreamLogin(principal, self._limits.login_s)
         try:
             async with asyncio.TaskGroup() as group:
@@ -168,10 +171,10 @@ class Stream:
 
     async def _write(self, socket: WebSocket, session: StreamSession) -> None:
         while True:
-            text = await session.next()
+            message = await session.next()
             try:
                 async with asyncio.timeout(self._limits.slow_s):
-                    await socket.send_text(text)
+                    await (socket.send_text(message) if isinstance(message, str) else socket.send_bytes(message))
             except TimeoutError:
                 raise Over(TOO_SLOW, "the client reads too slowly") from None
 

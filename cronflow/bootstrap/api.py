@@ -169,7 +169,7 @@ async def api_server(
         # By default uvicorn trusts every proxy on this machine; the middleware trusts TRUSTED_PROXIES.
         proxy_headers=False,
         server_header=False,
-        # Compression would cost memory and CPU per socket, and the messages are small.
+        # It would cost memory and CPU per socket; the live stream compresses each message once for all sockets.
         ws_per_message_deflate=False,
         ws_max_size=LARGEST_MESSAGE,
     )

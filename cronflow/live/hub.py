@@ -1,16 +1,17 @@
 """The hub reads the live stream into a ring buffer and serves every socket of this replica from it.
 
-Each tick is serialized once, however many sockets there are; a socket holds a position in the ring and no copy. If the
-stream no longer has the position read last, because Redis was wiped or this replica was away for too long, every socket
-gets a new snapshot, because events may be missing.
+Each tick is serialized once, and compressed at most once, however many sockets there are; a socket holds a position in
+the ring and no copy. If the stream no longer has the position read last, because Redis was wiped or this replica was
+away for too long, every socket gets a new snapshot, because events may be missing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -36,12 +37,33 @@ PAGE = 500
 log = structlog.get_logger("cronflow.live")
 
 
-@dataclass(frozen=True, slots=True)
 class Tick:
     """A tick: its id in the stream, and its message without the end, to which each socket appends its own part."""
 
-    id: str
-    text: str
+    def __init__(self, id: str, text: str) -> None:  # noqa: A002
+        self.id = id
+        self.text = text
+
+    def message(self, lines: Sequence[str] = (), dropped: int = 0) -> str:
+        """The message with these chunks of log lines, after `dropped` ticks that were left out."""
+        return f'{self.text},"logs":[{",".join(lines)}],"dropped":{dropped}}}'
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """The message with nothing of one socket's own."""
+        return zlib.compress(self.message().encode())
+
+
+class Snapshot:
+    """A snapshot message; `id` is the tick that it belongs to."""
+
+    def __init__(self, id: str, text: str) -> None:  # noqa: A002
+        self.id = id
+        self.text = text
+
+    @cached_property
+    def compressed(self) -> bytes:
+        return zlib.compress(self.text.encode())
 
 
 class Hub:
@@ -69,14 +91,14 @@ class Hub:
         self._doc: dict[str, Any] = {}
         self._points: deque[dict[str, Any]] = deque(maxlen=SERIES)
         self._node_points: deque[tuple[str, dict[str, dict[str, Any]]]] = deque(maxlen=SERIES // NODE_POINT_EVERY)
-        self._snapshot: tuple[str, str] = ("", "")
+        self._snapshot = Snapshot("", "")
         self.ticks.clear()
 
     # ----------------------------------------------------------------------------------------------------- sockets
 
-    def open(self, since: str | None) -> StreamSession:
+    def open(self, since: str | None, *, compressed: bool = False) -> StreamSession:
         """Open a session that continues after the tick `since`, or starts with a snapshot."""
-        session = StreamSession(self, since)
+        session = StreamSession(self, since, compressed=compressed)
         self.sessions.add(session)
         return session
 
@@ -127,13 +149,13 @@ class Hub:
         at = [at for at, _ in self._node_points]
         return {**self._doc, "series": {"cluster": columns, "nodes": {"at": at, "by_name": nodes}}}
 
-    def snapshot_text(self) -> str:
+    def snapshot_message(self) -> Snapshot:
         """The snapshot message, serialized once per tick."""
         newest = self.ticks[-1].id
-        if self._snapshot[0] != newest:
+        if self._snapshot.id != newest:
             text = orjson.dumps({"t": "snap", "seq": newest, "doc": self.snapshot()}).decode()
-            self._snapshot = (newest, text)
-        return self._snapshot[1]
+            self._snapshot = Snapshot(newest, text)
+        return self._snapshot
 
     # ---------------------------------------------------------------------------------------------------- the roles
 

@@ -3,6 +3,9 @@
 A slow client costs a bounded amount of memory and delays no other client. It holds a position in the ring, not copies
 of ticks. If it falls too far behind, it skips to the newest tick and learns how many it missed. Lines are buffered up
 to a limit; beyond it they are dropped, and a gap gives their number.
+
+For a client that asks for it, messages that are the same for all sockets are compressed; they are shared, so it costs
+nothing per socket. Messages with log lines are not.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ MOST_LINES = 5000
 class StreamSession:
     """One socket. `next` waits for the next message to send."""
 
-    def __init__(self, hub: Hub, since: str | None) -> None:
+    def __init__(self, hub: Hub, since: str | None, *, compressed: bool = False) -> None:
         self._hub = hub
+        self._compressed = compressed
         self._generation = hub.generation
         self._place = hub.place_after(since)
         self._catching_up = True
@@ -55,7 +59,8 @@ class StreamSession:
         self._chunks.append((topic, chunk, count))
         self._lines += count
 
-    async def next(self) -> str:
+    async def next(self) -> str | bytes:
+        """The next message; bytes are compressed."""
         while True:
             found = self._ready()
             if found is not None:
@@ -63,7 +68,7 @@ class StreamSession:
             self._changed.clear()
             await self._changed.wait()
 
-    def _ready(self) -> str | None:
+    def _ready(self) -> str | bytes | None:
         hub = self._hub
         if self._messages:
             return self._messages.popleft()
@@ -73,7 +78,8 @@ class StreamSession:
             if not hub.ticks:
                 return None
             self._place = hub.end
-            return hub.snapshot_text()
+            snapshot = hub.snapshot_message()
+            return snapshot.compressed if self._compressed else snapshot.text
         if self._place >= hub.end:
             self._catching_up = False
             return None
@@ -85,7 +91,10 @@ class StreamSession:
             hub.meter.add(metrics.STREAM_DROPPED, by=dropped)
         tick = hub.tick_at(self._place)
         self._place += 1
-        return f'{tick.text},"logs":[{",".join(self._take_lines())}],"dropped":{dropped}}}'
+        lines = self._take_lines()
+        if self._compressed and not lines and not dropped:
+            return tick.compressed
+        return tick.message(lines, dropped)
 
     def _take_lines(self) -> list[str]:
         found = [chunk for _, chunk, _ in self._chunks]

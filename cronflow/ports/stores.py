@@ -98,9 +98,11 @@ class PlanStore(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
     """A filter for runs, newest fire first. `before` is the (fire_at, id) of the last run of the previous page. `dead`
-    selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive.
+    selects unresolved dead letters. `node` is a node's name or id. `until` is exclusive. `ids` selects these runs; None
+    does not restrict them.
     """
 
+    ids: Collection[str] | None = None
     job: str | None = None
     states: Collection[RunState] = ()
     kinds: Collection[Kind] = ()
@@ -212,6 +214,9 @@ class DeadLetters(Protocol):
 
     async def count(self, job: str | None = None) -> int:
         """The number of unresolved dead letters. The cost is proportional to that number."""
+
+    async def newest(self, limit: int) -> list[str]:
+        """The ids of the unresolved dead letters with the latest fires, newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,8 @@ class JobSchema(Schema, JobForm):
     """Whether it is paused."""
     next_fire: str | None
     """When it is due next."""
+    takes_args: bool
+    """Whether its runs accept arguments of their own."""
     due_at: str | None
     """When the planner looks at it next."""
     pending_run: PendingRunSchema | None
@@ -157,11 +159,12 @@ def job_state(record: JobRecord) -> JobState:
 def job_schema(record: JobRecord, *, mask: bool = False) -> JobSchema:
     """The job's document with every default, and beside it what the cluster keeps of it. `mask` hides passwords."""
     return {
-        **_document(record.job, mask=mask),
+        **job_form(record.job, mask=mask),
         "state": job_state(record),
         "words": None if record.job.schedule is None else schedule_words(record.job.schedule),
         "paused": record.paused,
         "next_fire": optional_iso(record.next_fire),
+        "takes_args": record.job.takes_args,
         "due_at": optional_iso(record.due_at),
         "pending_run": None if record.pending_run is None else _pending_run(record.pending_run),
         "version": record.ver,
@@ -172,7 +175,8 @@ def job_schema(record: JobRecord, *, mask: bool = False) -> JobSchema:
     }
 
 
-def _document(job: Job, *, mask: bool) -> JobForm:
+def job_form(job: Job, *, mask: bool) -> JobForm:
+    """The job's document with every default. `mask` hides passwords."""
     document = job_document(job)
     return cast("JobForm", masked(document)) if mask else document
 
@@ -197,7 +201,7 @@ def version_schema(version: Version, *, mask: bool = False) -> VersionSchema:
         "by": version.by or None,
         "state": version.held or "active",
         "since": optional_iso(version.since),
-        "job": _document(version.job, mask=mask),
+        "job": job_form(version.job, mask=mask),
     }
 
 

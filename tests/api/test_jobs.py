@@ -343,6 +343,7 @@ async def test_only_those_who_may_change_a_job_see_its_passwords(client: Client)
         answers = [
             await client.ask("GET", "/jobs/showing", who=who),
             await client.ask("GET", "/jobs", params={"q": "showing"}, who=who),
+            await client.ask("GET", "/jobs", params={"q": "showing", "brief": "true"}, who=who),
             await client.ask("GET", "/jobs/showing/history", who=who),
             await client.ask("GET", "/jobs/showing/why", who=who),
             await client.ask("POST", "/jobs/plan", {"jobs": [plan]}, who=who),
@@ -388,3 +389,20 @@ async def test_an_at_in_the_past_is_refused_unless_misfire_is_given(client: Clie
     refused = await client.ask("PATCH", "/jobs/launch", patch)
     assert [one["place"] for one in refused.json()["errors"]] == ["schedule.at"]
     assert (await client.ask("PATCH", "/jobs/launch", {**patch, "misfire": {"policy": "skip"}})).status_code == 200
+
+
+async def test_a_job_in_brief_has_what_lists_show(client: Client) -> None:
+    fields = {"name", "description", "schedule", "labels", "state", "words", "next_fire", "takes_args"}
+    whole = await client.all("/jobs")
+    assert await client.all("/jobs", brief="true", limit=2) == [
+        {key: job[key] for key in job if key in fields} for job in whole
+    ]
+    assert {job["takes_args"] for job in whole} == {True, False}
+
+
+async def test_passwords_in_brief_are_masked(client: Client) -> None:
+    job = {"name": "labelled", "run": {"shell": "true"}, "labels": {"password": "hunter2"}}
+    await client.post("/jobs", job, 201)
+    for who, label in (("viewer", "***"), ("admin", "hunter2")):
+        [found] = (await client.get("/jobs", params={"q": "labelled", "brief": "true"}, who=who))["items"]
+        assert found["labels"] == {"password": label}

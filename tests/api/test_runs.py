@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,12 +43,51 @@ async def test_new_runs_do_not_shift_the_pages(scene: Scene, client: Client) -> 
         ({"since": "2026-11-21T11:00:00Z"}, lambda one: one.fire_at >= ago(hours=1)),
         ({"until": "2026-11-21T11:00:00Z"}, lambda one: one.fire_at < ago(hours=1)),
         ({"dead": "true"}, lambda one: one.is_dead),
+        ({"id": [RUNNING, FAILED, LOST, "nobody@1"]}, lambda one: one.id in (RUNNING, FAILED, LOST)),
+        ({"id": [RUNNING, FAILED], "dead": "true"}, lambda one: one.id == FAILED),
+        ({"id": [RUNNING, FAILED], "state": ["running", "lost"]}, lambda one: one.id == RUNNING),
         ({"job": "sync-tokens", "state": "succeeded", "node": "node-b"}, lambda one: one.fire_at == ago(minutes=1)),
     ],
 )
 async def test_every_filter_selects_its_runs(client: Client, params: dict[str, Any], take: Any) -> None:
     wanted = [one for one in NEWEST_FIRST if take(next(run for run in RUNS if run.id == one))]
     assert [one["id"] for one in await client.all("/runs", **params, limit=2)] == wanted
+
+
+async def test_at_most_a_hundred_runs_are_selected_by_id(client: Client) -> None:
+    await client.get("/runs", 422, params={"id": [f"report@{n}" for n in range(101)]})
+
+
+@pytest.mark.parametrize("path", ["/runs", "/jobs/sync-tokens/runs"])
+async def test_a_run_in_brief_has_what_lists_show_and_nothing_of_the_size_of_its_output(
+    client: Client, path: str
+) -> None:
+    whole, brief = await client.all(path), await client.all(path, brief="true", limit=2)
+    assert len(brief) == len(whole) > 1
+    for short, long in zip(brief, whole, strict=True):
+        assert short.keys().isdisjoint({"result", "args", "placement"})
+        attempts = [{key: attempt[key] for key in short["attempts"][n]} for n, attempt in enumerate(long["attempts"])]
+        error = None if long["error"] is None else long["error"][:1000]
+        assert short == {**{key: long[key] for key in short}, "attempts": attempts, "error": error}
+
+
+async def test_a_long_error_is_cut_in_brief(scene: Scene, client: Client) -> None:
+    failed = replace(run("sync-tokens", NOON, RunState.FAILED), error="E" * 5000)
+    await scene.backends.runs.insert([failed])
+    assert len((await client.get("/runs", params={"id": failed.id, "brief": "true"}))["items"][0]["error"]) == 1000
+
+
+async def test_the_ids_of_dead_letters_show_what_is_new_and_what_is_gone(scene: Scene, client: Client) -> None:
+    dead = [one["id"] for one in await client.all("/runs", dead="true")]
+    assert await client.get("/runs/dead-letters", who="viewer") == {"ids": dead, "more": False}
+    assert len(dead) > 1
+    one = await client.get("/runs/dead-letters", params={"limit": 1})
+    assert one == {"ids": dead[:1], "more": True}
+    assert not (await client.get("/runs/dead-letters", params={"limit": len(dead)}))["more"]
+    new = replace(run("sync-tokens", NOON, RunState.LOST), id="sync-tokens@new")
+    await scene.backends.runs.insert([new])
+    await client.post(f"/runs/{dead[0]}/ack", {})
+    assert (await client.get("/runs/dead-letters"))["ids"] == [new.id, *dead[1:]]
 
 
 async def test_a_run_is_shown_with_its_late_outcomes(scene: Scene, client: Client) -> None:

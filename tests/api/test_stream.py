@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket as sockets
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
@@ -169,6 +170,20 @@ async def test_a_snapshot_then_ticks_on_two_replicas_with_the_same_ids(backends:
         assert (await receive(second))["t"] == "snap"
         ids = [[(await receive(client))["seq"] for _ in range(4)] for client in (first, second)]
         assert len(set(ids[0]) & set(ids[1])) >= 2
+
+
+@on_memory
+async def test_a_client_that_asks_for_it_gets_compressed_messages(backends: Backends) -> None:
+    tickets = Tickets()
+    async with (
+        Replica(backends, tickets) as replica,
+        a_client(replica, "good-eva.1", encoding="deflate") as packed,
+        a_client(replica, "good-eva.2", encoding="zstd") as plain,
+    ):
+        async with asyncio.timeout(PATIENCE_S):
+            first, second = await packed.recv(decode=False), await packed.recv(decode=False)
+        assert [orjson.loads(zlib.decompress(message))["t"] for message in (first, second)] == ["snap", "tick"]
+        assert (await receive(plain))["t"] == "snap", "an unknown encoding is not used"
 
 
 async def test_a_client_resumes_without_a_gap_after_its_replica_restarts(backends: Backends) -> None:

@@ -113,6 +113,8 @@ async def test_a_run_that_fails_or_is_lost_is_a_dead_letter_and_no_other(stores:
     dead = [run.id for run in await stores.runs.find(RunQuery(dead=True))]
     assert dead == [a_dead_run(5, "other").id, a_dead_run(3).id, runs[1].id, runs[0].id]
     assert [run.id for run in await stores.runs.find(RunQuery(dead=True, job="other"))] == [dead[0]]
+    assert await stores.dead_letters.newest(10) == dead
+    assert await stores.dead_letters.newest(2) == dead[:2]
     assert await stores.dead_letters.count() == 4
     assert (await stores.dead_letters.count("report"), await stores.dead_letters.count("nobody")) == (3, 0)
 

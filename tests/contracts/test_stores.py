@@ -564,7 +564,7 @@ async def test_the_runs_of_a_job_are_counted_by_their_days_the_newest_ones(store
     assert await stores.runs.days("c", T0 - day, 5) == {}
 
 
-async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(stores: Stores) -> None:
+async def test_runs_are_listed_by_id_node_time_and_any_mixture_of_states(stores: Stores) -> None:
     states = [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.SKIPPED, RunState.RETRYING, RunState.LOST]
     nodes = ["n1#a", "n1#b", "n10#a", None, "n1#a", "n2#a"]
     runs = [
@@ -576,6 +576,12 @@ async def test_runs_are_listed_by_node_time_and_any_mixture_of_states(stores: St
     async def found(**fields: Any) -> list[int]:
         return [runs.index(run) for run in await stores.runs.find(RunQuery(**fields))]
 
+    some = [runs[0].id, runs[5].id, runs[4].id, "missing@1"]
+    assert await found(ids=some) == [5, 4, 0]
+    assert await found(ids=some, limit=2) == [5, 4]
+    assert await found(ids=some, states={RunState.RUNNING, RunState.LOST}, node="n1") == [0]
+    assert await found(ids=some, dead=True) == [5]
+    assert await found(ids=[]) == []
     assert await found(node="n1") == [4, 1, 0]
     assert await found(node="n1#a") == [4, 0]
     assert await found(node="n") == []

@@ -79,7 +79,7 @@ async def messages(backends: Backends) -> tuple[str, str]:
     [tick] = await backends.feed.read("") or []
     for n in range(1, SERIES + 1):
         hub._take(tick._replace(id=f"{n}-0"))
-    return hub.snapshot_text(), hub.ticks[-1].text
+    return hub.snapshot_message().text, hub.ticks[-1].text
 
 
 async def test_the_snapshot_is_as_small_with_a_million_runs_and_ten_thousand_jobs_as_with_none(

@@ -228,7 +228,7 @@ async def test_the_snapshot_is_small_and_cheap_with_ten_thousand_jobs_and_many_r
         for _ in range(600):
             await hub._builder.step()
             await hub.step()
-        text = hub.snapshot_text()
+        text = hub.snapshot_message().text
         doc = orjson.loads(text)["doc"]
         assert doc["jobs"] == {"total": 10_000, "active": 10_000, "paused": 0, "idle": 0}
         assert doc["queue"]["open"] == 10_000

@@ -28,7 +28,7 @@ from cronflow.api.bodies import (
 )
 from cronflow.api.pagination import Cursor, Limit, cursor_of, name_key, time_key
 from cronflow.api.responses import PREFIX, may, new_router
-from cronflow.api.routes.runs import RunPage, run_page
+from cronflow.api.routes.runs import Brief, RunPage, RunSummaryPage, run_page
 from cronflow.documents import JobForm, implicit_misfires, job_document, parse_job, parse_schedule
 from cronflow.documents.jobs import ScheduleForm
 from cronflow.documents.values import got
@@ -59,6 +59,7 @@ from cronflow.schemas.schedules import (
     preview_schema,
     schedule_load_schema,
 )
+from cronflow.schemas.summaries import JobSummarySchema, job_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases.edit import ABSENT
 from cronflow.usecases.search import JobFilter
@@ -82,6 +83,15 @@ class JobPage(Schema):
     """Jobs, by name."""
 
     items: list[JobSchema]
+    """May be fewer than the limit although there are more."""
+    next_cursor: str | None
+    """For the next page; null: this is the last page."""
+
+
+class JobSummaryPage(Schema):
+    """Jobs in brief, by name."""
+
+    items: list[JobSummarySchema]
     """May be fewer than the limit although there are more."""
     next_cursor: str | None
     """For the next page; null: this is the last page."""
@@ -146,17 +156,19 @@ async def list_jobs(
     enabled: Annotated[bool | None, Query(description="Only enabled or only disabled jobs.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> JobPage:
+    brief: Annotated[bool, Query(description="Only what a list shows, so that the response is small.")] = False,
+) -> JobPage | JobSummaryPage:
     """Jobs, by name. System jobs are included; their names begin with `_sys:`. A key that is limited to some jobs gets
     only these.
     """
     labels = {key: value if equals else None for key, equals, value in (one.partition("=") for one in label or ())}
     wanted = JobFilter(text=q, labels=labels, enabled=enabled, readable=by.may_read if by.jobs else None)
     found, after = await service.search.jobs(wanted, after=name_key(cursor), limit=limit)
-    return {
-        "items": [_shown(record, by) for record in found],
-        "next_cursor": None if after is None else cursor_of(after),
-    }
+    next_cursor = None if after is None else cursor_of(after)
+    if brief:
+        summaries = [job_summary_schema(record, mask=not by.may_change(record.job)) for record in found]
+        return {"items": summaries, "next_cursor": next_cursor}
+    return {"items": [_shown(record, by) for record in found], "next_cursor": next_cursor}
 
 
 @router.post("/jobs", status_code=201, responses=may(409), openapi_extra=takes("JobInput", EXAMPLE))
@@ -326,9 +338,11 @@ async def why(
 
 
 @router.get("/jobs/{name}/runs", responses=may(404))
-async def runs_of_job(service: Uses, _: Viewer, name: JobName, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
+async def runs_of_job(
+    service: Uses, _: Viewer, name: JobName, cursor: Cursor = None, limit: Limit = 50, brief: Brief = False
+) -> RunPage | RunSummaryPage:
     """The runs of a job, latest fire first; also of a deleted job, as long as its runs are kept."""
-    page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit)
+    page = await run_page(service, RunQuery(job=name, before=time_key(cursor)), limit, brief=brief)
     if not page["items"]:
         await service.explain.versions(name)
     return page

@@ -43,14 +43,20 @@ from cronflow.schemas.runs import (
     run_detail_schema,
     run_schema,
 )
+from cronflow.schemas.summaries import RunSummarySchema, run_summary_schema
 from cronflow.schemas.why import WhySchema, why_schema
 from cronflow.usecases import UseCases
 
 router = new_router("runs")
 
 MOST_RECENT = 50
+MOST_IDS = 100
+MOST_DEAD = 5000
 
 OfJob = Annotated[str | None, Query(max_length=200, description="Only runs of this job.")]
+Brief = Annotated[
+    bool, Query(description="Without arguments, results and placements and with short errors, for a small response.")
+]
 
 
 class RunPage(Schema):
@@ -60,6 +66,24 @@ class RunPage(Schema):
     """The runs."""
     next_cursor: str | None
     """For the next page; null: this is the last page."""
+
+
+class RunSummaryPage(Schema):
+    """Runs in brief, latest fire first."""
+
+    items: list[RunSummarySchema]
+    """The runs."""
+    next_cursor: str | None
+    """For the next page; null: this is the last page."""
+
+
+class DeadLettersSchema(Schema):
+    """Ids of dead letters that are neither replayed nor acknowledged."""
+
+    ids: list[str]
+    """Latest fire first."""
+    more: bool
+    """Whether there are more than `limit`."""
 
 
 class RecentPage(Schema):
@@ -238,6 +262,9 @@ class AcknowledgedPage(Schema):
 async def list_runs(
     service: Uses,
     _: Viewer,
+    id: Annotated[  # noqa: A002  the public name
+        list[str] | None, Query(max_length=MOST_IDS, description="Only these runs; repeatable.")
+    ] = None,
     job: OfJob = None,
     state: Annotated[list[RunState] | None, Query(description="Only runs in this state; repeatable.")] = None,
     node: Annotated[
@@ -248,12 +275,26 @@ async def list_runs(
     dead: Annotated[bool, Query(description="Only dead letters that are neither replayed nor acknowledged.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
-) -> RunPage:
+    brief: Brief = False,
+) -> RunPage | RunSummaryPage:
     """Runs, latest fire first."""
     query = RunQuery(
-        job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
+        ids=id, job=job, states=state or (), node=node, since=since, until=until, dead=dead, before=time_key(cursor)
     )
-    return await run_page(service, query, limit)
+    return await run_page(service, query, limit, brief=brief)
+
+
+@router.get("/runs/dead-letters")
+async def dead_letters(
+    service: Uses,
+    _: Viewer,
+    limit: Annotated[int, Query(ge=1, le=MOST_DEAD, description="How many at most.")] = 1000,
+) -> DeadLettersSchema:
+    """Ids of the dead letters that are neither replayed nor acknowledged. Compared with those that a client has, they
+    show what is new and what is gone; `GET /runs?id=` has the new ones.
+    """
+    found = await service.backends.dead_letters.newest(limit + 1)
+    return {"ids": found[:limit], "more": len(found) > limit}
 
 
 @router.get("/runs/recent")
@@ -392,8 +433,10 @@ async def acknowledge_run(
     return run_schema(run)
 
 
-async def run_page(service: UseCases, query: RunQuery, limit: int) -> RunPage:
+async def run_page(service: UseCases, query: RunQuery, limit: int, *, brief: bool = False) -> RunPage | RunSummaryPage:
     found, after = await _page(service, query, limit)
+    if brief:
+        return {"items": [run_summary_schema(run) for run in found], "next_cursor": after}
     return {"items": [run_schema(run) for run in found], "next_cursor": after}
 
 

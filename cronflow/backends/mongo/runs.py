@@ -101,11 +101,15 @@ class MongoRunStore:
             cursor = self._runs.find({**match, **states}).sort([("fire_at", -1), ("_id", -1)]).limit(query.limit)
             # Stop the query planner from choosing worse: these partial indexes are small.
             hint = "dead" if query.dead else "open" if "open" in states else None
+            if query.ids is not None:
+                hint = "_id_"
             cursors.append(cursor if hint is None else cursor.hint(hint))
         return cursors
 
     async def _matching(self, query: RunQuery) -> dict[str, Any]:
         match: dict[str, Any] = {}
+        if query.ids is not None:
+            match["_id"] = {"$in": list(query.ids)}
         if query.job is not None:
             match["job"] = query.job
         if query.kinds:
@@ -209,6 +213,12 @@ class MongoDeadLetters:
         match: dict[str, Any] = {"dead": True} | ({} if job is None else {"job": job})
         async with self._database.translated():
             return int(await self._runs.count_documents(match, hint="dead"))
+
+    async def newest(self, limit: int) -> list[str]:
+        newest_first = [("fire_at", -1), ("_id", -1)]
+        async with self._database.translated():
+            cursor = self._runs.find({"dead": True}, {"_id": 1}).sort(newest_first).limit(limit).hint("dead")
+            return [document["_id"] for document in await cursor.to_list(None)]
 
 
 def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:

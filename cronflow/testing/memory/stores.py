@@ -184,7 +184,8 @@ class MemoryRunStore(DocumentPort, port="runs"):
         return self.documents.runs.page(
             PLACE,
             lambda run: (
-                query.job in (None, run.job)
+                (query.ids is None or run.id in query.ids)
+                and query.job in (None, run.job)
                 and (not query.states or run.state in query.states)
                 and (not query.kinds or run.kind in query.kinds)
                 and (not query.dead or run.is_dead)
@@ -251,6 +252,10 @@ class MemoryDeadLetters(DocumentPort, port="dead_letters"):
 
     async def count(self, job: str | None = None) -> int:
         return sum(run.is_dead and job in (None, run.job) for run in self.documents.runs.values())
+
+    async def newest(self, limit: int) -> list[str]:
+        dead = self.documents.runs.page(PLACE, lambda run: run.is_dead, limit=limit, newest=True)
+        return [run.id for run in dead]
 
 
 class MemoryLogStore(DocumentPort, port="logs"):

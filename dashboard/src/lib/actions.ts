@@ -10,11 +10,6 @@ export function may(action: Action, job: string | null = null): boolean {
   return store.may(roleFor(action), job);
 }
 
-/** Whether a run of this job can have its own arguments. */
-export function takesArgs(job: Job): boolean {
-  return 'python' in job.run;
-}
-
 /** Eight at a time, because the server limits the request rate. */
 async function each<T, R>(things: readonly T[], work: (thing: T) => Promise<R>): Promise<R[]> {
   const found: R[] = [];
@@ -25,6 +20,11 @@ async function each<T, R>(things: readonly T[], work: (thing: T) => Promise<R>):
 /** A node's id is `<name>#<incarnation>`; the page shows the name. */
 export function nodeName(id: string | null): string {
   return id === null ? '–' : (id.split('#')[0] ?? id);
+}
+
+/** The job of a run's id, `<job>@<instant>`. */
+export function jobOf(run: string): string {
+  return run.split('@')[0] ?? run;
 }
 
 export function runHref(id: string): string {

@@ -1,5 +1,5 @@
-// Reloads data while runs start or end, at most every two seconds. An idle cluster, a hidden page and a paused view cause no
-// requests.
+// When to load data again: while runs start or end, at most every two seconds, or when dead letters change. An idle cluster,
+// a hidden page and a paused view cause no requests.
 import { untrack } from 'svelte';
 import { store } from './store.svelte';
 
@@ -23,5 +23,18 @@ export function onActivity(work: () => unknown, { interval = INTERVAL_MS, extra 
       last = now;
       work();
     });
+  };
+}
+
+/** An effect that calls `work` at first, when the number of dead letters changes, and after a new snapshot: by then others may
+ *  be dead although their number is the same.
+ */
+export function onDeadLetters(work: () => unknown): () => void {
+  let last = '';
+  return () => {
+    const now = `${store.values?.dead_letters} ${store.state.snapshots}`;
+    if (now === last) return;
+    last = now;
+    untrack(work);
   };
 }

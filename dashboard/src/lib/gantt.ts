@@ -1,5 +1,5 @@
 // The layout of the timeline. Pure: runs in, rectangles out; the canvas only paints them.
-import type { Run, RunState } from './types';
+import type { RunSummary, RunState } from './types';
 
 interface Piece {
   run: string;
@@ -45,9 +45,9 @@ interface Parsed {
 }
 
 /** Unchanged runs keep their identity, so their times are parsed once. */
-const cache = new WeakMap<Run, Parsed>();
+const cache = new WeakMap<RunSummary, Parsed>();
 
-function parsed(run: Run): Parsed {
+function parsed(run: RunSummary): Parsed {
   let found = cache.get(run);
   if (found === undefined) {
     found = { due: Date.parse(run.fire_at), ended: run.ended_at === null ? Infinity : Date.parse(run.ended_at), pieces: piecesOf(run) };
@@ -56,7 +56,7 @@ function parsed(run: Run): Parsed {
   return found;
 }
 
-function piecesOf(run: Run): Piece[] {
+function piecesOf(run: RunSummary): Piece[] {
   const found: Piece[] = [];
   let last = Date.parse(run.fire_at);
   const add = (id: string | null, from: number, to: number, state: RunState, attempt: number) => {
@@ -82,7 +82,7 @@ function piecesOf(run: Run): Piece[] {
 /** Lays out the runs of a span with a lane for each node. A bar goes into the first row in which it overlaps nothing.
  *  Waits shorter than `least` are left out, and every bar takes up at least that much time.
  */
-export function layout(runs: readonly Run[], nodes: readonly string[], span: { from: number; to: number }, least: number): Layout {
+export function layout(runs: readonly RunSummary[], nodes: readonly string[], span: { from: number; to: number }, least: number): Layout {
   const found: Piece[] = [];
   let count = 0;
   for (const run of runs) {

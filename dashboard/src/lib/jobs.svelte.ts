@@ -1,17 +1,17 @@
 // All jobs, loaded once and shared by the list, the palette and the filters. Newer data about a job replaces older data.
 import { Pages } from './resource.svelte';
 import { store } from './store.svelte';
-import type { Job, Recent } from './types';
+import type { JobSummary, Recent } from './types';
 
 const MOST = 20_000;
 const SOON_MS = 4000;
 
 class Jobs {
-  private readonly pages = new Pages<Job>((cursor) => store.api.get('/jobs', { params: { query: { cursor, limit: 500 } } }));
+  private readonly pages = new Pages<JobSummary>((cursor) => store.api.get('/jobs', { params: { query: { brief: true, cursor, limit: 500 } } }));
   private started = false;
-  private nextFires = new Map<Job, string | null>();
+  private nextFires = new Map<JobSummary, string | null>();
 
-  get all(): readonly Job[] {
+  get all(): readonly JobSummary[] {
     return this.pages.rows;
   }
 
@@ -30,7 +30,7 @@ class Jobs {
   }
 
   /** Replaces a job with the one that the server returned. */
-  put(job: Job): void {
+  put(job: JobSummary): void {
     this.pages.replace(this.pages.rows.map((known) => (known.name === job.name ? job : known)));
   }
 

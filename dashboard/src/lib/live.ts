@@ -1,5 +1,6 @@
 // The websocket: connects with a ticket and the last cursor, passes every message on, and reconnects with backoff. It does
 // not interpret messages.
+import { ENCODING, Inbox } from './inbox';
 import type { ErrorMessage, Message } from './stream';
 
 export type LinkState = 'connecting' | 'live' | 'waiting';
@@ -98,24 +99,28 @@ export class Live {
     if (this.stopped) return;
     const socket = (this.options.open ?? ((url) => new WebSocket(url)))(this.options.url);
     this.socket = socket;
+    socket.binaryType = 'arraybuffer';
+    const inbox = new Inbox((text) => this.socket === socket && this.take(text), () => socket.close());
     socket.onopen = () => {
-      this.send({ op: 'hello', ticket, since: this.options.cursor(), topics: ['cluster'] });
+      this.send({ op: 'hello', ticket, since: this.options.cursor(), topics: ['cluster'], encoding: ENCODING });
       for (const [topic, tail] of this.topics) this.send({ op: 'sub', topic, tail });
       this.renewal = setInterval(() => void this.renew(), RENEW_MS);
     };
-    socket.onmessage = (event) => {
-      const message = JSON.parse(String(event.data)) as Message | ErrorMessage;
-      if (message.t === 'error') return; // an unknown topic: its tail stays empty
-      this.attempt = 0;
-      this.options.onMessage(message);
-      this.options.onLink({ state: 'live', retryAt: null, reason: null });
-    };
+    socket.onmessage = (event: MessageEvent<string | ArrayBuffer>) => inbox.receive(event.data);
     socket.onclose = (event) => {
       if (this.socket !== socket) return;
       this.socket = null;
       this.stopRenewal();
       this.retry(REASONS[event.code] ?? 'the connection was lost');
     };
+  }
+
+  private take(text: string): void {
+    const message = JSON.parse(text) as Message | ErrorMessage;
+    if (message.t === 'error') return; // an unknown topic: its tail stays empty
+    this.attempt = 0;
+    this.options.onMessage(message);
+    this.options.onLink({ state: 'live', retryAt: null, reason: null });
   }
 
   private async renew(): Promise<void> {

@@ -1,6 +1,6 @@
 // Why a run failed, without the details that differ between runs. The rules match `cronflow/domain/failures.py`, so the
 // groups have the same names as in `runs report`.
-import type { Run } from './types';
+import type { RunSummary } from './types';
 
 const MAX_LENGTH = 200;
 // The order matters: patterns that contain numbers come before numbers.
@@ -17,7 +17,7 @@ const PARTS: [RegExp, string][] = [
   [/(?<=[A-Za-z_#-])\d{2,}/g, '<n>'],
 ];
 
-export function reasonOf(run: Pick<Run, 'error' | 'outcome' | 'state'>): string {
+export function reasonOf(run: Pick<RunSummary, 'error' | 'outcome' | 'state'>): string {
   const line = (run.error ?? '').split('\n').find((one) => one.trim() !== '') ?? '';
   let text = line.trim().split(/\s+/).join(' ');
   for (const [pattern, name] of PARTS) text = text.replace(pattern, name);

@@ -57,6 +57,8 @@ export interface State {
   failovers: readonly Failover[];
   /** How many events a resumed connection replayed; null if it began with a snapshot. */
   caughtUp: number | null;
+  /** How many snapshots there were. What happened before the newest one may not be in any tick. */
+  snapshots: number;
   /** Ticks that the server dropped because this page was slow. */
   missed: number;
 }
@@ -69,7 +71,7 @@ export const EMPTY_SERIES: Series = {
 export function initialState(): State {
   return {
     ready: false, seq: null, ts: null, values: null, series: EMPTY_SERIES, events: [], tails: {}, failovers: [],
-    caughtUp: null, missed: 0,
+    caughtUp: null, snapshots: 0, missed: 0,
   };
 }
 
@@ -98,7 +100,7 @@ function applySnapshot(state: State, seq: string, values: Values, sent: SentSeri
     tails[topic] = lines.length > 0 && state.ready ? [...lines, { gap: null, at: values.at }] : lines;
   }
   const failovers = state.values === null ? state.failovers : withLeader(state.failovers, state.values, values, values.at);
-  return { ...state, ready: true, seq, ts: values.at, values, series: seriesOf(sent), tails, failovers, caughtUp: null };
+  return { ...state, ready: true, seq, ts: values.at, values, series: seriesOf(sent), tails, failovers, caughtUp: null, snapshots: state.snapshots + 1 };
 }
 
 function applyTick(state: State, before: Values, tick: TickMessage): State {

@@ -22,11 +22,15 @@ export interface Page<T> {
 /** A cron expression, an interval, or a single instant. */
 export type Schedule = Partial<Schemas['CronForm'] & Schemas['EveryForm'] & Schemas['OnceForm']>;
 export type Job = Omit<Schemas['JobSchema'], 'schedule'> & { schedule: Schedule | null };
+/** A job in brief, as lists have it. */
+export type JobSummary = Omit<Schemas['JobSummarySchema'], 'schedule'> & { schedule: Schedule | null };
 export type Version = Schemas['VersionSchema'];
 export type Recent = Schemas['RecentSchema'];
 export type Mark = Schemas['MarkSchema'];
 export type Attempt = Schemas['AttemptSchema'];
 export type Run = Schemas['RunSchema'];
+/** A run in brief, as lists have it. */
+export type RunSummary = Schemas['RunSummarySchema'];
 export type RunDetail = Schemas['RunDetailSchema'];
 export type RunAccepted = Schemas['AskedSchema'];
 export type RunPage = Schemas['RunPage'];

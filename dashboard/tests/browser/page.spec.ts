@@ -190,14 +190,74 @@ test('a REST error is shown with a retry button', async ({ stage, user }) => {
   await expect(user.getByRole('row').nth(3)).toBeVisible();
 });
 
+/** Waits for `n` ticks. */
+async function ticks(stage: Stage, n: number) {
+  const { seq } = stage.world;
+  await expect.poll(() => stage.world.seq, { timeout: 30_000 }).toBeGreaterThanOrEqual(seq + n);
+}
+
+/** The REST requests since the last call, without the host and without instants. */
+function requested(stage: Stage): string[] {
+  stage.sent = 0;
+  return stage.requests.splice(0).map((request) => request.replace('/api/v1', '').replace(/since=[^&]*/, 'since=…'));
+}
+
+test('a view of an idle cluster requests nothing', async ({ stage, context }) => {
+  stage.world.idle = true;
+  await context.addInitScript(() => localStorage.setItem('cronflow.login', 'yes'));
+  for (const view of ['/', '/jobs', '/runs', '/timeline', '/dead-letters', '/nodes', '/logs', '/?tv=1']) {
+    const page = await context.newPage();
+    await page.goto(stage.url + view);
+    await expect(page.locator('.pill').first()).toContainText('Live');
+  }
+  // What a view requests after the last run has ended is over.
+  await ticks(stage, 8);
+  expect(requested(stage)).not.toEqual([]);
+  await ticks(stage, 5);
+  expect(stage.requests).toEqual([]);
+  expect(stage.sent).toBe(0);
+});
+
+test('of dead letters only the new ones are requested, and resolved ones disappear', async ({ stage, user }) => {
+  stage.world.idle = true;
+  await user.goto(`${stage.url}/dead-letters`);
+  await live(user);
+  await expect(user.locator('.head-line')).toContainText('64 open');
+  await ticks(stage, 2);
+  requested(stage);
+  const added = stage.world.addDead(3);
+  await expect(user.locator('.head-line')).toContainText('67 open');
+  await expect(user.getByRole('region', { name: 'OSError: disk full' })).toBeVisible();
+  const ids = added.map((run) => `id=${encodeURIComponent(run.id)}`).join('&');
+  const { sent } = stage;
+  expect(requested(stage).sort()).toEqual([`GET /runs/dead-letters?limit=2000`, 'GET /runs/report?since=…', `GET /runs?${ids}&dead=true&brief=true&limit=100`]);
+  expect(sent).toBeLessThan(10_000);
+  // Another user acknowledges one.
+  stage.world.resolve(added[0]!.id);
+  await expect(user.locator('.head-line')).toContainText('66 open');
+  expect(requested(stage).sort()).toEqual([`GET /runs/dead-letters?limit=2000`, 'GET /runs/report?since=…']);
+});
+
+test('the overview requests as many failures as it shows', async ({ stage, user }) => {
+  await user.goto(`${stage.url}/`);
+  await live(user);
+  await expect(user.getByRole('region', { name: 'Recent failures' }).locator('li')).toHaveCount(7);
+  expect(requested(stage).filter((request) => request.startsWith('GET /runs?'))[0]).toBe('GET /runs?dead=true&brief=true&limit=7');
+});
+
+test('dead letters are loaded again after a new snapshot, because their number may be the same', async ({ stage, user }) => {
+  stage.world.idle = true;
+  await user.goto(`${stage.url}/dead-letters`);
+  await live(user);
+  await ticks(stage, 2);
+  requested(stage);
+  stage.forget();
+  await expect.poll(() => requested(stage).filter((request) => request === 'GET /runs/dead-letters?limit=2000').length).toBe(1);
+});
+
 test.describe('100 nodes, 1,000 runs per second', () => {
   test.use({ scale: LARGE });
 
-  /** Waits for `n` ticks. */
-  async function ticks(stage: Stage, n: number) {
-    const { seq } = stage.world;
-    await expect.poll(() => stage.world.seq).toBeGreaterThanOrEqual(seq + n);
-  }
 
   test('the ring has one path per colour and few particles, which ticks do not recreate', async ({ stage, user }) => {
     await user.goto(stage.url);

@@ -5,9 +5,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { deflateSync } from 'node:zlib';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClusterEvent } from '../../src/lib/stream';
-import type { Span } from '../../src/lib/types';
+import type { Job, JobSummary, Run, RunSummary, Span } from '../../src/lib/types';
 import { DESCRIPTIONS, SMALL, World, type Scale } from './world';
 
 const ROOT = fileURLToPath(new URL('../../../cronflow/_ui', import.meta.url));
@@ -17,6 +18,8 @@ const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 's
 export class Stage {
   readonly world: World;
   readonly requests: string[] = [];
+  /** The bytes of all REST responses. */
+  sent = 0;
   /** If set, every REST request fails with this status. */
   failWith: number | null = null;
   /** Redis is unavailable: no ticks, and the readiness probe reports it. */
@@ -24,6 +27,8 @@ export class Stage {
   private readonly server: Server;
   private readonly sockets = new WebSocketServer({ noServer: true });
   private readonly tails = new Map<WebSocket, Set<string>>();
+  /** The sockets that accept compressed messages. */
+  private readonly packed = new WeakSet<WebSocket>();
   private readonly timer: NodeJS.Timeout;
   private readonly history: { seq: string; text: string }[] = [];
   private readonly pending: ClusterEvent[] = [];
@@ -70,6 +75,12 @@ export class Stage {
     this.emit(this.world.event('leader_elected', 'info', `${name} is the leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
   }
 
+  /** Redis is wiped: the stream starts anew, with a snapshot for every page. */
+  forget(): void {
+    this.history.length = 0;
+    for (const socket of this.sockets.clients) this.send(socket, JSON.stringify(this.world.snapshot()));
+  }
+
   async close(): Promise<void> {
     clearInterval(this.timer);
     for (const socket of this.sockets.clients) socket.terminate();
@@ -90,8 +101,13 @@ export class Stage {
     for (const socket of this.sockets.clients) {
       const topics = [...(this.tails.get(socket) ?? [])];
       const logs = topics.map((topic) => ({ topic, lines: this.linesOf(topic, this.written % 2 === 0 ? lines : lines - 1, this.written) }));
-      socket.send(logs.length === 0 ? text : JSON.stringify({ ...message, logs }));
+      this.send(socket, logs.length === 0 ? text : JSON.stringify({ ...message, logs }), logs.length === 0);
     }
+  }
+
+  /** As the API does: messages with log lines are not compressed. */
+  private send(socket: WebSocket, text: string, shared = true): void {
+    socket.send(shared && this.packed.has(socket) ? deflateSync(text) : text);
   }
 
   private linesOf(topic: string, n: number, from: number) {
@@ -104,11 +120,12 @@ export class Stage {
 
   private connect(socket: WebSocket): void {
     socket.on('message', (data) => {
-      const message = JSON.parse(String(data)) as { op: string; since?: string | null; topic?: string };
+      const message = JSON.parse(String(data)) as { op: string; since?: string | null; topic?: string; encoding?: string };
       if (message.op === 'hello') {
+        if (message.encoding === 'deflate') this.packed.add(socket);
         const place = this.history.findIndex((one) => one.seq === message.since);
-        if (place >= 0) for (const one of this.history.slice(place + 1)) socket.send(one.text);
-        else socket.send(JSON.stringify(this.world.snapshot()));
+        if (place >= 0) for (const one of this.history.slice(place + 1)) this.send(socket, one.text);
+        else this.send(socket, JSON.stringify(this.world.snapshot()));
       } else if (message.op === 'sub' && message.topic !== undefined) {
         this.tails.set(socket, (this.tails.get(socket) ?? new Set()).add(message.topic));
         const lines = message.topic.startsWith('run:') ? this.linesOf(message.topic, 300, 0) : this.world.recent(160).flatMap((run) => this.world.lines(run, 2)).reverse();
@@ -139,7 +156,9 @@ export class Stage {
     const body = chunks.length === 0 ? {} : (JSON.parse(Buffer.concat(chunks).toString()) as Record<string, unknown>);
     const [status, found] = this.route(request.method ?? 'GET', decodeURI(url.pathname.slice('/api/v1'.length)), url.searchParams, body);
     response.writeHead(status, { 'Content-Type': status < 400 ? 'application/json' : 'application/problem+json', ...(status === 503 ? { 'Retry-After': '5' } : {}) });
-    response.end(status === 204 ? '' : JSON.stringify(found));
+    const text = status === 204 ? '' : JSON.stringify(found);
+    this.sent += Buffer.byteLength(text);
+    response.end(text);
   }
 
   private route(method: string, path: string, query: URLSearchParams, body: Record<string, unknown>): [number, unknown] {
@@ -157,7 +176,7 @@ export class Stage {
       return [200, { items: all.slice(from, from + limit), next_cursor: from + limit < all.length ? String(from + limit) : null }];
     };
     const notFound: [number, unknown] = [404, { title: 'Not Found', status: 404, detail: `there is no ${path}` }];
-    if (path === '/jobs') return page(world.jobs());
+    if (path === '/jobs') return page(world.jobs().map(jobSummary));
     if (path === '/schedules/preview') return preview(body as { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number });
     if (path === '/schedules/herd') return [200, world.scheduleLoad(query)];
     let match = /^\/jobs\/([^/]+)(?:\/(\w+))?$/.exec(path);
@@ -179,13 +198,15 @@ export class Stage {
         case 'history':
           return [200, { items: [1, 2, 3].map((version) => ({ version, at: `2026-1${version - 1}-01T08:00:00Z`, by: 'ada', state: version === 2 ? 'paused' : 'active', since: null, job: { ...job, timeout: `${version * 5}m` } })), next_cursor: null }];
         case 'runs':
-          return page(Array.from({ length: 120 }, (_, i) => ({ ...world.run(i * 3 + 2), job: job.name })));
+          return page(Array.from({ length: 120 }, (_, i) => runSummary({ ...world.run(i * 3 + 2), job: job.name })));
         case 'why':
           return [200, why(world, job.name)];
       }
     }
+    if (path === '/runs/dead-letters') return [200, { ids: world.dead().map((run) => run.id).slice(0, limit), more: world.dead().length > limit }];
     if (path === '/runs') {
-      if (query.get('dead') === 'true') return page(world.dead());
+      const ids = query.getAll('id');
+      if (query.get('dead') === 'true') return page(world.dead().filter((run) => ids.length === 0 || ids.includes(run.id)).map(runSummary));
       const states = query.getAll('state');
       // Keyset pagination like the real API: the cursor is the number of the next run.
       const newest = Number(world.run(0).id.split('~')[1]);
@@ -202,7 +223,7 @@ export class Stage {
         if ((states.length === 0 || states.includes(run.state)) && (!query.get('job') || run.job === query.get('job')) && (!query.get('node') || run.node?.startsWith(`${query.get('node')}#`))) items.push(run);
         if (i - from > 20_000) break;
       }
-      return [200, { items: world.empty ? [] : items, next_cursor: i < world.total && !world.empty ? String(newest - i) : null }];
+      return [200, { items: world.empty ? [] : items.map(runSummary), next_cursor: i < world.total && !world.empty ? String(newest - i) : null }];
     }
     if (path === '/runs/recent') {
       const names = query.getAll('job');
@@ -248,6 +269,18 @@ export class Stage {
     response.writeHead(200, { 'Content-Type': TYPES[extname(found)] ?? 'application/octet-stream', 'Content-Security-Policy': CSP });
     createReadStream(found).pipe(response);
   }
+}
+
+/** The page lists runs and jobs only in brief. */
+function runSummary({ id, job, fire_at, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, attempts, dead }: Run): RunSummary {
+  return {
+    id, job, fire_at, state, attempt, max_attempts, fence, node, started_at, ended_at, lateness_ms, duration_ms, outcome, reason, error, dead,
+    attempts: attempts.map((one) => ({ n: one.n, node: one.node, started_at: one.started_at, ended_at: one.ended_at, outcome: one.outcome })),
+  };
+}
+
+function jobSummary({ name, description, schedule, labels, state, words, next_fire, takes_args }: Job): JobSummary {
+  return { name, description, schedule, labels, state, words, next_fire, takes_args };
 }
 
 function preview(body: { schedule: { cron?: string; every?: string; at?: string; tz?: string }; count?: number }): [number, unknown] {

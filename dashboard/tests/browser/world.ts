@@ -84,6 +84,8 @@ export class World {
   role = 'admin';
   total = 100_000;
   empty = false;
+  /** No run starts, waits or ends. */
+  idle = false;
   private events: ClusterEvent[] = [];
   private readonly paused = new Set(['mail-digest', 'growth-task-08']);
   private readonly moved = new Map<string, string>();
@@ -113,12 +115,12 @@ export class World {
       const wave = 0.45 + 0.3 * Math.sin(second / 23 + i * 1.7) + 0.2 * noise(second * 13 + i);
       const draining = name === 'us-west-1';
       const stale = name === this.stale;
-      const inFlight = draining ? 2 : stale ? 5 : Math.max(0, Math.min(slots, Math.round(wave * slots)));
+      const inFlight = this.idle ? 0 : draining ? 2 : stale ? 5 : Math.max(0, Math.min(slots, Math.round(wave * slots)));
       return {
         name, id: `${name}#${(0x9f31c2 + i * 7919).toString(16)}`, leads: name === this.leader,
         state: stale ? 'stale' : draining ? 'draining' : 'up',
         cpu: Math.min(0.99, Math.max(0.03, wave * 0.9 + 0.05 * noise(second + i))), memory: 0.4 + 0.04 * i + 0.02 * Math.sin(second / 60),
-        slots, in_flight: inFlight, queued: noise(second * 3 + i) > 0.8 ? 2 : 0, lag_s: (1 + 9 * noise(second * 7 + i) + (i === 5 ? 240 * Math.max(0, Math.sin(second / 40)) : 0)) / 1000,
+        slots, in_flight: inFlight, queued: !this.idle && noise(second * 3 + i) > 0.8 ? 2 : 0, lag_s: (1 + 9 * noise(second * 7 + i) + (i === 5 ? 240 * Math.max(0, Math.sin(second / 40)) : 0)) / 1000,
         rate: draining || stale ? 0 : wave * 6, age_s: stale ? 12.4 : 0.4 + 4 * noise(second + i * 3),
       };
     });
@@ -135,7 +137,7 @@ export class World {
       at: iso(at), namespace: 'default', lease_s: 30, term: this.term, leader: this.leader, lease_left_s: this.leader === null ? null : 30 - ((second % 15) + 0.2),
       elected_at: this.leader === null ? null : iso(this.electedAt), nodes, nodes_more: 0,
       queue: { queued: nodes.reduce((sum, node) => sum + node.queued, 0), in_flight: inFlight, slots, capacity: Math.max(0, slots - inFlight), open: inFlight + 7 },
-      rates: { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
+      rates: this.idle ? { ended: 0, succeeded: 0, failed: 0 } : { ended: wave, succeeded: wave - 0.4, failed: noise(second * 11) > 0.7 ? 1 + noise(second) : 0.2 },
       latency: { lateness_ms: { p50: 14 + 6 * noise(second), p95: 60 + 40 * noise(second * 3), p99 }, duration_ms: { p50: 420 + 60 * noise(second), p95: 2900 + 500 * noise(second * 2), p99: 8200 + 1500 * noise(second * 4) } },
       servers: { redis: { ms: 0.6 + 0.3 * noise(second) }, mongodb: this.mongo === null ? { ms: 2.1 + noise(second * 9) } : { error: this.mongo } },
       jobs: this.empty ? { total: 0, active: 0, paused: 0, idle: 0 } : { total: NAMES.length, active: 36, paused: 2, idle: 2 }, dead_letters: this.dead().length,
@@ -267,6 +269,14 @@ export class World {
     return this.kept.filter((run) => !this.resolved.has(run.id));
   }
 
+  /** Adds dead letters with later fires than the others. */
+  addDead(n: number): Run[] {
+    const [newest] = this.dead();
+    const added = Array.from({ length: n }, (_, i) => ({ ...newest!, id: `late-failure@${i}`, job: 'late-failure', fire_at: iso(this.now() - i), error: 'OSError: disk full' }));
+    this.kept = [...added, ...this.kept!];
+    return added;
+  }
+
   resolve(id: string): void {
     this.resolved.add(id);
   }
@@ -297,7 +307,7 @@ export class World {
       labels: { team: ['billing', 'search', 'growth', 'data', 'platform'][i % 5] as string, tier: i % 3 === 0 ? 'gold' : 'silver' }, enabled: !disabled,
       words: schedule === null ? null : (DESCRIPTIONS[schedule.cron ?? ''] ?? `every ${schedule.every ?? 'hour'}`), pending_run: null, state: disabled ? 'disabled' : paused ? 'paused' : schedule === null ? 'by_hand' : 'active', paused,
       next_fire: schedule === null || disabled ? null : iso(Math.ceil(this.now() / 1000) * 1000 + [4, 11, 29, 58, 240, 900, 3400, 17_000, 60_000, 190_000][i % 10]! * 1000),
-      due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
+      takes_args: name !== SHELL, due_at: null, version: 1 + (i % 4), revision: 900 + i, term: this.term, created_at: '2026-09-01T08:00:00Z', updated_at: '2026-11-20T16:20:00Z',
     };
   }
 

@@ -1,3 +1,4 @@
+import { deflateSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { backoff, Live, type Link } from '../../src/lib/live';
 
@@ -7,7 +8,7 @@ class Socket {
   readyState = 1;
   sent: { op: string; [key: string]: unknown }[] = [];
   onopen: () => void = () => {};
-  onmessage: (event: { data: string }) => void = () => {};
+  onmessage: (event: { data: string | ArrayBuffer }) => void = () => {};
   onclose: (event: { code: number }) => void = () => {};
   constructor(readonly url: string) {
     Socket.made.push(this);
@@ -48,13 +49,29 @@ describe('the socket', () => {
     await flush();
     const [first] = Socket.made;
     first?.onopen();
-    expect(first?.sent[0]).toEqual({ op: 'hello', ticket: 'ticket', since: null, topics: ['cluster'] });
+    expect(first?.sent[0]).toEqual({ op: 'hello', ticket: 'ticket', since: null, topics: ['cluster'], encoding: 'deflate' });
     expect(first?.url).not.toContain('ticket');
     first?.onmessage({ data: JSON.stringify({ t: 'tick', seq: '17-0' }) });
     first?.onclose({ code: 1006 });
     await vi.advanceTimersByTimeAsync(500);
     Socket.made[1]?.onopen();
     expect(Socket.made[1]?.sent[0]).toMatchObject({ op: 'hello', since: '17-0' });
+  });
+
+  it('ignores a compressed message of a connection that is lost by the time it is decompressed', async () => {
+    vi.useRealTimers();
+    live.start();
+    await vi.waitFor(() => expect(Socket.made.length).toBe(1));
+    const [first] = Socket.made;
+    first?.onopen();
+    const message = (at: string) => new Uint8Array(deflateSync(JSON.stringify({ t: 'tick', seq: at }))).buffer;
+    first?.onmessage({ data: message('1-0') });
+    await vi.waitFor(() => expect(seq).toBe('1-0'));
+    first?.onmessage({ data: message('2-0') });
+    first?.onclose({ code: 1006 });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(seq).toBe('1-0');
+    expect(links.at(-1)?.state).toBe('waiting');
   });
 
   it('is not live before the first message', async () => {

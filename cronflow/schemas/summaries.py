@@ -1,0 +1,136 @@
+"""Runs and jobs in brief: what a list shows of them. Arguments, results, placements and targets are left out, and long
+errors are cut, so that a page of a list stays small whatever jobs return.
+"""
+
+from __future__ import annotations
+
+from cronflow.documents.jobs import ScheduleForm
+from cronflow.domain.job import JobRecord
+from cronflow.domain.run import Attempt, Outcome, Run, RunState
+from cronflow.schemas import Schema, iso, optional_iso, optional_milliseconds
+from cronflow.schemas.jobs import JobState, job_form, job_state
+from cronflow.schemas.schedules import schedule_words
+
+ERROR_LENGTH = 1000
+
+
+class AttemptSummarySchema(Schema):
+    """A finished attempt in brief."""
+
+    n: int
+    """Number of the attempt, starting at 1."""
+    node: str
+    """The node, as `<name>#<incarnation>`."""
+    started_at: str | None
+    """When it started; null: it never started."""
+    ended_at: str
+    """When it ended."""
+    outcome: Outcome
+    """How it ended."""
+
+
+class RunSummarySchema(Schema):
+    """A run in brief."""
+
+    id: str
+    """`<job>@<instant>`; manual runs and replays have similar ids."""
+    job: str
+    """Its job."""
+    fire_at: str
+    """When it was due."""
+    state: RunState
+    """`dispatched`, `running` and `retrying` are open; all others are final."""
+    attempt: int
+    """Number of the current or last attempt; 0: none yet."""
+    max_attempts: int
+    """Maximum number of attempts."""
+    fence: int
+    """Fencing token of the last dispatch."""
+    node: str | None
+    """The node, as `<name>#<incarnation>`."""
+    started_at: str | None
+    """When the current or last attempt started."""
+    ended_at: str | None
+    """When it ended."""
+    lateness_ms: int | None
+    """From its due time, or from the request of a manual run, to the start of the first attempt."""
+    duration_ms: int | None
+    """Duration of the last attempt, once it has ended."""
+    outcome: Outcome | None
+    """How the last attempt ended."""
+    reason: str | None
+    """Why it was skipped or cancelled."""
+    error: str | None
+    """The first 1,000 characters of the error of the last attempt."""
+    attempts: list[AttemptSummarySchema]
+    """The last 25 finished attempts."""
+    dead: bool
+    """Whether it is a dead letter: failed or lost, and neither replayed nor acknowledged."""
+
+
+class JobSummarySchema(Schema):
+    """A job in brief."""
+
+    name: str
+    """Its name."""
+    description: str
+    """For people."""
+    schedule: ScheduleForm | None
+    """When; null: only on request."""
+    labels: dict[str, str]
+    """For people, and for searching."""
+    state: JobState
+    """`done`: will not fire again; `by_hand`: has no schedule."""
+    words: str | None
+    """The schedule in words, without the time zone; null: no schedule."""
+    next_fire: str | None
+    """When it is due next."""
+    takes_args: bool
+    """Whether its runs accept arguments of their own."""
+
+
+def run_summary_schema(run: Run) -> RunSummarySchema:
+    return {
+        "id": run.id,
+        "job": run.job,
+        "fire_at": iso(run.fire_at),
+        "state": run.state,
+        "attempt": run.attempt,
+        "max_attempts": run.max_attempts,
+        "fence": run.fence,
+        "node": run.node,
+        "started_at": optional_iso(run.started_at),
+        "ended_at": optional_iso(run.ended_at),
+        "lateness_ms": optional_milliseconds(run.lateness),
+        "duration_ms": optional_milliseconds(run.duration),
+        "outcome": run.outcome,
+        "reason": run.reason,
+        "error": None if run.error is None else run.error[:ERROR_LENGTH],
+        "attempts": [_attempt_summary(attempt) for attempt in run.attempts],
+        "dead": run.is_dead,
+    }
+
+
+def _attempt_summary(attempt: Attempt) -> AttemptSummarySchema:
+    return {
+        "n": attempt.n,
+        "node": attempt.node,
+        "started_at": optional_iso(attempt.started_at),
+        "ended_at": iso(attempt.ended_at),
+        "outcome": attempt.outcome,
+    }
+
+
+def job_summary_schema(record: JobRecord, *, mask: bool = False) -> JobSummarySchema:
+    """`mask` hides passwords."""
+    form, schedule = job_form(record.job, mask=mask), record.job.schedule
+    return {
+        "name": form["name"],
+        "description": form["description"],
+        "schedule": form["schedule"],
+        "labels": form["labels"],
+        "state": job_state(record),
+        "words": None if schedule is None else schedule_words(schedule),
+        "next_fire": optional_iso(record.next_fire),
+        "takes_args": record.job.takes_args,
+    }
