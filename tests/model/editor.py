@@ -8,6 +8,7 @@ from tests.model.state import (
     insert_run,
     is_settled,
     put_run,
+    settle_job,
     snapshot_holds,
     spend,
     without_plan,
@@ -40,7 +41,7 @@ def editor_steps(state, cfg):
     elif me.step == "plan":
         noted = (
             state
-            if mutant == "edit_writes_no_plan"
+            if mutant == "edit_writes_no_plan" or cfg.unsettled
             else state._replace(plans=tuple(sorted(state.plans + (Plan(me.plan, 0),))))
         )
         yield "edit writes its plan", go(me._replace(step="ensure"), noted), None
@@ -60,6 +61,7 @@ def editor_steps(state, cfg):
                 version=job.version + 1,
                 cursor=me.pend.to + 1,
                 pend=None if mutant == "edit_skips_silently" else me.pend,
+                unsettled=cfg.unsettled,
             )
             yield (
                 f"edit CAS, version {job.version + 1}, skips {me.pend.fire}..{me.pend.to}",
@@ -76,9 +78,15 @@ def editor_steps(state, cfg):
     elif me.step == "insert":
         yield (
             "edit inserts the skipped range",
-            go(Edit("unplan", me.count, plan=me.plan), insert_run(state, me.pend)),
+            go(
+                Edit("settle_job", me.count, pend=me.pend) if cfg.unsettled else Edit("unplan", me.count, plan=me.plan),
+                insert_run(state, me.pend),
+            ),
             None,
         )
+
+    elif me.step == "settle_job":
+        yield "edit marks the job settled", go(Edit("restamp", me.count), settle_job(state, cfg, me.pend)), None
 
     elif me.step == "unplan":
         yield "edit deletes its plan", go(Edit("restamp", me.count), without_plan(state, me.plan)), None
@@ -86,9 +94,19 @@ def editor_steps(state, cfg):
     elif me.step == "restamp":  # one run a step: cancel what waits, re-stamp what runs
         old = [run for run in state.runs if run.state in OPEN and run.version < job.version]
         for run in old:
-            # What runs may end; what has not started is given back, to be dispatched under the new version.
-            state_after = "R" if run.state == "R" else "T" if cfg.keep_waiting else "C"
-            new = run._replace(version=job.version if state_after != "C" else run.version, state=state_after)
-            yield f"edit re-stamps run {run.fire}", state._replace(runs=put_run(state.runs, new)), None
+            yield from edit_retires(state, cfg, run)
         if not old or mutant == "edit_acks_at_once":
-            yield "edit is acknowledged", go(Edit("none", me.count), state._replace(acked=job.version)), None
+            acked = state._replace(acked=job.version)
+            if cfg.withdraw and mutant != "edit_withdraws_nothing":
+                acked = acked._replace(withdrawn=tuple(sorted(set(state.withdrawn + me.retired))))
+            yield "edit is acknowledged", go(Edit("none", me.count), acked), None
+
+
+def edit_retires(state, cfg, run):
+    """What runs may end.  What has not started is cancelled, or given back to be dispatched under the new version."""
+    for target in "R" if run.state == "R" else {True: "T", False: "C", "either": "CT"}[cfg.keep_waiting]:
+        new = run._replace(version=state.job.version if target != "C" else run.version, state=target)
+        edit = state.edit
+        if cfg.withdraw:  # remembers which dispatches it has to withdraw in Redis, before it is acknowledged
+            edit = edit._replace(retired=tuple(sorted(edit.retired + ((run.fire, run.fence),))))
+        yield f"edit re-stamps run {run.fire} {target}", state._replace(runs=put_run(state.runs, new), edit=edit), None

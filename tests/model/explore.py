@@ -6,7 +6,7 @@ from array import array
 from tests.model.editor import editor_steps
 from tests.model.faults import cancel_steps, fault_steps
 from tests.model.leader import leader_steps
-from tests.model.state import OPEN, first_state, is_settled
+from tests.model.state import OPEN, first_state, is_purged, is_settled
 from tests.model.worker import worker_steps
 
 
@@ -28,7 +28,7 @@ def violation(state, cfg):
     job = state.job
     ranges = [(run.fire, run.to) for run in state.runs] + list(state.purged)
     if not is_settled(state, job.pend):
-        if not state.plans and not any(fire == job.pend.fire for fire, _ in state.purged):
+        if not state.plans and not job.unsettled and not is_purged(state, job.pend.fire):
             return "pend has no run and no plan: nobody would find it"
         if (job.pend.fire, job.pend.to) not in ranges:
             ranges.append((job.pend.fire, job.pend.to))
@@ -47,6 +47,7 @@ def is_finished(state, cfg):
     return (
         state.job.cursor == cfg.fires
         and not state.plans
+        and not state.job.unsettled
         and state.edit.step == "none"
         and is_settled(state, state.job.pend)
         and all(run.state not in OPEN for run in state.runs)

@@ -1,14 +1,18 @@
 """Faults, cancellations and the clean-up."""
 
-from tests.model.state import OPEN, move_job, put_run, spend
+from tests.model.state import OPEN, RESTING, move_job, put_run, spend
 
 
 def fault_steps(state, cfg):
     left = state.budget
     if state.lock:
         yield "the job lock expires", state._replace(lock=0), None
-    if left.flush and (state.queue or state.lock):
-        yield "Redis is flushed", spend(state, "flush")._replace(queue=(), lock=0), None
+    if left.flush and (state.queue or state.lock or state.withdrawn):
+        yield "Redis is flushed", spend(state, "flush")._replace(queue=(), lock=0, withdrawn=()), None
+    if state.due < cfg.fires:
+        yield f"instant {state.due} falls due", state._replace(due=state.due + 1), None
+    if cfg.aging and state.aged < state.acked:
+        yield "five seconds pass", five_seconds_pass(state, cfg), None
     for k, item in enumerate(state.queue):
         if left.lose:
             yield (
@@ -47,10 +51,24 @@ def cancel_steps(state, cfg):
             yield f"run {run.fire} is asked to end", spend(state, "cancel")._replace(runs=asked), None
 
 
+def five_seconds_pass(state, cfg):
+    """Since the last acknowledged edit.  What was dispatched before it and has not started is too old by now, wherever it waits."""
+    queue = tuple(item for item in state.queue if item.version >= state.acked)
+    workers = state.workers
+    if cfg.mutant != "start_by_at_take_only":
+        too_old = [w.step == "took" and w.item.version < state.acked for w in workers]
+        workers = tuple(sorted(RESTING if old else w for w, old in zip(workers, too_old)))
+    return state._replace(aged=state.acked, queue=queue, workers=workers)
+
+
 def purge_steps(state, cfg):
     """The clean-up deletes an ended run (A3: nobody sleeps longer than the retention, so nobody still holds a reference to it)."""
-    notes = [note for process in state.leaders + (state.edit,) for note in (process.pend, process.old) if note]
-    held = {note.fire for note in notes}
+    notes = [process.pend for process in state.leaders + (state.edit,)]
+    notes += [process.old for process in state.leaders + (state.edit,)]
+    notes += [waits.pend for leader in state.leaders for waits in leader.later]
+    if cfg.insert_late and cfg.mutant != "insert_at_any_age":  # what is older than an hour inserts nothing
+        notes += [*state.queue, *(worker.item for worker in state.workers)]
+    held = {note.fire for note in notes if note}
     for run in state.runs:
         is_pend = state.job.pend is not None and state.job.pend.fire == run.fire
         if run.state in OPEN or run.fire in held or (is_pend and cfg.mutant != "clean_up_ignores_pend"):

@@ -3,28 +3,36 @@
 from collections import namedtuple
 
 # ------------------------------------------------------------------------------------------------------------------------- the documents
-Job = namedtuple("Job", "cursor version pend term")
+Job = namedtuple(
+    "Job", "cursor version pend term unsettled", defaults=(False,)
+)  # unsettled: the run of pend may be missing
 Pend = namedtuple("Pend", "fire to fence state version")
 Plan = namedtuple("Plan", "id term")  # term 0: written by an editor
 Run = namedtuple(
     "Run", "fire state fence version to start_id cancel", defaults=(0,)
 )  # cancel 1: somebody asked for its cancellation
-Item = namedtuple("Item", "fire fence")
+Item = namedtuple("Item", "fire fence version to at")  # at: the instant before which it may not start
 
 # ------------------------------------------------------------------------------------------------------------------------- the processes
 # step: idle lead plan ensure cas insert unplan push settle_insert settle_unplan redispatch
-Leader = namedtuple("Leader", "step term seq snap pend plan run old", defaults=(0, 0, None, None, None, None, None))
-# step: idle took asked running
-Worker = namedtuple("Worker", "step fire fence start_id", defaults=(0, 0, 0))
-# step: none plan ensure cas undo insert unplan restamp
-Edit = namedtuple("Edit", "step count tries snap pend plan old", defaults=(0, 0, None, None, None, None))
+Later = namedtuple("Later", "pend plan exists")
+# later: the runs that it has pushed and not inserted yet, each with its plan and whether the run is known to exist
+Leader = namedtuple(
+    "Leader", "step term seq snap pend plan run old later", defaults=(0, 0, None, None, None, None, None, ())
+)
+# step: idle took asked held running
+Worker = namedtuple("Worker", "step item start_id", defaults=(None, 0))
+# step: none plan ensure cas undo insert settle_job unplan restamp; retired: the dispatches that it has to withdraw in Redis
+Edit = namedtuple("Edit", "step count tries snap pend plan old retired", defaults=(0, 0, None, None, None, None, ()))
 Delayed = namedtuple("Delayed", "snap term pend")  # a compare-and-set on its way whose sender has given up waiting
 Budget = namedtuple(
     "Budget", "flush lose duplicate kill_leader kill_worker kill_editor redispatch delay purge fail cancel"
 )
 
 State = namedtuple(
-    "State", "job plans runs last_term queue lock delayed leaders workers edit acked takes budget starts commits purged"
+    "State",
+    "job plans runs last_term queue lock delayed leaders workers edit acked takes budget starts commits purged "
+    "due withdrawn aged",
 )
 STALE = "stale"
 OPEN = "DRT"
@@ -32,7 +40,9 @@ IDLE = Leader("idle")
 RESTING = Worker("idle")
 
 Config = namedtuple(
-    "Config", "fires terms ops workers edits coalesce skip guard at_most_once read_back keep_waiting mutant budget"
+    "Config",
+    "fires terms ops workers edits coalesce skip guard at_most_once read_back keep_waiting mutant budget "
+    "overlap give_back aging insert_late unsettled ahead skew withdraw punctual bulk_recovery",
 )
 
 
@@ -49,12 +59,44 @@ def config(
     read_back=False,
     keep_waiting=False,
     mutant=None,
+    overlap=False,
+    give_back=False,
+    aging=False,
+    insert_late=False,
+    unsettled=False,
+    ahead=None,
+    skew=False,
+    withdraw=False,
+    punctual=False,
+    bulk_recovery=False,
     **budget,
 ):
     full = Budget(*(budget.pop(name, 0) for name in Budget._fields))
     assert not budget, budget
     return Config(
-        fires, terms, ops, workers, edits, coalesce, skip, guard, at_most_once, read_back, keep_waiting, mutant, full
+        fires,
+        terms,
+        ops,
+        workers,
+        edits,
+        coalesce,
+        skip,
+        guard,
+        at_most_once,
+        read_back,
+        keep_waiting,
+        mutant,
+        full,
+        overlap,
+        give_back,
+        aging,
+        insert_late,
+        unsettled,
+        ahead,
+        skew,
+        withdraw,
+        punctual,
+        bulk_recovery,
     )
 
 
@@ -76,6 +118,9 @@ def first_state(cfg):
         (0,) * cfg.fires,
         (0,) * cfg.fires,
         (),
+        cfg.fires if cfg.ahead is None else 0,
+        (),
+        0,
     )
 
 
@@ -93,6 +138,15 @@ def put_run(runs, run):
 
 def run_of(pend):
     return Run(pend.fire, pend.state, pend.fence, pend.version, pend.to, 0)
+
+
+def item_of(run):
+    """The item that is pushed for a run, or for the pending run that it is built from."""
+    return Item(run.fire, run.fence, run.version, run.to, run.fire)
+
+
+def is_purged(state, fire):
+    return any(first == fire for first, _ in state.purged)
 
 
 def is_settled(state, pend):
@@ -145,7 +199,19 @@ def move_job(state, cfg, snap, term, pend):
         bad = "pend overwritten before its run existed"
     elif old and old.fence >= pend.fence:
         bad = "the job's fence went backwards"
-    return write_job(state, cfg, cursor=pend.to + 1, pend=pend, term=term), bad
+    if cfg.overlap and pend.state == "D" and any(run.state in OPEN for run in state.runs):
+        bad = bad or "a run was planned while another one of the job was open"
+    return write_job(state, cfg, cursor=pend.to + 1, pend=pend, term=term, unsettled=cfg.unsettled), bad
+
+
+def settle_job(state, cfg, pend):
+    """The run of `pend` exists: take the mark from the job, unless the mark stands for a later pending run."""
+    same = state.job.pend == pend
+    if cfg.mutant == "settle_by_fence":  # an edit that skips instants keeps the fence
+        same = bool(state.job.pend) and state.job.pend.fence == pend.fence
+    if cfg.mutant == "settle_blindly":
+        same = True
+    return state._replace(job=state.job._replace(unsettled=False)) if same else state
 
 
 def spend(state, name):
