@@ -15,13 +15,23 @@ What is modelled.  ONE job with F instants 0..F-1, two nodes that can lead, one 
 * Redis holds the leader's key, a queue of items (a multiset: any order) and a job lock.  It may lose any of it, or deliver an item twice.
   The leader's key may expire, be lost or be resigned at any moment, so it is not even stored: any idle node may be elected at any time,
   the former leader may or may not notice, and two leaders at once are normal here.
-* There are no clocks.  A timeout may strike at any moment and a process may sleep between any two steps for ever.  That covers garbage
+* There are no clocks, apart from `ahead` and `aging` below.  A timeout may strike at any moment and a process may sleep between any two steps for ever.  That covers garbage
   collection pauses, partitions, clock steps and slow networks.
+
+What a configuration can switch on, beyond the protocol as it is (decisions 0059 and 0060).
+* insert_late    the leader pushes when the job has moved and inserts the run later; a worker inserts what it records, unless `_id` refuses it.
+* unsettled      no plans: the CAS leaves a mark in the job, which is taken away when the run of pend exists.
+* bulk_recovery  the settler writes the job and reads it later.
+* overlap        a run is planned only if the job has no open run.
+* ahead          instants fall due one by one, and a run is planned up to so many instants before; its worker holds it.  skew: clocks are wrong.
+* withdraw       an edit leaves marks in Redis for what it cancels or gives back.  punctual: the reconciler suspects no run that somebody holds.
+* give_back      a worker may return what it has taken and not started.
+* aging          five seconds after an edit: what was dispatched before it and has not started is too old.
 
 What bounds it.  `terms` elections, `ops` plans and re-dispatches per term, and a budget of faults (see Budget).
 
 Run it.   python -m tests.model.check_protocol --quick      small configurations and all mutants, under a minute
-          python -m tests.model.check_protocol              the large ones as well (about a quarter of an hour, 4 GB)
+          python -m tests.model.check_protocol              the large ones as well (about half an hour, 4 GB)
           python -m tests.model.check_protocol --only TEXT  those whose name contains TEXT
 Exit status 1 when a good configuration is violated or a mutant (a protocol with one rule removed) survives.
 """

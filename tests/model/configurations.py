@@ -18,6 +18,115 @@ QUICK = [
     ("clean-up", config(fires=2, terms=2, ops=2, purge=1, redispatch=1)),
     ("cancelled once, worker killed, failing attempt", config(cancel=1, kill_worker=1, fail=1, redispatch=2)),
     ("cancelled once, at_most_once", config(at_most_once=True, read_back=True, cancel=1, kill_worker=1, redispatch=1)),
+    # The leader inserts late, and workers insert what they record.
+    (
+        "late insert, leader and worker killed",
+        config(guard="redis", insert_late=True, kill_leader=1, kill_worker=1, redispatch=1),
+    ),
+    (
+        "late insert, item doubled, failing attempt",
+        config(guard="redis", insert_late=True, ops=1, workers=2, duplicate=1, fail=1, redispatch=1),
+    ),
+    (
+        "late insert, 2 instants, clean-up",
+        config(guard="redis", insert_late=True, fires=2, terms=1, ops=3, purge=1, duplicate=1, redispatch=1),
+    ),
+    (
+        "late insert, 2 instants that must not overlap",
+        config(guard="redis", insert_late=True, overlap=True, skip=True, fires=2, terms=1, ops=3, fail=1, redispatch=1),
+    ),
+    (
+        "late insert, one edit",
+        config(guard="redis", insert_late=True, terms=1, edits=1, keep_waiting="either", redispatch=2),
+    ),
+    (
+        "late insert, mongo guard, item doubled, leader killed",
+        config(insert_late=True, ops=1, workers=2, duplicate=1, kill_leader=1, redispatch=1),
+    ),
+    (
+        "late insert, recovery in bulk, leader killed",
+        config(guard="redis", insert_late=True, bulk_recovery=True, fires=2, ops=1, kill_leader=1, redispatch=1),
+    ),
+    (
+        "recovery in bulk, one edit, editor killed",
+        config(bulk_recovery=True, fires=2, terms=1, edits=1, kill_editor=1, redispatch=1),
+    ),
+    # A mark in the job instead of the plan.
+    ("mark instead of a plan, 2 instants", config(guard="redis", unsettled=True, fires=2, redispatch=1)),
+    (
+        "mark instead of a plan, one edit, editor killed",
+        config(unsettled=True, fires=2, ops=1, edits=1, kill_editor=1, redispatch=0),
+    ),
+    # Runs are planned before their instant, and held by their worker.
+    ("look-ahead, leader and worker killed", config(ahead=1, kill_leader=1, kill_worker=1, redispatch=1)),
+    (
+        "look-ahead, 2 instants that must not overlap",
+        config(ahead=1, overlap=True, skip=True, fires=2, terms=1, ops=3, redispatch=1),
+    ),
+    (
+        "look-ahead, one edit, wrong clocks",
+        config(ahead=1, skew=True, ops=1, edits=1, keep_waiting="either", redispatch=1),
+    ),
+    (
+        "look-ahead, one edit that withdraws, failing attempt",
+        config(
+            ahead=1,
+            withdraw=True,
+            punctual=True,
+            guard="redis",
+            terms=1,
+            edits=1,
+            keep_waiting="either",
+            fail=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "look-ahead, late insert, one edit that withdraws",
+        config(
+            ahead=1,
+            withdraw=True,
+            punctual=True,
+            insert_late=True,
+            guard="redis",
+            terms=1,
+            edits=1,
+            keep_waiting="either",
+            redispatch=2,
+        ),
+    ),
+    (
+        "look-ahead, one edit, its marks lost, five seconds later",
+        config(
+            ahead=1,
+            withdraw=True,
+            aging=True,
+            guard="redis",
+            terms=1,
+            edits=1,
+            keep_waiting="either",
+            flush=1,
+            duplicate=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "one edit that gives back and withdraws",
+        config(withdraw=True, guard="redis", ops=1, edits=1, keep_waiting=True, redispatch=1),
+    ),
+    # Items wait for a slot, in the list or on the worker.
+    (
+        "queue ahead, one edit, five seconds later",
+        config(aging=True, guard="redis", ops=1, edits=1, keep_waiting="either", redispatch=1),
+    ),
+    (
+        "queue ahead, given back, item doubled, worker killed",
+        config(give_back=True, terms=1, ops=3, workers=2, duplicate=1, kill_worker=1, redispatch=2),
+    ),
+    (
+        "queue ahead, given back, at_most_once, item doubled",
+        config(give_back=True, at_most_once=True, read_back=True, terms=1, ops=3, workers=2, duplicate=1, redispatch=2),
+    ),
 ]
 
 FULL = [
@@ -96,6 +205,203 @@ FULL = [
         "1 edit, coalesced and skipped, clean-up",
         config(fires=2, edits=1, ops=1, purge=1, coalesce=True, skip=True, redispatch=0),
     ),
+    (
+        "late insert, every Redis fault, leader and worker killed",
+        config(
+            guard="redis",
+            insert_late=True,
+            workers=2,
+            flush=1,
+            lose=1,
+            duplicate=1,
+            kill_leader=1,
+            kill_worker=1,
+            fail=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "late insert, the same, mongo guard",
+        config(
+            insert_late=True,
+            workers=2,
+            flush=1,
+            lose=1,
+            duplicate=1,
+            kill_leader=1,
+            kill_worker=1,
+            fail=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "late insert, at_most_once, every fault, read-back",
+        config(
+            at_most_once=True,
+            read_back=True,
+            insert_late=True,
+            workers=2,
+            flush=1,
+            lose=1,
+            duplicate=1,
+            kill_leader=1,
+            kill_worker=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "late insert, 2 instants, late CAS, leader killed",
+        config(guard="redis", insert_late=True, fires=2, delay=1, kill_leader=1, redispatch=1),
+    ),
+    (
+        "late insert, 2 instants, coalesced and skipped, clean-up",
+        config(guard="redis", insert_late=True, fires=2, ops=2, coalesce=True, skip=True, purge=1, redispatch=1),
+    ),
+    (
+        "late insert, given back, cancelled, worker killed",
+        config(
+            guard="redis", insert_late=True, give_back=True, workers=2, ops=2, cancel=1, kill_worker=1, redispatch=2
+        ),
+    ),
+    (
+        "late insert, 1 edit, leader and editor killed, late CAS",
+        config(
+            guard="redis",
+            insert_late=True,
+            ops=1,
+            edits=1,
+            keep_waiting="either",
+            kill_leader=1,
+            kill_editor=1,
+            delay=1,
+            redispatch=1,
+        ),
+    ),
+    (
+        "late insert, 1 edit, 2 instants, 2 leaders",
+        config(guard="redis", insert_late=True, fires=2, ops=1, edits=1, redispatch=1),
+    ),
+    ("late insert, 1 edit, 2 instants, mongo guard", config(insert_late=True, fires=2, ops=1, edits=1, redispatch=1)),
+    (
+        "late insert, recovery in bulk, 1 edit, leader and editor killed",
+        config(
+            guard="redis",
+            insert_late=True,
+            bulk_recovery=True,
+            ops=1,
+            edits=1,
+            kill_leader=1,
+            kill_editor=1,
+            redispatch=1,
+        ),
+    ),
+    (
+        "mark instead of a plan, late insert, 1 edit, editor killed, late CAS",
+        config(
+            guard="redis",
+            unsettled=True,
+            insert_late=True,
+            fires=2,
+            ops=1,
+            edits=1,
+            kill_editor=1,
+            delay=1,
+            redispatch=1,
+        ),
+    ),
+    (
+        "look-ahead, 1 edit, 2 instants, 2 leaders",
+        config(ahead=1, fires=2, ops=1, edits=1, keep_waiting="either", redispatch=1),
+    ),
+    (
+        "look-ahead, at_most_once, 1 edit, every Redis fault",
+        config(
+            ahead=1,
+            at_most_once=True,
+            read_back=True,
+            workers=2,
+            terms=1,
+            edits=1,
+            keep_waiting="either",
+            flush=1,
+            lose=1,
+            duplicate=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "look-ahead, given back, 1 edit, worker killed, wrong clocks",
+        config(ahead=1, skew=True, give_back=True, ops=1, edits=1, keep_waiting="either", kill_worker=1, redispatch=2),
+    ),
+    (
+        "look-ahead, late insert, 1 edit that withdraws, 2 instants",
+        config(
+            ahead=1,
+            withdraw=True,
+            punctual=True,
+            insert_late=True,
+            guard="redis",
+            fires=2,
+            terms=1,
+            ops=3,
+            edits=1,
+            keep_waiting="either",
+            fail=1,
+            redispatch=2,
+        ),
+    ),
+    (
+        "look-ahead, marks lost, five seconds later, 2 leaders",
+        config(
+            ahead=1,
+            withdraw=True,
+            aging=True,
+            guard="redis",
+            ops=1,
+            edits=1,
+            keep_waiting="either",
+            flush=1,
+            duplicate=1,
+            redispatch=1,
+        ),
+    ),
+    (
+        "look-ahead, late insert, recovery in bulk, 1 edit, leader killed",
+        config(
+            ahead=1,
+            withdraw=True,
+            aging=True,
+            bulk_recovery=True,
+            insert_late=True,
+            guard="redis",
+            ops=1,
+            edits=1,
+            keep_waiting="either",
+            kill_leader=1,
+            redispatch=1,
+        ),
+    ),
+    (
+        "queue ahead, given back, every Redis fault, worker killed",
+        config(
+            give_back=True, guard="redis", workers=2, flush=1, lose=1, duplicate=1, kill_worker=1, fail=1, redispatch=2
+        ),
+    ),
+    (
+        "queue ahead, given back, at_most_once, every fault",
+        config(
+            give_back=True,
+            at_most_once=True,
+            read_back=True,
+            workers=2,
+            flush=1,
+            lose=1,
+            duplicate=1,
+            kill_leader=1,
+            kill_worker=1,
+            redispatch=2,
+        ),
+    ),
 ]
 
 MUTANTS = [
@@ -124,4 +430,40 @@ MUTANTS = [
     ("redispatch_ignores_cancel", config(cancel=1, kill_worker=1, redispatch=1)),
     ("dispatch_does_not_compare_cancel", config(cancel=1, kill_worker=1, redispatch=1)),
     ("cancel_ends_what_has_ended", config(cancel=1, redispatch=0)),
+    ("push_before_cas", config(guard="redis", insert_late=True, redispatch=1)),
+    ("plan_deleted_before_the_run_exists", config(guard="redis", insert_late=True, redispatch=1)),
+    ("finish_without_insert", config(guard="redis", insert_late=True, redispatch=1)),
+    ("start_mark_without_insert", config(guard="redis", insert_late=True, redispatch=1)),
+    ("insert_replaces", config(guard="redis", insert_late=True, workers=2, duplicate=1, redispatch=1)),
+    (
+        "insert_at_any_age",
+        config(guard="redis", insert_late=True, fires=2, terms=1, purge=1, duplicate=1, redispatch=0),
+    ),
+    (
+        "overlap_ignores_the_pending_run",
+        config(guard="redis", insert_late=True, overlap=True, skip=True, fires=2, terms=1, ops=3, redispatch=0),
+    ),
+    ("settle_by_fence", config(unsettled=True, fires=2, ops=1, edits=1, redispatch=0)),
+    ("settle_blindly", config(unsettled=True, fires=2, ops=1, redispatch=0)),
+    ("redispatch_forgets_the_instant", config(ahead=1, redispatch=1)),
+    ("start_recorded_before_the_instant", config(ahead=1, ops=1, edits=1, keep_waiting="either", redispatch=0)),
+    (
+        "edit_withdraws_nothing",
+        config(
+            ahead=1, withdraw=True, punctual=True, guard="redis", terms=1, edits=1, keep_waiting="either", redispatch=2
+        ),
+    ),
+    (
+        "withdrawal_seen_at_take_only",
+        config(
+            ahead=1, withdraw=True, punctual=True, guard="redis", terms=1, edits=1, keep_waiting="either", redispatch=2
+        ),
+    ),
+    ("withdrawal_without_fence", config(withdraw=True, guard="redis", ops=1, edits=1, keep_waiting=True, redispatch=1)),
+    ("start_by_at_take_only", config(aging=True, guard="redis", ops=1, edits=1, keep_waiting="either", redispatch=0)),
+    ("start_by_from_the_push", config(aging=True, guard="redis", ops=1, edits=1, keep_waiting="either", redispatch=0)),
+    (
+        "give_back_running",
+        config(give_back=True, at_most_once=True, read_back=True, terms=1, ops=3, workers=2, duplicate=1, redispatch=2),
+    ),
 ]

@@ -44,7 +44,7 @@ def worker_steps(state, cfg, index):
         if cfg.guard == "redis" or mutant == "redis_lock_only":
             yield worker_begins(state, cfg, index, state)
         else:  # start_guard mongo: dispatched -> running before the handler starts
-            run, bad = recorded_run(state, cfg, me.item), None
+            run = recorded_run(state, cfg, me.item)
             won = run.state == "D" and run.fence == me.item.fence
             marked = (
                 state._replace(runs=put_run(state.runs, run._replace(state="R", start_id=me.start_id)))
@@ -54,7 +54,7 @@ def worker_steps(state, cfg, index):
             if cfg.read_back:  # a bulk write tells only counts: read back who won
                 yield f"{name} sends its start CAS", with_worker(marked, index, me._replace(step="asked")), None
             elif won and mutant == "start_recorded_before_the_instant":
-                yield f"{name} records its start", with_worker(marked, index, me._replace(step="held")), bad
+                yield f"{name} records its start", with_worker(marked, index, me._replace(step="held")), None
             elif won:
                 yield worker_begins(state, cfg, index, marked)
             else:
@@ -68,6 +68,9 @@ def worker_steps(state, cfg, index):
         run = run_at(state, me.item.fire)
         mine = bool(run) and run.state == "R" and run.fence == me.item.fence
         mine = mine and (run.start_id == me.start_id or mutant == "read_back_by_fence")
+        if mine and cfg.give_back:  # its own start is recorded, and its handler has not started
+            again = state._replace(runs=put_run(state.runs, run._replace(state="T", start_id=0)))
+            yield f"{name} gives run {run.fire} back", with_worker(again, index, RESTING), None
         yield (
             worker_begins(state, cfg, index, state)
             if mine
