@@ -2,7 +2,7 @@
 #
 #   make demo            run three nodes on real servers with docs/examples (FOR=60s stops by itself; PORT=8501)
 #   make test            run all tests, on real servers
-#   make prove           try thousands of hostile and random requests on real servers
+#   make prove           try thousands of hostile and random requests on real servers, and explore the large model
 #   make mutants         remove each compare-and-set condition and check that a test fails; WORDS=lua selects mutants,
 #                        CHANGED=1 those in changed files, WITHIN=180 starts no new one after 180 seconds
 #   make check           check lint, formatting, types and layers
@@ -86,6 +86,7 @@ test:
 
 prove: .venv/ready
 	$(BIN)/python -m pytest tests/api/test_fuzz.py --prove
+	$(BIN)/python -m tests.model.check_protocol
 
 mutants: .venv/ready
 	$(BIN)/python -m tests.mutants $(if $(CHANGED),--changed) $(if $(WITHIN),--within $(WITHIN)) $(WORDS)

@@ -1,6 +1,6 @@
 """The protocol's model: the small configurations hold, and each rule is needed.
 
-`python tests/model/check_protocol.py` explores the large ones as well.
+`python -m tests.model.check_protocol` explores the large ones as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.model.check_protocol import MUTANTS, QUICK, explore
+from tests.model.configurations import MUTANTS, QUICK
+from tests.model.explore import explore
 
 LIMIT = 1_000_000
 
