@@ -12,7 +12,7 @@ from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Run, RunState
-from cronflow.domain.schedule.kinds import Every, Once
+from cronflow.domain.schedule.kinds import Schedule
 from cronflow.ports import RunQuery
 from cronflow.usecases import UseCases
 from tests.bench.words import spread
@@ -24,14 +24,23 @@ NO_OP = PythonTarget("tests.bench.jobs:nothing")
 @asynccontextmanager
 async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, slots: int) -> AsyncIterator[UseCases]:
     """Node processes that are up and have a leader."""
+    async with running(redis_url, mongo_url, namespace, nodes, CRONFLOW_SLOTS=str(slots)) as (service, _):
+        yield service
+
+
+@asynccontextmanager
+async def running(
+    redis_url: str, mongo_url: str, namespace: str, nodes: int, **settings: str
+) -> AsyncIterator[tuple[UseCases, list[int]]]:
+    """The same with other settings, and the process ids."""
     environment = cluster_environment(
         redis_url,
         mongo_url,
         namespace,
-        CRONFLOW_SLOTS=str(slots),
         CRONFLOW_ALLOW_PYTHON="tests.bench.jobs",
         CRONFLOW_LOG_LEVEL="error",
         CRONFLOW_METRICS_PORT="0",
+        **settings,
     )
     async with open_backends(redis_url, mongo_url, namespace) as backends:
         service = UseCases(backends, SystemClock())
@@ -43,7 +52,7 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
             # There is no signal for nodes that join, so poll.
             while len(await service.cluster.members()) < nodes or (await service.cluster.status()).leader is None:
                 await asyncio.sleep(0.1)
-            yield service
+            yield service, [child.pid for child in children]
         finally:
             for child in children:
                 child.send_signal(signal.SIGTERM)
@@ -51,7 +60,7 @@ async def cluster(redis_url: str, mongo_url: str, namespace: str, nodes: int, sl
                 child.wait(20)
 
 
-def no_op(name: str, schedule: Every | Once) -> Job:
+def no_op(name: str, schedule: Schedule) -> Job:
     return Job(name=name, target=NO_OP, schedule=schedule, retry=Retry(max=0), overlap=Overlap.ALLOW)
 
 
