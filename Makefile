@@ -10,6 +10,7 @@
 #   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
+#   make bench-peers    compare CronFlow with Python peers and update docs/benchmarks.md; ARGS=--quick only prints
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
 #   make build           build the wheel and the source archive, with the dashboard, into dist
 #   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files
@@ -26,6 +27,7 @@ PORT ?=
 WORDS ?=
 CHANGED ?=
 WITHIN ?=
+ARGS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
 # Three per core, because process tests mostly wait.
@@ -41,7 +43,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-ui build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-peers bench-ui build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -119,6 +121,19 @@ shots: ui .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
+
+# Peers have environments of their own: arq needs an older client for Redis than the others.
+PEERS := tests/bench/peers
+build/peers/most/ready: $(PEERS)/requirements.txt
+build/peers/arq/ready: $(PEERS)/requirements-arq.txt
+build/peers/%/ready:
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+bench-peers: .venv/ready build/peers/most/ready build/peers/arq/ready
+	$(BIN)/python -m tests.bench.against_peers $(ARGS)
 
 bench-ui: ui
 	cd dashboard && npm run --silent bench

@@ -10,22 +10,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 from pymongo import AsyncMongoClient
 
 from cronflow.domain.job import JobRecord
 from cronflow.domain.schedule.kinds import Cron, Every, Once
-from cronflow.testing.audit import percentile
 from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases import UseCases
 from tests.bench.cluster import no_op, running
 from tests.bench.cpu import CpuMeter
+from tests.bench.targets import Kind
 
-Kind = Literal["once", "cron"]
 JOBS_AT_ONCE = 2000
 JOBS_A_SECOND = 4000
 """How many jobs are inserted within a second at least."""
@@ -39,17 +38,17 @@ class Setup:
 
     nodes: int = 1
     slots: int | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         slots = "default slots" if self.slots is None else f"{self.slots:,} slots"
         nodes = "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
-        more = "".join(f", {name}={value}" for name, value in self.settings.items())
+        more = "".join(f", {name}={value}" for name, value in self.settings)
         return f"{nodes}, {slots}{more}"
 
     def environment(self) -> dict[str, str]:
         slots = {} if self.slots is None else {"CRONFLOW_SLOTS": str(self.slots)}
-        return {**slots, **{f"CRONFLOW_{name}": value for name, value in self.settings.items()}}
+        return {**slots, **{f"CRONFLOW_{name}": value for name, value in self.settings}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +67,6 @@ class Drained:
     @property
     def per_second(self) -> float:
         return self.runs / self.seconds
-
-    def late_ms(self, fraction: float) -> float:
-        return (percentile(self.late, fraction) or timedelta(0)).total_seconds() * 1000
 
 
 class Bench:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -63,14 +64,14 @@ def rate(processes: Sequence[Sequence[float]]) -> float:
     return sum(time > began for times in processes for time in times) / (ended - began)
 
 
-def herd(executor: str, trigger: str, jobs: int) -> list[float]:
-    """The sorted lateness in milliseconds of APScheduler's jobs that are all due at one instant."""
+def herd(executor: str, trigger: str, jobs: int) -> list[timedelta]:
+    """The sorted lateness of APScheduler's jobs that are all due at one instant."""
     command = [*_python(APSCHEDULER), "-m", "tests.bench.peers.apscheduler_herd", executor, trigger, str(jobs)]
     with tempfile.TemporaryDirectory() as folder:
         found = subprocess.run(
             command, env=child_environment(HOME=folder), cwd=ROOT, check=True, capture_output=True, text=True
         )
-    return sorted(map(float, found.stdout.split()))
+    return sorted(timedelta(milliseconds=float(late)) for late in found.stdout.split())
 
 
 def _executed(folder: Path, tasks: int, workers: Sequence[int]) -> tuple[list[list[float]], float]:
