@@ -169,4 +169,4 @@ docs-site: .venv/ready
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui
-	rm -rf build/site .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build/site build/peers .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

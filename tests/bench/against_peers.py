@@ -22,6 +22,7 @@ from pathlib import Path
 import psutil
 
 from cronflow.bootstrap.parts import VERSION
+from cronflow.config.settings import Settings
 from cronflow.testing.audit import percentile
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.bench import bare_path, peer_drains, report, results, targets
@@ -36,6 +37,8 @@ SEARCHED = (*(Setup(nodes, slots) for nodes in (1, 2, 3) for slots in (64, 512))
 """The setups among which the best one is searched."""
 MASS = 100_000
 PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+LOOK_AHEAD = "look_ahead"
+"""A setting that a later version may have."""
 PINS = ROOT / "tests" / "bench" / "peers"
 LIBRARIES = {*targets.PEERS, "taskiq-redis", "apscheduler"}
 
@@ -50,7 +53,7 @@ class Scale:
     processes: tuple[int, ...] = targets.PROCESSES
     herds: tuple[tuple[Kind, int], ...] = targets.HERDS
     mass: bool = True
-    lone_s: int = 100
+    lone_s: int = 60
 
 
 QUICK = Scale(bare=5000, tasks=3000, drain=3000, processes=(1,), herds=targets.HERDS[:2], mass=False, lone_s=20)
@@ -93,11 +96,8 @@ async def peers(folder: Path, scale: Scale) -> None:
     with RedisServer(folder) as redis:
         for peer in targets.PEERS:
             for processes in scale.processes:
-                with reported(peer):
-                    found = peer_drains.drain(redis, peer, scale.tasks, processes)
-                    keep(targets.peer(peer, processes), found.per_second, "executions/s")
-                    keep(f"{targets.peer(peer, processes)}_cpu", found.cpu_ms, "ms")
-                    say(f"{peer}, processes: {processes}", f"{found.per_second:,.0f} executions/s")
+                peer_drain(redis, peer, scale.tasks, processes)
+        peer_drain(redis, "dramatiq", scale.tasks, 1, name=targets.DEFAULT_PREFETCH, dramatiq_queue_prefetch="0")
     for kind, size in scale.herds:
         for executor in targets.EXECUTORS:
             name = f"APScheduler, {executor}, {size:,} {kind}"
@@ -107,6 +107,18 @@ async def peers(folder: Path, scale: Scale) -> None:
                     value = milliseconds(late, fraction)
                     keep(f"herd_apscheduler_{executor}_{kind}_{size}_{part}", value, "ms")
                 say(name, spread(late))
+
+
+def peer_drain(
+    redis: RedisServer, peer: str, tasks: int, processes: int, name: str | None = None, **settings: str
+) -> None:
+    what = f"{name or peer}, processes: {processes}"
+    with reported(what):
+        found = peer_drains.drain(redis, peer, tasks, processes, **settings)
+        figure = targets.peer(name or peer, processes)
+        keep(figure, found.per_second, "executions/s")
+        keep(f"{figure}_cpu", found.cpu_ms, "ms")
+        say(what, f"{found.per_second:,.0f} executions/s   CPU ms an execution: {found.cpu_ms:.2f}")
 
 
 async def own(folder: Path, scale: Scale) -> None:
@@ -119,9 +131,10 @@ async def own(folder: Path, scale: Scale) -> None:
                 keep_drain(name_of(setup), drains[setup])
                 say_drain(f"drain, {setup}", drains[setup])
         with reported("a lone job"):
-            late = await bench.lone(DEFAULT, scale.lone_s)
-            keep("lone_p99", milliseconds(late, 0.99), "ms")
-            say(f"a lone job, {len(late)} runs", spread(late))
+            await lone(bench, DEFAULT, scale.lone_s, "lone_p99")
+            if LOOK_AHEAD in Settings.__dataclass_fields__:
+                look_ahead = Setup(settings=((LOOK_AHEAD.upper(), "2s"),))
+                await lone(bench, look_ahead, scale.lone_s, "lone_look_ahead_p99")
         if not drains:
             return
         best = max(drains, key=lambda setup: drains[setup].per_second)
@@ -141,6 +154,12 @@ async def own(folder: Path, scale: Scale) -> None:
                 keep("mass_runs", found.runs, "runs")
                 keep("mass_second_half", found.second_half, "x")
                 say_drain(f"{MASS:,} once, {best}", found)
+
+
+async def lone(bench: Bench, setup: Setup, seconds: int, name: str) -> None:
+    late = await bench.lone(setup, seconds)
+    keep(name, milliseconds(late, 0.99), "ms")
+    say(f"a lone job, {len(late)} runs, {setup}", spread(late))
 
 
 def keep(name: str, value: float, unit: str) -> None:

@@ -150,7 +150,7 @@ class Bench:
 async def insert(service: UseCases, count: int, kind: Kind) -> datetime:
     """Insert jobs that are all due at the instant returned. RuntimeError if it took too long."""
     now = datetime.now(UTC)
-    due = now.replace(microsecond=0) + timedelta(seconds=4 + count // JOBS_A_SECOND)
+    due = now.replace(microsecond=0) + timedelta(seconds=3 + count // JOBS_A_SECOND)
     schedule = Once(due) if kind == "once" else Cron(f"{due.second} {due.minute} {due.hour} * * *")
     record = JobRecord(
         job=no_op("x", schedule),

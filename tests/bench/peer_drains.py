@@ -28,9 +28,8 @@ from tests.children import ROOT, child_environment
 
 ENVIRONMENTS = ROOT / "build" / "peers"
 MOST = "most"
-PEERS = {"arq": "arq", "saq": MOST, "dramatiq": MOST, "taskiq": MOST, "celery": MOST}
-"""Peer -> environment. arq needs an older client for Redis than the others."""
-APSCHEDULER = MOST
+OWN_ENVIRONMENT = {"arq": "arq"}
+"""Peer -> environment, for peers that cannot share one: arq needs an older client for Redis."""
 POLL_S = 0.25
 LIMIT_S = 120.0
 STOP_S = 10.0
@@ -44,12 +43,16 @@ class PeerDrain:
     cpu_ms: float
 
 
-def drain(redis: RedisServer, peer: str, tasks: int, processes: int) -> PeerDrain:
-    """Enqueue tasks, start workers, and wait until all tasks were executed. TimeoutError if that takes too long."""
+def drain(redis: RedisServer, peer: str, tasks: int, processes: int, **settings: str) -> PeerDrain:
+    """Enqueue tasks, start workers, and wait until all tasks were executed. TimeoutError if that takes too long.
+
+    `settings` are environment variables of the peer.
+    """
     with Redis.from_url(redis.url) as client:
         client.flushall()
     with tempfile.TemporaryDirectory() as folder:
-        environment = child_environment(PEERS_REDIS_URL=redis.url, HOME=folder, **{ledger.FOLDER: f"{folder}/ledger"})
+        own = {"HOME": folder, ledger.FOLDER: f"{folder}/ledger", "PEERS_REDIS_URL": redis.url, **settings}
+        environment = child_environment(**own)
         Path(folder, "ledger").mkdir()
         subprocess.run(_command(peer, "enqueue", str(tasks)), env=environment, cwd=ROOT, check=True)
         with _workers(peer, processes, environment) as workers:
@@ -66,7 +69,7 @@ def rate(processes: Sequence[Sequence[float]]) -> float:
 
 def herd(executor: str, trigger: str, jobs: int) -> list[timedelta]:
     """The sorted lateness of APScheduler's jobs that are all due at one instant."""
-    command = [*_python(APSCHEDULER), "-m", "tests.bench.peers.apscheduler_herd", executor, trigger, str(jobs)]
+    command = [*_python(MOST), "-m", "tests.bench.peers.apscheduler_herd", executor, trigger, str(jobs)]
     with tempfile.TemporaryDirectory() as folder:
         found = subprocess.run(
             command, env=child_environment(HOME=folder), cwd=ROOT, check=True, capture_output=True, text=True
@@ -124,7 +127,7 @@ def _workers(peer: str, processes: int, environment: Mapping[str, str]) -> Itera
 
 
 def _command(peer: str, *action: str) -> list[str]:
-    return [*_python(PEERS[peer]), "-m", "tests.bench.peers.run", f"with_{peer}", *action]
+    return [*_python(OWN_ENVIRONMENT.get(peer, MOST)), "-m", "tests.bench.peers.run", f"with_{peer}", *action]
 
 
 def _python(environment: str) -> list[str]:

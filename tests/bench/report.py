@@ -119,9 +119,10 @@ def _targets(figures: Figures) -> list[Row]:
 
 def _drains(figures: Figures, setups: Mapping[str, str]) -> list[Row]:
     rows: list[Row] = [["", *(f"{k} process{'es' * (k > 1)}" for k in PROCESSES), "CPU ms, 1 process"]]
-    for name in PEERS:
+    labels = {name: name for name in PEERS} | {targets.DEFAULT_PREFETCH: "dramatiq, default prefetch"}
+    for name, label in labels.items():
         names = [targets.peer(name, k) for k in PROCESSES]
-        rows.append([name, *(_number(figures.get(found)) for found in names), _cpu(figures.get(f"{names[0]}_cpu"))])
+        rows.append([label, *(_number(figures.get(found)) for found in names), _cpu(figures.get(f"{names[0]}_cpu"))])
     for figure, setup in setups.items():
         rows.append([f"CronFlow, {setup}", _number(figures.get(figure)), "", "", _cpu(figures.get(f"{figure}_cpu"))])
     for figure, label in (("bare_path", "bare path"), ("bare_path_plain", "bare path without secondary indexes")):

@@ -8,6 +8,8 @@ from typing import Literal
 
 Kind = Literal["once", "cron"]
 PEERS = ("arq", "saq", "dramatiq", "taskiq", "celery")
+DEFAULT_PREFETCH = "dramatiq_default"
+"""dramatiq with its default prefetch, which is slower; no target is compared with it."""
 PROCESSES = (1, 2, 3)
 EXECUTORS = ("threads", "loop")
 HERDS: tuple[tuple[Kind, int], ...] = (("once", 2000), ("cron", 2000), ("once", 10_000), ("cron", 10_000))
