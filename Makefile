@@ -10,7 +10,7 @@
 #   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
-#   make bench-peers    compare CronFlow with Python peers and update docs/benchmarks.md; ARGS=--quick only prints
+#   make bench-peers     compare CronFlow with Python peers and update docs/benchmarks.md; ARGS=--quick only prints
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
 #   make build           build the wheel and the source archive, with the dashboard, into dist
 #   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files

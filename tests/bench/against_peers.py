@@ -37,6 +37,8 @@ SEARCHED = (*(Setup(nodes, slots) for nodes in (1, 2, 3) for slots in (64, 512))
 """The setups among which the best one is searched."""
 MASS = 100_000
 PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+MORE_TASKS = {"dramatiq": 3}
+"""Peer -> how many times more tasks, so that its drain takes longer than the difference between starts of processes."""
 LOOK_AHEAD = "look_ahead"
 """A setting that a later version may have."""
 PINS = ROOT / "tests" / "bench" / "peers"
@@ -96,7 +98,7 @@ async def peers(folder: Path, scale: Scale) -> None:
     with RedisServer(folder) as redis:
         for peer in targets.PEERS:
             for processes in scale.processes:
-                peer_drain(redis, peer, scale.tasks, processes)
+                peer_drain(redis, peer, scale.tasks * MORE_TASKS.get(peer, 1), processes)
         peer_drain(redis, "dramatiq", scale.tasks, 1, name=targets.DEFAULT_PREFETCH, dramatiq_queue_prefetch="0")
     for kind, size in scale.herds:
         for executor in targets.EXECUTORS:

@@ -6,6 +6,8 @@ few at a time, through the drivers alone: no planning, no placement, no job lock
 shape of CronFlow's, and the collections have its indexes. A second variant has no secondary indexes.
 
     python -m tests.bench.bare_path --runs 20000
+
+prints the figures; `make bench-peers` records them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,6 @@ from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Assignment
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.bench.cpu import CpuMeter
-from tests.bench.results import record
 from tests.bench.words import say
 
 BATCH = 500
@@ -46,7 +47,6 @@ NODE = "node-0#0a1b2c3d"
 LIST = "queue"
 DURABLE = {"w": "majority", "j": True}
 SECOND = timedelta(seconds=1)
-COMMAND = "python -m tests.bench.bare_path"
 Document = dict[str, Any]
 Database = AsyncDatabase[Document]
 
@@ -218,8 +218,6 @@ async def main() -> None:
                 name = "bare path" if indexes else "bare path without secondary indexes"
                 spent = "   ".join(f"{process} {ms:.3f}" for process, ms in rate.cpu_ms.items())
                 say(name, f"{rate.per_second:8,.0f} runs/s   CPU ms a run: {spent}")
-                if indexes:
-                    record("bare_path", rate.per_second, "runs/s", f"{COMMAND} --runs {options.runs}")
 
 
 if __name__ == "__main__":

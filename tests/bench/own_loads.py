@@ -2,7 +2,8 @@
 cost.
 
 Jobs are inserted into the store before they are due, because creating them is not measured. The clock starts at the
-instant and stops when the last run has ended, so planning, dispatch, execution and recording all count.
+instant and stops at the latest recorded end of a run, so planning, dispatch and execution count, and recording except
+for the last batch.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ MOST = "most"
 OWN_ENVIRONMENT = {"arq": "arq"}
 """Peer -> environment, for peers that cannot share one: arq needs an older client for Redis."""
 POLL_S = 0.25
+COUNTED = 0.3
+"""The least part of the executions from which a rate is computed."""
 LIMIT_S = 120.0
 STOP_S = 10.0
 
@@ -61,10 +63,15 @@ def drain(redis: RedisServer, peer: str, tasks: int, processes: int, **settings:
 
 
 def rate(processes: Sequence[Sequence[float]]) -> float:
-    """Executions per second after the first one of the process that was last to execute one."""
+    """Executions per second after the first one of the process that was last to execute one. RuntimeError if few
+    executions are left.
+    """
     began = max(times[0] for times in processes)
     ended = max(times[-1] for times in processes)
-    return sum(time > began for times in processes for time in times) / (ended - began)
+    count = sum(time > began for times in processes for time in times)
+    if count < COUNTED * sum(map(len, processes)):
+        raise RuntimeError(f"only {count:,} executions came after the start of the last process")
+    return count / (ended - began)
 
 
 def herd(executor: str, trigger: str, jobs: int) -> list[timedelta]:

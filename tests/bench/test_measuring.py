@@ -38,6 +38,8 @@ def test_a_rate_counts_from_the_first_execution_of_the_last_process_on() -> None
     early, late = [10.0, 11.0, 12.0, 13.0], [12.0, 14.0]
     assert rate([early]) == 1.0
     assert rate([early, late]) == 1.0
+    with pytest.raises(RuntimeError, match="only 1 executions"):
+        rate([[10.0, 10.1, 10.2, 10.3, 13.0], [12.5]])
 
 
 def test_the_ledger_has_every_execution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

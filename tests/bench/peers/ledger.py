@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-CAPACITY = 1_000_000
+CAPACITY = 100_000
 FOLDER = "PEERS_LEDGER"
 """Environment variable: the folder of the files."""
 
