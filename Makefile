@@ -10,6 +10,7 @@
 #   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
+#   make bench-peers     compare CronFlow with Python peers and update docs/benchmarks.md; ARGS=--quick only prints
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
 #   make bench-traffic   measure the bytes that each view of the dashboard receives per minute at 200 runs per second
 #   make build           build the wheel and the source archive, with the dashboard, into dist
@@ -27,6 +28,7 @@ PORT ?=
 WORDS ?=
 CHANGED ?=
 WITHIN ?=
+ARGS ?=
 DATA ?= .cronflow/demo
 CHROMIUM ?= /usr/bin/chromium
 # Three per core, because process tests mostly wait.
@@ -42,7 +44,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-ui bench-traffic build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-peers bench-ui bench-traffic build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -122,6 +124,19 @@ shots: ui .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m tests.bench
 
+# Peers have environments of their own: arq needs an older client for Redis than the others.
+PEERS := tests/bench/peers
+build/peers/most/ready: $(PEERS)/requirements.txt
+build/peers/arq/ready: $(PEERS)/requirements-arq.txt
+build/peers/%/ready:
+	rm -rf $(@D)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+bench-peers: .venv/ready build/peers/most/ready build/peers/arq/ready
+	$(BIN)/python -m tests.bench.against_peers $(ARGS)
+
 bench-ui: ui
 	cd dashboard && npm run --silent bench
 
@@ -159,4 +174,4 @@ docs-site: .venv/ready
 
 clean:
 	rm -rf dashboard/node_modules dashboard/test-results cronflow/_ui
-	rm -rf build/site .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build/site build/peers .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -22,7 +22,7 @@ from cronflow.domain.run import Attempt, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every
 from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases import UseCases
-from tests.bench.__main__ import cluster, no_op
+from tests.bench.cluster import cluster, no_op
 from tests.bench.stream import api
 from tests.children import PASSWORD, ROOT, child_environment
 
