@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, cast, overload
 
 from typing_extensions import TypedDict
@@ -418,6 +418,7 @@ TABLES: tuple[DocumentTable[Any], ...] = (
 """The mappings that users write."""
 
 _PLAIN_RETRY = Retry()
+POLICIES_REMEMBERED = 1024
 
 
 @cache
@@ -474,13 +475,16 @@ def _read_job(document: object, retry: Retry) -> Job:
             what = "delivery at_most_once never starts a run twice, so there is no retry"
             problems.append(Problem(f"retry.{wrong}", what, "remove it, or choose delivery at_least_once"))
         own = {**own, "max": 0, "delays": ()}
-    found["retry"] = _completed(own, retry)
+    found["retry"] = _completed(tuple(own.items()), retry)
     return JOB.build(found, problems, document, retry=Retry(max=0))  # without retries every delivery is valid
 
 
-def _completed(own: Mapping[str, Any], default: Retry) -> Retry:
-    if not own:
+@lru_cache(maxsize=POLICIES_REMEMBERED)
+def _completed(given: tuple[tuple[str, Any], ...], default: Retry) -> Retry:
+    """Remembered, because many jobs have the same policy."""
+    if not given:
         return default
+    own = dict(given)
     if own.get("delays"):
         return Retry(**own)
     return Retry(**{**{key: getattr(default, key) for key in BACKOFF.keys}, **own})

@@ -70,6 +70,11 @@ class DocumentTable(Generic[Made]):
         return [name for name, key in self.keys.items() if key.sample is not None]
 
     @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The attributes of the keys that have another name in the domain."""
+        return {name: key.attribute for name, key in self.keys.items() if key.attribute not in ("", name)}
+
+    @cached_property
     def samples(self) -> dict[str, Any]:
         """The arguments that `make` requires."""
         return {self.keys[name].attribute or name: self.keys[name].sample for name in self.required}
@@ -94,7 +99,10 @@ class DocumentTable(Generic[Made]):
         for name in self.required:
             if name not in document and (remedy := keys[name].missing):
                 problems.append(Problem(name, "missing", remedy))
-        return {keys[name].attribute or name: value for name, value in found.items()}, problems
+        for name, attribute in self.renamed.items():
+            if name in found:
+                found[attribute] = found.pop(name)
+        return found, problems
 
     def build(self, found: Mapping[str, Any], problems: list[Problem], document: Any, **samples: Any) -> Made:
         """Make the value, or raise InvalidInput with the problems so far and those of the domain, each at its key.
@@ -103,8 +111,8 @@ class DocumentTable(Generic[Made]):
         samples of those that are required. A problem of several arguments together has the place of the whole, and is
         reported when nothing is missing. The problems are in the order of the document.
         """
-        samples = {**self.samples, **samples}
-        missing = samples.keys() - found.keys()
+        samples = {**self.samples, **samples} if samples else self.samples
+        missing = not samples.keys() <= found.keys()
         try:
             made = self.make(**({**samples, **found} if missing else found))
             if not problems:
