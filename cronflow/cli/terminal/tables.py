@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeVar
 
 from rich.cells import cell_len
+from rich.console import Console
+from rich.control import strip_control_codes
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from cronflow.cli.terminal.output import console
@@ -19,6 +23,7 @@ from cronflow.cli.terminal.output import console
 GAP = 2
 SPARE = 7
 LEAST = 30
+SEGMENTS_AT_ONCE = 10_000
 Cell = str | Text
 Item = TypeVar("Item")
 
@@ -40,8 +45,12 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, empty: s
     if empty and not rows:
         out.print(empty)
         return
-    for line in lines(columns, rows, out.width):
-        out.print(line)
+    widths = _widths(columns, rows, out.width)
+    heading = [Text(column.title, style="dim") for column in columns]
+    printed = (segment for row in (heading, *rows) for segment in _segments(row, columns, widths, out))
+    # In blocks: a print per line would cost more than the line.
+    while block := list(islice(printed, SEGMENTS_AT_ONCE)):
+        out.print(Segments(block), end="")
 
 
 def table_of(items: Sequence[Item], columns: Sequence[tuple[Column, Callable[[Item], Cell]]], empty: str = "") -> None:
@@ -56,17 +65,23 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[Column, Callable[[It
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> list[Text]:
     """A table within this width. An optional column without content is left out."""
     cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
+    widths = _widths(columns, cells, width)
+    heading = [Text(column.title, style="dim") for column in columns]
+    return [_line(row, columns, widths) for row in (heading, *cells)]
+
+
+def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> dict[int, int]:
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     natural = [
-        max([cell_len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
+        max(cell_len(column.title), *map(_cell_len, row)) if row else cell_len(column.title)
+        for column, row in zip(columns, cells, strict=True)
     ]
     filled = [
         place
-        for place, column in enumerate(columns)
-        if not column.drop or any(row[place].plain.strip() for row in cells)
+        for place, (column, row) in enumerate(zip(columns, cells, strict=True))
+        if not column.drop or any(str(cell).strip() for cell in row)
     ]
-    widths = fit(columns, natural, filled, width)
-    heading = [Text(column.title, style="dim") for column in columns]
-    return [_line(row, columns, widths) for row in (heading, *cells)]
+    return fit(columns, natural, filled, width)
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
@@ -114,6 +129,40 @@ def hanging(begin: Text, text: Cell) -> None:
 
 def _text(cell: Cell, column: Column) -> Text:
     return cell if isinstance(cell, Text) else Text(cell, style=column.style)
+
+
+def _cell_len(cell: Cell) -> int:
+    return cell_len(cell) if isinstance(cell, str) else cell.cell_len
+
+
+def _segments(cells: Sequence[Cell], columns: Sequence[Column], widths: dict[int, int], out: Console) -> list[Segment]:
+    """A line of a printed table: what `_line` makes, without the cost of a Text per line."""
+    line: list[Segment] = []
+    for n, (place, width) in enumerate(widths.items()):
+        cell, column = cells[place], columns[place]
+        if (length := _cell_len(cell)) > width:
+            cell = _text(cell, column).copy()
+            cell.truncate(width, overflow="ellipsis")
+            length = cell.cell_len
+        gap, padding = " " * GAP if n else "", " " * (width - length)
+        right = column.align == "right"
+        line += [
+            Segment(gap + padding if right else gap),
+            *_styled(cell, column, out),
+            Segment("" if right else padding),
+        ]
+    while line and not line[-1].text.rstrip():
+        line.pop()
+    if line:
+        line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+    return [*line, Segment.line()]
+
+
+def _styled(cell: Cell, column: Column, out: Console) -> Iterable[Segment]:
+    if isinstance(cell, Text) and cell.spans:
+        return cell.render(out)
+    text, style = (strip_control_codes(cell), column.style) if isinstance(cell, str) else (cell.plain, cell.style)
+    return [Segment(text, out.get_style(style) if style else None)]
 
 
 def _line(cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int]) -> Text:
