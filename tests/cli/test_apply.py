@@ -236,7 +236,7 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     async def lose(_jobs: object, **_: object) -> None:
         raise Conflict("job 'tokens' was keeps changing concurrently; try again")
 
-    monkeypatch.setattr(empty.service.jobs, "apply", lose)
+    monkeypatch.setattr(empty.service.jobs, "applied", lose)
     result = cli("jobs", "apply", "-f", file)
     assert result.exit_code == 1
     assert "it is safe to apply all of them again" in result.stderr
