@@ -153,8 +153,15 @@ class _ToApi:
 
 
 def _document(job: Job, implicit: Implicit) -> Document:
-    """The cluster refuses an `at` in the past only if the document leaves out `misfire`, so it must see that."""
+    """The short document, with all that the cluster would complete from its own settings. It refuses an `at` in the
+    past only if the document leaves out `misfire`, so it must see whether the user did.
+    """
     from cronflow.documents import job_document
+    from cronflow.documents.jobs import MISFIRE
+    from cronflow.documents.retry import write_retry
+    from cronflow.domain.schedule.kinds import Once
 
-    document = job_document(job)
-    return {key: value for key, value in document.items() if key != "misfire" or job.name not in implicit}
+    document = {**job_document(job, compact=True), "retry": write_retry(job.retry)}
+    if isinstance(job.schedule, Once) and job.name not in implicit:
+        document["misfire"] = MISFIRE.write(job.misfire)
+    return document

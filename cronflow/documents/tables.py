@@ -28,7 +28,7 @@ class Key:
     """How the value of a key is read and written. `attribute` is its name in the domain, where that differs.
 
     A required key has a `sample`: a valid value of the domain, in place of the real one while other keys are checked.
-    `missing` is the remedy when the key is missing.
+    `missing` is the remedy when the key is missing. `shorten` writes the short form, where that differs.
     """
 
     read: Reader
@@ -36,6 +36,7 @@ class Key:
     attribute: str = ""
     sample: object = None
     missing: str = ""
+    shorten: Callable[[Any], Any] | None = None
 
 
 class Refusal(NamedTuple):
@@ -132,7 +133,29 @@ class DocumentTable(Generic[Made]):
         raise InvalidInput(sorted(problems, key=lambda one: order.get(_first(one.place), len(order))))
 
     def write(self, value: Any) -> dict[str, Any]:
-        return {name: key.write(getattr(value, key.attribute or name)) for name, key in self.keys.items()}
+        return {name: write(getattr(value, attribute)) for name, attribute, write in self._writers}
+
+    def shorten(self, value: Any) -> dict[str, Any]:
+        """`write` without the keys whose attribute has its default, which are most of them."""
+        return {
+            name: write(found)
+            for name, attribute, write, default in self._shorteners
+            if (found := getattr(value, attribute)) != default
+        }
+
+    @cached_property
+    def _writers(self) -> list[tuple[str, str, Callable[[Any], Any]]]:
+        return [(name, key.attribute or name, key.write) for name, key in self.keys.items()]
+
+    @cached_property
+    def _shorteners(self) -> list[tuple[str, str, Callable[[Any], Any], Any]]:
+        value = self.make(**self.samples)
+        return [
+            (name, attribute, self.keys[name].shorten or write, _NO_DEFAULT)
+            if attribute in self.samples
+            else (name, attribute, self.keys[name].shorten or write, getattr(value, attribute))
+            for name, attribute, write in self._writers
+        ]
 
 
 def read_fields(

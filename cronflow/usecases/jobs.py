@@ -209,12 +209,17 @@ class JobUseCases:
             members = await self._backends.membership.members()
         except BackendUnavailable:
             return list(comparisons)
+        if not members:
+            return list(comparisons)
         found: dict[Needs, list[str]] = {}
+        warned = []
         for comparison in comparisons:
             needs = needs_of(comparison.record.job)
-            if members and needs not in found:
+            if needs not in found:
                 found[needs] = _no_node(members, needs)
-        return [replace(one, warnings=[*one.warnings, *found.get(needs_of(one.record.job), ())]) for one in comparisons]
+            more = found[needs]
+            warned.append(replace(comparison, warnings=[*comparison.warnings, *more]) if more else comparison)
+        return warned
 
     async def get(self, name: str) -> JobRecord:
         """Raises NotFound, also for a deleted job."""

@@ -77,7 +77,11 @@ def applied(file: Path, environment: Mapping[str, str], servers: Sequence[psutil
 
 
 def compare(
-    way: str, folder: Path, options: argparse.Namespace, environment: Mapping[str, str], servers: Sequence[psutil.Process]
+    way: str,
+    folder: Path,
+    options: argparse.Namespace,
+    environment: Mapping[str, str],
+    servers: Sequence[psutil.Process],
 ) -> None:
     """Apply new, equal and changed jobs in one way."""
     prefix = way.lower()

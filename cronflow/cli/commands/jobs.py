@@ -6,6 +6,7 @@ second time. `jobs run` prints the run's id as soon as the run exists; waiting d
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from cronflow.schemas.runs import RunDetailSchema, RunSchema
 
 LATEST = 5
+JOBS_ARE_NO_GARBAGE = 100_000
+"""New objects between two searches for garbage."""
 
 jobs = new_group("Define, list, run, pause and delete jobs.")
 
@@ -65,6 +68,8 @@ def apply(
     output: Output = Format.TABLE,
 ) -> None:
     """Create and change jobs to match the files and apps. Other jobs are left alone."""
+    # Jobs are kept until the end; looking for garbage among thousands of them took a fifth of the time.
+    gc.set_threshold(JOBS_ARE_NO_GARBAGE)
     wanted, implicit = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
     send, use = (applying.plan, connect.call) if dry_run else (applying.apply, connect.change)
     applied = use(lambda cluster: send(cluster, wanted, implicit))

@@ -132,7 +132,8 @@ def _text(cell: Cell, column: Column) -> Text:
 
 
 def _cell_len(cell: Cell) -> int:
-    return cell_len(cell) if isinstance(cell, str) else cell.cell_len
+    text = cell if isinstance(cell, str) else cell.plain
+    return len(text) if text.isascii() and text.isprintable() else cell_len(text)
 
 
 def _segments(cells: Sequence[Cell], columns: Sequence[Column], widths: dict[int, int], out: Console) -> list[Segment]:
