@@ -21,7 +21,7 @@ from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
 from cronflow.cli.main import new_group
 from cronflow.cli.terminal import times
-from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show, warn, write_json
+from cronflow.cli.terminal.output import Format, LineFormat, Output, note, show, show_list, warn, write_json
 from cronflow.cli.views import jobs as views
 from cronflow.cli.views.lines import follow_run, wait_for_end
 from cronflow.cli.views.runs import end_of_run, run_page, went_well, without_late
@@ -126,11 +126,11 @@ def list_jobs(
 ) -> None:
     """List all jobs with their state, schedule and next fire."""
 
-    async def read(cluster: Cluster) -> list[JobSchema]:
-        return [job async for job in cluster.jobs.list() if everything or not job["name"].startswith(SYSTEM_PREFIX)]
+    async def print_all(cluster: Cluster) -> None:
+        found = (job async for job in cluster.jobs.list() if everything or not job["name"].startswith(SYSTEM_PREFIX))
+        await show_list(output, found, lambda job: job["name"], views.JobTable(times.now()).print)
 
-    found = connect.call(read)
-    show(output, found, [job["name"] for job in found], lambda: views.job_table(found, times.now()))
+    connect.call(print_all)
 
 
 @jobs.command("show")

@@ -39,18 +39,40 @@ class Column:
     style: str = ""
 
 
+class Table:
+    """A table that is printed in blocks. A later block may widen columns, and has a heading if it shows others."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._natural = [_cell_len(column.title) for column in columns]
+        self._filled = {place for place, column in enumerate(columns) if not column.drop}
+        self._shown: list[int] = []
+
+    def print(self, rows: Sequence[Sequence[Cell]]) -> None:
+        out = console()
+        widths = self.fitted(rows, out.width)
+        heading = [] if [*widths] == self._shown else [[Text(column.title, style="dim") for column in self._columns]]
+        self._shown = [*widths]
+        printed = (segment for row in (*heading, *rows) for segment in _segments(row, self._columns, widths, out))
+        # A print per line would cost more than the line.
+        while block := list(islice(printed, SEGMENTS_AT_ONCE)):
+            out.print(Segments(block), end="")
+
+    def fitted(self, rows: Sequence[Sequence[Cell]], width: int) -> dict[int, int]:
+        """The width of each visible column, by index, with these rows too."""
+        for place, cells in enumerate(zip(*rows, strict=True)):
+            self._natural[place] = max(self._natural[place], *map(_cell_len, cells))
+            if place not in self._filled and any(str(cell).strip() for cell in cells):
+                self._filled.add(place)
+        return fit(self._columns, self._natural, sorted(self._filled), width)
+
+
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, empty: str = "") -> None:
     """Print a table, or this text instead of an empty one."""
-    out = console()
     if empty and not rows:
-        out.print(empty)
-        return
-    widths = _widths(columns, rows, out.width)
-    heading = [Text(column.title, style="dim") for column in columns]
-    printed = (segment for row in (heading, *rows) for segment in _segments(row, columns, widths, out))
-    # In blocks: a print per line would cost more than the line.
-    while block := list(islice(printed, SEGMENTS_AT_ONCE)):
-        out.print(Segments(block), end="")
+        console().print(empty)
+    else:
+        Table(columns).print(rows)
 
 
 def table_of(items: Sequence[Item], columns: Sequence[tuple[Column, Callable[[Item], Cell]]], empty: str = "") -> None:
@@ -65,23 +87,9 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[Column, Callable[[It
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> list[Text]:
     """A table within this width. An optional column without content is left out."""
     cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
-    widths = _widths(columns, cells, width)
+    widths = Table(columns).fitted(cells, width)
     heading = [Text(column.title, style="dim") for column in columns]
     return [_line(row, columns, widths) for row in (heading, *cells)]
-
-
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> dict[int, int]:
-    cells = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-    natural = [
-        max(cell_len(column.title), *map(_cell_len, row)) if row else cell_len(column.title)
-        for column, row in zip(columns, cells, strict=True)
-    ]
-    filled = [
-        place
-        for place, (column, row) in enumerate(zip(columns, cells, strict=True))
-        if not column.drop or any(str(cell).strip() for cell in row)
-    ]
-    return fit(columns, natural, filled, width)
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int], width: int) -> dict[int, int]:
