@@ -26,9 +26,11 @@ from cronflow.domain.access import Role
 from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases import UseCases
 from tests.bench import stream
+from tests.bench.results import forget, record
 from tests.bench.words import say
 from tests.children import cluster_environment, python
 
+COMMAND = "python -m tests.bench.apply"
 JOB = """\
 - name: {prefix}-{n:07}
   description: {description}
@@ -99,6 +101,8 @@ def compare(
         spent = applied(one, environment, servers).less(start)
         cpu = f"CPU a job: command {spent.command / count * 1e3:.3f} ms, servers {spent.servers / count * 1e3:.3f} ms"
         say(f"{way}: {count:,} {what} jobs", f"{count / spent.wall:8,.0f} jobs/s   {cpu}")
+        if what == "new":
+            record(f"apply_{prefix}", count / spent.wall, "jobs/s", COMMAND)
 
 
 def _cpu(processes: Sequence[psutil.Process]) -> float:
@@ -110,6 +114,7 @@ async def main() -> None:
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--changed", type=int, default=2000)
     options = parser.parse_args()
+    forget(COMMAND)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(RedisServer(folder))

@@ -26,10 +26,12 @@ from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.job import Job, JobRecord, PythonTarget
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.testing.embedded import MongoServer, RedisServer
+from tests.bench.results import forget, record
 from tests.bench.stream import api
 from tests.bench.words import say
 from tests.children import cluster_environment, python
 
+COMMAND = "python -m tests.bench.idle"
 AT_ONCE = 5000
 DUE_IN = timedelta(days=30)
 SETTLE_S = 15
@@ -111,9 +113,11 @@ async def compare(redis: RedisServer, mongo: MongoServer, jobs: int, seconds: in
                             await asyncio.sleep(0.1)
                     clusters.append(Cluster(name, psutil.Process(child.pid), process))
                     clusters[-1].stop()
+                leaders: dict[str, list[float]] = {cluster.name: [] for cluster in clusters}
                 for turn in range(TURNS):
                     for cluster, count in zip(clusters, (0, jobs), strict=True):
                         used = await measure(cluster, mongod, seconds)
+                        leaders[cluster.name].append(used.node)
                         memory = " and ".join(
                             f"{process.memory_info().rss / 2**20:.0f} MiB" for process in (cluster.node, cluster.api)
                         )
@@ -122,6 +126,8 @@ async def compare(redis: RedisServer, mongo: MongoServer, jobs: int, seconds: in
                             f"leader {used.node:.2f} %, API {used.api:.2f} %, mongod {used.mongod:.2f} % of a core; "
                             f"memory {memory}",
                         )
+                forget(COMMAND)
+                record("idle_cpu", max(0.0, min(leaders["many"]) - min(leaders["none"])), "% of a core", COMMAND)
             finally:
                 for cluster in clusters:
                     cluster.resume()
