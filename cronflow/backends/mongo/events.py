@@ -97,7 +97,7 @@ class MongoTotals:
         return int(count)
 
 
-DELETED = {"deleted_at": {"$gt": datetime.min.replace(tzinfo=UTC)}}
+DELETED = {"deleted_at": {"$gt": datetime.min.replace(tzinfo=UTC), "$lt": datetime.max.replace(tzinfo=UTC)}}
 RANGES: dict[str, tuple[dict[str, Any], ...]] = {
     "active": ({"active": True},),
     "paused": ({"active": False, "paused": True}, {"active": False, "paused": True, **DELETED}),
