@@ -241,8 +241,10 @@ class Editor:
         for _ in range(1000):
             if not versions:
                 return
-            open_runs = await self._runs.open_of(versions)
-            found = await self._runs.get([run.id for runs in open_runs.values() for run in runs])
+            open_runs = [run.id for runs in (await self._runs.open_of(versions)).values() for run in runs]
+            if not open_runs:
+                return
+            found = await self._runs.get(open_runs)
             old = [run for run in found if run.is_open and run.job_ver < versions[run.job]]
             # A job without old runs cannot get one any more.
             versions = {name: versions[name] for name in {run.job for run in old}}
