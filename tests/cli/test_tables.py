@@ -88,7 +88,7 @@ def test_a_printed_table_has_the_lines_of_a_drawn_one(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = [Column("A", least=4), Column("N", align="right", style="dim"), Column("B", drop=1)]
-    rows = [
+    rows: list[list[str | Text]] = [
         ["short", "1", Text("tail ", style="red")],
         [Text.assemble("two ", ("parts", "bold")), "22", ""],
         ["\u6f22\u5b57\u6f22\u5b57\u6f22", "333", "b\x07ell"],
