@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cronflow.documents import joined
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, Job, PythonTarget, Retry
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.files.jobs import read_job_files
+from cronflow.files.yaml_source import yaml_documents
 
 
 @pytest.fixture
@@ -477,3 +480,25 @@ def test_a_problem_in_values_that_aliases_nest_deeply_is_reported() -> None:
     assert [problem.partition(" (")[0] for problem in found[-1:]] == [
         "a.yaml:33: jobs[0].description: expected text, got a list"
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jobs:\n  - {name: a, on: [1, {x: ~}], '': {true: 1}}\n  - []\n",
+        "x: &x {a: [1, 2], b: {c: d}}\ny: {<<: *x, b: 1}\nz: [*x, {<<: [*x, {e: f}]}]\n",
+        '{"a": {"b": [{"c": "d"}]}, "e": 1e3}',
+    ],
+)
+def test_every_value_has_a_place(text: str) -> None:
+    def places(value: object, place: str) -> Iterator[str]:
+        yield place
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from places(item, joined(place, str(key)))
+        elif isinstance(value, list):
+            for n, item in enumerate(value):
+                yield from places(item, f"{place}[{n}]")
+
+    [document] = yaml_documents(Path("a.yaml"), text, "jobs")
+    assert set(places(document.value, "")) <= set(document._places.lines)
