@@ -25,7 +25,8 @@ from cronflow.cli.dev.inputs import Given, read
 from cronflow.cli.main import app as commands
 from cronflow.config.settings import FIELDS
 from cronflow.config.sources import _NO_SETTINGS
-from cronflow.documents.jobs import BACKOFF, JOB, MISFIRE, TABLES
+from cronflow.documents.jobs import JOB, MISFIRE, TABLES
+from cronflow.documents.retry import BACKOFF
 from cronflow.domain.access import Role
 from cronflow.domain.job import Retry
 from cronflow.domain.run import OPEN, RunState

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Cluster = AsyncClient | LocalClient
 
 SUGGESTED_FROM = 500
+SUGGESTED_FROM_JOBS = 5000
 NEAR_ENOUGH = 0.6
 AGAIN_S = 1.0
 
@@ -208,7 +209,7 @@ async def _known(cluster: Cluster, error: NotFound) -> list[str]:
     """The names of this kind; none if they cannot be read, because suggestions are optional."""
     try:
         if error.kind == "job":
-            return [job["name"] async for job in cluster.jobs.list()]
+            return [job["name"] async for job in first_of(cluster.jobs.list(), SUGGESTED_FROM_JOBS)]
         if error.kind == "run":
             job = error.name.partition("@")[0]
             runs = await runs_of(cluster, job, SUGGESTED_FROM)
@@ -216,6 +217,15 @@ async def _known(cluster: Cluster, error: NotFound) -> list[str]:
     except CronFlowError:
         pass
     return []
+
+
+async def first_of(items: AsyncIterator[Item], most: int) -> AsyncIterator[Item]:
+    count = 0
+    async for item in items:
+        yield item
+        count += 1
+        if count == most:
+            return
 
 
 async def collect(items: AsyncIterator[Item]) -> list[Item]:

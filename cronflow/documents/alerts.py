@@ -8,7 +8,7 @@ from typing import Annotated, Any, NotRequired, cast
 import orjson
 from typing_extensions import TypedDict
 
-from cronflow.documents.jobs import LENGTH, LengthForm
+from cronflow.documents.keys import LENGTH, LengthForm
 from cronflow.documents.tables import DocumentTable, Key
 from cronflow.documents.values import choice, flag, instant_text, list_of, optional, text, under
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, Webhook, notification_id

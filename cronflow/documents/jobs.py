@@ -7,14 +7,16 @@ refused by name. The short form leaves out the defaults of the format, never tho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Annotated, Any, Literal, cast, overload
 
 from typing_extensions import TypedDict
 
-from cronflow.documents.tables import NOT_YET, DocumentTable, Key, read_fields, read_variant, without_defaults
+from cronflow.documents.keys import LENGTH, OPTIONAL_INSTANT, OPTIONAL_TEXT, TEXT, TEXTS, LengthForm
+from cronflow.documents.retry import BACKOFF, DELAYS, RetryForm, completed, read_retry, write_retry
+from cronflow.documents.tables import NOT_YET, DocumentTable, Key, read_variant, without_defaults
 from cronflow.documents.values import (
     choice,
     duration,
@@ -26,10 +28,8 @@ from cronflow.documents.values import (
     joined,
     json_mapping,
     list_of,
-    number,
     optional,
     text,
-    texts_by_key,
     under,
     whole,
     written_duration,
@@ -52,14 +52,7 @@ from cronflow.domain.job import (
 from cronflow.domain.limits import Limits, format_size, parse_size
 from cronflow.domain.schedule.kinds import Cron, Every, Once, Schedule
 
-LengthForm = str | float
-"""`500ms`, `30s`, `5m`, `2h`, `1d`; seconds as a number where no unit divides it."""
-
-TEXT = Key(text)
-TEXTS = Key(texts_by_key, dict)
-LENGTH = Key(duration, duration_text)
-OPTIONAL_TEXT = Key(optional(text))
-OPTIONAL_INSTANT = Key(optional(instant), optional(instant_text))
+Writer = Callable[[DocumentTable[Any], Any], dict[str, Any]]
 _policy = choice(MisfirePolicy)
 
 # ----------------------------------------------------------------------------------------------------------- schedule
@@ -120,17 +113,19 @@ def _read_schedule(value: object) -> Schedule | None:
     return made
 
 
-def _write_schedule(schedule: Schedule | None) -> dict[str, Any] | None:
+def _write_schedule(schedule: Schedule | None, write: Writer = DocumentTable.write) -> dict[str, Any] | None:
     match schedule:
         case Cron():
-            return CRON.write(schedule)
+            return write(CRON, schedule)
         case Every():
-            return EVERY.write(schedule)
+            return write(EVERY, schedule)
         case Once():
-            return ONCE.write(schedule)
+            return write(ONCE, schedule)
         case None:
             return None
 
+
+SCHEDULE = Key(_read_schedule, _write_schedule, shorten=partial(_write_schedule, write=DocumentTable.shorten))
 
 # ------------------------------------------------------------------------------------------------------------- target
 
@@ -260,74 +255,21 @@ def _read_target(value: object) -> Target:
     return made
 
 
-def _write_target(target: Target) -> dict[str, Any]:
+def _write_target(target: Target, write: Writer = DocumentTable.write) -> dict[str, Any]:
     match target:
         case PythonTarget():
-            return PYTHON.write(target)
+            return write(PYTHON, target)
         case CommandTarget(command=str()):
-            return SHELL.write(target)
+            return write(SHELL, target)
         case CommandTarget():
-            return ARGV.write(target)
+            return write(ARGV, target)
         case HttpTarget():
-            return {"http": REQUEST.write(target)}
+            return {"http": write(REQUEST, target)}
         case SystemTarget():
-            return SYSTEM.write(target)
+            return write(SYSTEM, target)
 
 
-# ------------------------------------------------------------------------------------------------- retry and misfire
-
-
-class BackoffForm(TypedDict):
-    """Delays that grow."""
-
-    max: Annotated[int, Key(whole)]
-    """Retries after the first attempt."""
-    initial: Annotated[LengthForm, LENGTH]
-    """The delay before the first retry."""
-    multiplier: Annotated[float, Key(number)]
-    """Each delay is this many times the one before."""
-    cap: Annotated[LengthForm, LENGTH]
-    """The longest delay."""
-    jitter: Annotated[bool, Key(flag)]
-    """Whether each delay is drawn at random from its upper half."""
-
-
-def _delay_texts(delays: Sequence[timedelta]) -> list[LengthForm]:
-    return [duration_text(delay) for delay in delays]
-
-
-class DelaysForm(TypedDict):
-    """A list of delays; their number is the number of retries."""
-
-    delays: Annotated[
-        list[LengthForm],
-        Key(list_of(duration, "durations"), lambda delays: [*map(duration_text, delays)], sample=("1s",)),
-    ]
-    """The delay before each retry."""
-    jitter: Annotated[bool, Key(flag)]
-    """Whether each delay is drawn at random from its upper half."""
-
-
-RetryForm = BackoffForm | DelaysForm
-BACKOFF = DocumentTable(BackoffForm, Retry)
-DELAYS = DocumentTable(DelaysForm, Retry)
-
-
-def _read_retry(value: object) -> dict[str, Any]:
-    """The arguments of a Retry that are given, once they make a valid one."""
-    found, problems = read_fields(value, {**BACKOFF.keys, **DELAYS.keys})
-    assert isinstance(value, Mapping)
-    if "delays" in value:
-        idle = [key for key in ("initial", "multiplier", "cap") if key in value]
-        problems += [Problem(key, "has no effect with delays", "remove one of the two") for key in idle]
-    if found.get("delays") == ():
-        problems.append(Problem("delays", "expected at least one duration", "for no retries write max: 0"))
-    BACKOFF.build(found, problems, value)
-    return found
-
-
-def _write_retry(retry: Retry) -> dict[str, Any]:
-    return (DELAYS if retry.delays else BACKOFF).write(retry)
+# ------------------------------------------------------------------------------------------------------------ misfire
 
 
 class MisfireForm(TypedDict):
@@ -364,20 +306,24 @@ class JobForm(TypedDict):
     """1 to 100 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit."""
     description: Annotated[str, TEXT]
     """For people."""
-    schedule: Annotated[ScheduleForm | None, Key(_read_schedule, _write_schedule)]
+    schedule: Annotated[
+        ScheduleForm | None,
+        Key(_read_schedule, _write_schedule, shorten=partial(_write_schedule, write=DocumentTable.shorten)),
+    ]
     """When; null: only on request."""
     run: Annotated[
         TargetForm,
         Key(
             _read_target,
             _write_target,
+            shorten=partial(_write_target, write=DocumentTable.shorten),
             attribute="target",
             sample=PythonTarget("module:name"),
             missing="add what to run: python, shell, argv or http",
         ),
     ]
     """What to run."""
-    retry: Annotated[RetryForm, Key(_read_retry, _write_retry)]
+    retry: Annotated[RetryForm, Key(read_retry, write_retry)]
     """How often and after which delays to try again after a failure."""
     timeout: Annotated[LengthForm, LENGTH]
     """An attempt is stopped after it."""
@@ -474,16 +420,8 @@ def _read_job(document: object, retry: Retry) -> Job:
             what = "delivery at_most_once never starts a run twice, so there is no retry"
             problems.append(Problem(f"retry.{wrong}", what, "remove it, or choose delivery at_least_once"))
         own = {**own, "max": 0, "delays": ()}
-    found["retry"] = _completed(own, retry)
+    found["retry"] = completed(own, retry)
     return JOB.build(found, problems, document, retry=Retry(max=0))  # without retries every delivery is valid
-
-
-def _completed(own: Mapping[str, Any], default: Retry) -> Retry:
-    if not own:
-        return default
-    if own.get("delays"):
-        return Retry(**own)
-    return Retry(**{**{key: getattr(default, key) for key in BACKOFF.keys}, **own})
 
 
 @overload
@@ -495,5 +433,6 @@ def job_document(job: Job, *, compact: bool = False) -> JobForm | dict[str, obje
 
     Raises InvalidInput when an argument of a Python target is not a JSON value.
     """
-    document = JOB.write(job)
-    return without_defaults(document, _defaults()) if compact else cast("JobForm", document)
+    if compact:
+        return without_defaults(JOB.shorten(job), _defaults())
+    return cast("JobForm", JOB.write(job))

@@ -28,7 +28,7 @@ class Key:
     """How the value of a key is read and written. `attribute` is its name in the domain, where that differs.
 
     A required key has a `sample`: a valid value of the domain, in place of the real one while other keys are checked.
-    `missing` is the remedy when the key is missing.
+    `missing` is the remedy when the key is missing. `shorten` writes the short form, where that differs.
     """
 
     read: Reader
@@ -36,6 +36,7 @@ class Key:
     attribute: str = ""
     sample: object = None
     missing: str = ""
+    shorten: Callable[[Any], Any] | None = None
 
 
 class Refusal(NamedTuple):
@@ -70,6 +71,11 @@ class DocumentTable(Generic[Made]):
         return [name for name, key in self.keys.items() if key.sample is not None]
 
     @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The attributes of the keys that have another name in the domain."""
+        return {name: key.attribute for name, key in self.keys.items() if key.attribute not in ("", name)}
+
+    @cached_property
     def samples(self) -> dict[str, Any]:
         """The arguments that `make` requires."""
         return {self.keys[name].attribute or name: self.keys[name].sample for name in self.required}
@@ -94,7 +100,10 @@ class DocumentTable(Generic[Made]):
         for name in self.required:
             if name not in document and (remedy := keys[name].missing):
                 problems.append(Problem(name, "missing", remedy))
-        return {keys[name].attribute or name: value for name, value in found.items()}, problems
+        for name, attribute in self.renamed.items():
+            if name in found:
+                found[attribute] = found.pop(name)
+        return found, problems
 
     def build(self, found: Mapping[str, Any], problems: list[Problem], document: Any, **samples: Any) -> Made:
         """Make the value, or raise InvalidInput with the problems so far and those of the domain, each at its key.
@@ -103,8 +112,8 @@ class DocumentTable(Generic[Made]):
         samples of those that are required. A problem of several arguments together has the place of the whole, and is
         reported when nothing is missing. The problems are in the order of the document.
         """
-        samples = {**self.samples, **samples}
-        missing = samples.keys() - found.keys()
+        samples = {**self.samples, **samples} if samples else self.samples
+        missing = not samples.keys() <= found.keys()
         try:
             made = self.make(**({**samples, **found} if missing else found))
             if not problems:
@@ -124,7 +133,29 @@ class DocumentTable(Generic[Made]):
         raise InvalidInput(sorted(problems, key=lambda one: order.get(_first(one.place), len(order))))
 
     def write(self, value: Any) -> dict[str, Any]:
-        return {name: key.write(getattr(value, key.attribute or name)) for name, key in self.keys.items()}
+        return {name: write(getattr(value, attribute)) for name, attribute, write in self._writers}
+
+    def shorten(self, value: Any) -> dict[str, Any]:
+        """`write` without the keys whose attribute has its default, which are most of them."""
+        return {
+            name: write(found)
+            for name, attribute, write, default in self._shorteners
+            if (found := getattr(value, attribute)) != default
+        }
+
+    @cached_property
+    def _writers(self) -> list[tuple[str, str, Callable[[Any], Any]]]:
+        return [(name, key.attribute or name, key.write) for name, key in self.keys.items()]
+
+    @cached_property
+    def _shorteners(self) -> list[tuple[str, str, Callable[[Any], Any], Any]]:
+        value = self.make(**self.samples)
+        return [
+            (name, attribute, self.keys[name].shorten or write, _NO_DEFAULT)
+            if attribute in self.samples
+            else (name, attribute, self.keys[name].shorten or write, getattr(value, attribute))
+            for name, attribute, write in self._writers
+        ]
 
 
 def read_fields(

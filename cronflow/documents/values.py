@@ -185,7 +185,7 @@ def list_of(reader: Reader, what: str) -> Callable[[object], tuple[Any, ...]]:
     def read(value: object) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
             raise InvalidInput(f"expected a list of {what}, got {got(value)}")
-        return tuple(_each(((f"[{n}]", item) for n, item in enumerate(value)), reader))
+        return tuple(_each(value, reader, _position))
 
     return read
 
@@ -217,7 +217,7 @@ def json_value(value: object, depth: int) -> object:
     if isinstance(value, Mapping):
         return dict(zip(*_keys_and_items(value, lambda item: json_value(item, depth + 1)), strict=True))
     if isinstance(value, list | tuple):
-        return _each(((f"[{n}]", item) for n, item in enumerate(value)), lambda item: json_value(item, depth + 1))
+        return _each(value, lambda item: json_value(item, depth + 1), _position)
     remedy = "put it in quotes" if isinstance(value, date) else ""
     raise InvalidInput(Problem("", f"expected a JSON value, got {got(value)}", remedy))
 
@@ -225,23 +225,28 @@ def json_value(value: object, depth: int) -> object:
 def _keys_and_items(value: object, reader: Reader) -> tuple[list[str], list[Any]]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"expected a mapping, got {got(value)}")
-    keys = _each(((shown_key(key), key) for key in value), key_text)
-    return keys, _each(value.items(), reader)
+    keys = _each(value, key_text, lambda n: shown_key(list(value)[n]))
+    return keys, _each(value.values(), reader, lambda n: list(value)[n])
 
 
-def _each(items: Iterable[tuple[str, Any]], reader: Reader) -> list[Any]:
-    """Every item read, or the first problems."""
-    read, problems = [], list[Problem]()
-    for place, item in items:
-        if len(problems) > MOST_PROBLEMS:
-            break
+def _each(items: Iterable[Any], reader: Reader, place: Callable[[int], str]) -> list[Any]:
+    """Every item read, or the first problems; `place` is that of the n-th item, made only for a problem."""
+    read: list[Any] = []
+    problems: list[Problem] = []
+    for n, item in enumerate(items):
         try:
             read.append(reader(item))
         except InvalidInput as error:
-            problems += under(place, error.problems)
+            problems += under(place(n), error.problems)
+            if len(problems) > MOST_PROBLEMS:
+                break
     if problems:
         raise InvalidInput(problems)
     return read
+
+
+def _position(n: int) -> str:
+    return f"[{n}]"
 
 
 def shown_key(key: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from cronflow.domain.errors import InvalidInput
 
@@ -15,24 +16,35 @@ _COARSE_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 LONGEST = timedelta(days=36_500)
+_ZERO = timedelta(0)
+REMEMBERED = 4096
+"""Many jobs have the same few durations."""
 
 
 def parse_duration(value: Duration) -> timedelta:
     """Raises InvalidInput for anything that is not a duration, is negative, not finite, or longer than a century."""
+    if isinstance(value, str):
+        return _parsed(value)
     if isinstance(value, timedelta):
-        seconds = value.total_seconds()
-    elif isinstance(value, bool):
+        return value if _ZERO <= value <= LONGEST else _within_limits(value.total_seconds(), value)
+    if isinstance(value, bool):
         raise InvalidInput(f"{value!r} is not a duration; write 500ms, 30s, 5m, 2h or 1d")
-    elif isinstance(value, int | float):
-        # Compared first: an int may be too large for a float.
-        seconds = float(value) if abs(value) <= LONGEST.total_seconds() else math.copysign(math.inf, value)
-    else:
-        text = value.strip()
-        if text.startswith("-"):
-            raise InvalidInput(f"{value!r} is a negative duration; it must be zero or more")
-        if not _WHOLE.fullmatch(text):
-            raise InvalidInput(f"{value!r} is not a duration; write 500ms, 30s, 5m, 2h or 1d")
-        seconds = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+    # Compared first: an int may be too large for a float.
+    seconds = float(value) if abs(value) <= LONGEST.total_seconds() else math.copysign(math.inf, value)
+    return _within_limits(seconds, value)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(value: str) -> timedelta:
+    text = value.strip()
+    if text.startswith("-"):
+        raise InvalidInput(f"{value!r} is a negative duration; it must be zero or more")
+    if not _WHOLE.fullmatch(text):
+        raise InvalidInput(f"{value!r} is not a duration; write 500ms, 30s, 5m, 2h or 1d")
+    return _within_limits(sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text)), value)
+
+
+def _within_limits(seconds: float, value: Duration) -> timedelta:
     if seconds < 0:
         raise InvalidInput(f"{value!r} is a negative duration; it must be zero or more")
     if not seconds <= LONGEST.total_seconds():
@@ -40,6 +52,7 @@ def parse_duration(value: Duration) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def format_duration(value: timedelta) -> str:
     """Format a duration in the largest unit that divides it; `parse_duration` parses the same value back."""
     ms = round(value.total_seconds() * 1000)

@@ -93,19 +93,27 @@ def _forms(secret: str) -> Iterable[str]:
             yield from (part, repr(part)[1:-1], json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1])
 
 
-def _texts(value: Any) -> Iterable[str]:
-    match value:
-        case str():
-            yield value
-        case Mapping():
-            for item in value.values():
-                yield from _texts(item)
-        case list() | tuple():
-            for item in value:
-                yield from _texts(item)
-        case _ if dataclasses.is_dataclass(value):
-            for field in dataclasses.fields(value):
-                yield from _texts(getattr(value, field.name))
+def _texts(value: Any) -> list[str]:
+    found: list[str] = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: list[str]) -> None:
+    # Every job that is read comes through here, so the common kinds are first.
+    if isinstance(value, str):
+        found.append(value)
+    elif value is None or isinstance(value, int | float):
+        return
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _collect(item, found)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _collect(item, found)
+    elif dataclasses.is_dataclass(value):
+        for name in value.__dataclass_fields__:
+            _collect(getattr(value, name), found)
 
 
 def _mapped(value: Any, change: Callable[[str], str], *, keys: bool = False) -> Any:

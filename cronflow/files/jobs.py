@@ -127,12 +127,13 @@ class _Targets:
 
     def problems(self, entry: _Entry) -> Iterator[Problem]:
         ref = entry.part("run", "python")
+        if not isinstance(ref, str):
+            return
         try:
-            PythonTarget(ref if isinstance(ref, str) else "")
+            PythonTarget(ref)
         except InvalidInput:
             return  # parse_job reports it
-        assert isinstance(ref, str)
-        folder = entry.document.path.resolve().parent
+        folder = entry.document.folder
         if (folder, ref) not in self._known:
             with _importing_from(Path.cwd(), folder):
                 self._known[folder, ref] = _why_not_callable(ref, folder)

@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import orjson
+
 from cronflow.domain.access import AuditEntry
 from cronflow.domain.events import Event
 from cronflow.domain.secret import HIDDEN
@@ -50,6 +52,13 @@ _IN_TEXT = (
         rf"\1{HIDDEN}",
     ),
 )
+_SIGNS = (
+    "://", "?", "&", "-u", "author", "bas", "bearer", "cook", "credent", "gnature", "key", "passphrase", "passw",
+    "secret", "token",
+)  # fmt: skip
+"""`_SENSITIVE` and each pattern of `_IN_TEXT` match only text that contains one of these once it is casefolded. They
+have no i, because patterns match the Turkish letters too, which casefolding keeps.
+"""
 _REFERENCE = re.compile(r"[^$]*\$\{secret:[^}]*\}\s*")
 
 
@@ -105,11 +114,24 @@ def masked(value: Any) -> Any:
     """Replace values under password-like keys, and passwords and tokens in URLs and headers within text. References to
     secrets stay.
     """
+    return value if _has_no_signs(value) else _masked(value)
+
+
+def _has_no_signs(value: object) -> bool:
+    """Whether one look at the whole value rules out that anything in it is masked."""
+    try:
+        text = orjson.dumps(value).decode().casefold()
+    except orjson.JSONEncodeError:
+        return False
+    return not any(sign in text for sign in _SIGNS)
+
+
+def _masked(value: Any) -> Any:
     match value:
         case Mapping():
-            return {key: (_hidden if _SENSITIVE.search(str(key)) else masked)(item) for key, item in value.items()}
+            return {key: (_hidden if _SENSITIVE.search(str(key)) else _masked)(item) for key, item in value.items()}
         case list() | tuple():
-            return [masked(item) for item in value]
+            return [_masked(item) for item in value]
         case str():
             for pattern, replacement in _IN_TEXT:
                 value = pattern.sub(replacement, value)

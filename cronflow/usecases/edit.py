@@ -20,7 +20,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cronflow.domain import transitions
 from cronflow.domain.errors import Conflict, NotFound
@@ -45,6 +45,14 @@ Result = Literal["created", "changed", "unchanged"]
 Edit = Callable[[JobRecord, datetime], JobRecord]
 
 
+class Edited(NamedTuple):
+    """What became of a job: its record before, None if there was none, and after."""
+
+    result: Result
+    before: JobRecord | None
+    after: JobRecord
+
+
 class Editor:
     def __init__(
         self,
@@ -61,15 +69,15 @@ class Editor:
 
     async def define(self, job: Job, *, by: str = "", expected: int | None = None) -> Result:
         """Create or change a job. Raises Conflict unless its version is `expected`, and after losing several races."""
-        results: dict[str, Result] = {}
-        await self.define_all([job], results, by=by, expected=expected)
-        return results[job.name]
+        done: dict[str, Edited] = {}
+        await self.define_all([job], done, by=by, expected=expected)
+        return done[job.name].result
 
     async def define_all(
-        self, jobs: Sequence[Job], results: dict[str, Result], *, by: str = "", expected: int | None = None
+        self, jobs: Sequence[Job], done: dict[str, Edited], *, by: str = "", expected: int | None = None
     ) -> None:
-        """`define` for several jobs, which have different names, in a few writes for all of them. The result of each
-        job is in `results` as soon as the job is written, also when this raises.
+        """`define` for several jobs, which have different names, in a few writes for all of them. Each job is in `done`
+        as soon as it is written, also when this raises.
         """
         left = {job.name: job for job in jobs}
         for _ in range(TRIES):
@@ -81,32 +89,21 @@ class Editor:
                 record = found.get(name)
                 _expect(name, record, expected)
                 if record is None:
-                    fire = first_fire(job, now)
-                    new.append(
-                        JobRecord(
-                            job=job,
-                            next_fire=fire,
-                            due_at=fire,
-                            created_at=now,
-                            updated_at=now,
-                            since=fire,
-                            edited_by=by,
-                        )
-                    )
+                    new.append(_new(job, by, now))
                 elif record.deleted_at is None and record.job == job:
-                    results[name] = "unchanged"
+                    done[name] = Edited("unchanged", record, record)
                 else:
                     edits.append(_planned(record, _redefined(record, job, now), "edited", by, now))
             if new:
-                results |= dict.fromkeys(await self._jobs.create_all(new), "created")
+                created = await self._jobs.create_all(new)
+                done |= {record.name: Edited("created", None, record) for record in new if record.name in created}
             if edits:
-                await self._write(edits, now, "edited", keep_waiting=True, results=results)
-            left = {name: job for name, job in left.items() if name not in results}
+                await self._write(edits, now, "edited", keep_waiting=True, done=done)
+            left = {name: job for name, job in left.items() if name not in done}
             if not left:
                 return
-        others = f"; the other {len(results)} were applied, and it is safe to apply all again" if results else ""
         more = f" and {len(left) - 1} more keep" if len(left) > 1 else " keeps"
-        raise Conflict(f"job {min(left)!r}{more} changing concurrently{others or '; try again'}")
+        raise Conflict(f"job {min(left)!r}{more} changing concurrently; try again")
 
     async def amend(
         self, name: str, make: Callable[[Job], Job], *, by: str = "", expected: int | None = None
@@ -171,10 +168,10 @@ class Editor:
         reason: str,
         *,
         keep_waiting: bool,
-        results: dict[str, Result] | None = None,
+        done: dict[str, Edited] | None = None,
     ) -> list[_Planned]:
         """Write the edits whose job has not changed since it was read; one intent covers all that skip instants.
-        Returns them, and puts them into `results` as soon as they are written.
+        Returns them, and puts them into `done` as soon as they are written.
         """
         # Store the versions before the change, so that no version is overwritten without being kept.
         await self._versions.keep([version_of(edit.record) for edit in edits])
@@ -191,8 +188,8 @@ class Editor:
                 # One by one: a bulk write does not return which of its jobs matched.
                 if await self._jobs.replace(edit.changed, edit.record.rev):
                     won.append(edit)
-                    if results is not None:
-                        results[edit.record.name] = "created" if edit.record.deleted_at is not None else "changed"
+                    if done is not None:
+                        done[edit.record.name] = _edited(edit)
 
         outcomes = await asyncio.gather(*(write(edit) for edit in edits), return_exceptions=True)
         for outcome in outcomes:
@@ -244,8 +241,10 @@ class Editor:
         for _ in range(1000):
             if not versions:
                 return
-            open_runs = await self._runs.open_of(versions)
-            found = await self._runs.get([run.id for runs in open_runs.values() for run in runs])
+            open_runs = [run.id for runs in (await self._runs.open_of(versions)).values() for run in runs]
+            if not open_runs:
+                return
+            found = await self._runs.get(open_runs)
             old = [run for run in found if run.is_open and run.job_ver < versions[run.job]]
             # A job without old runs cannot get one any more.
             versions = {name: versions[name] for name in {run.job for run in old}}
@@ -287,6 +286,16 @@ def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: d
         kind=kind_of(record.job.schedule),
     )
     return _Planned(record, replace(changed, pending_run=skipped), skipped)
+
+
+def _edited(edit: _Planned) -> Edited:
+    result: Result = "created" if edit.record.deleted_at is not None else "changed"
+    return Edited(result, edit.record, replace(edit.changed, rev=edit.record.rev + 1))
+
+
+def _new(job: Job, by: str, now: datetime) -> JobRecord:
+    fire = first_fire(job, now)
+    return JobRecord(job=job, next_fire=fire, due_at=fire, created_at=now, updated_at=now, since=fire, edited_by=by)
 
 
 def _redefined(record: JobRecord, job: Job, now: datetime) -> JobRecord:

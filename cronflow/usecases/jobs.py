@@ -6,7 +6,9 @@ the event and notifies the leader. A lost notification delays the leader by one 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
@@ -17,7 +19,7 @@ from cronflow.documents.values import under
 from cronflow.domain.capabilities import Needs, needs_of
 from cronflow.domain.cluster import Member
 from cronflow.domain.durations import to_the_minute
-from cronflow.domain.errors import BackendUnavailable, InvalidInput, NotFound, Problem
+from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput, NotFound, Problem
 from cronflow.domain.events import Event, JobChanged, JobCreated, JobDeleted, JobPaused, JobResumed
 from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, target_problems
 from cronflow.domain.placement import OTHERS_KEPT, unable
@@ -27,11 +29,12 @@ from cronflow.domain.schedule.describe import Preview, preview
 from cronflow.domain.schedule.kinds import Once, Schedule, next_after
 from cronflow.ports import Backends, Bus, Clock, Signal
 from cronflow.usecases.audit import Auditor, Changed
-from cronflow.usecases.edit import Editor, Result, consumed, left_behind
+from cronflow.usecases.edit import Edited, Editor, Result, consumed, left_behind
 from cronflow.usecases.search import ScheduleLoadReport, schedule_load_report
 
 BATCH = 250
 """Jobs that are applied together: few enough to be written before plan recovery takes over their intent."""
+BATCHES_AT_ONCE = 4
 LONGEST_MAP = timedelta(weeks=53)
 MOST_COUNTED = 50_000
 """At most this many runs of a job are counted for its day map."""
@@ -78,37 +81,68 @@ class JobUseCases:
         Raises InvalidInput before any change if a name is used twice or is reserved. Raises Conflict if a job keeps
         changing concurrently; the message has the number of jobs that are applied, and applying again is safe.
         """
-        _check(jobs)
-        stored = {record.name: record for record in await self._backends.jobs.get([job.name for job in jobs])}
-        _refuse_missed(jobs, stored, implicit_misfires, self._clock.now())
-        results: dict[str, Result] = {}
-        for first in range(0, len(jobs), BATCH):
-            batch = jobs[first : first + BATCH]
-            before = {record.name: record for record in await self._backends.jobs.get([job.name for job in batch])}
-            try:
-                await self._editor.define_all(batch, results, by=by)
-            finally:
-                done = [(results[job.name], job) for job in batch if results.get(job.name, "unchanged") != "unchanged"]
-                await self._audit.record_events(
-                    by, *(_defined(result, before.get(job.name), job, by) for result, job in done)
-                )
-            for _ in batch:
-                each()
-        await notify_leader(self._backends.bus)
-        return [(job.name, results[job.name]) for job in jobs]
+        done = await self._apply(jobs, by, each, implicit_misfires)
+        return [(job.name, done[job.name].result) for job in jobs]
 
     async def applied(
-        self, jobs: Sequence[Job], *, by: str = "", implicit_misfires: Mapping[str, str] = NONE_IMPLICIT
+        self,
+        jobs: Sequence[Job],
+        *,
+        by: str = "",
+        each: Callable[[], None] = lambda: None,
+        implicit_misfires: Mapping[str, str] = NONE_IMPLICIT,
     ) -> list[Comparison]:
-        """Like `apply`, but return each stored job with its result."""
-        results = await self.apply(jobs, by=by, implicit_misfires=implicit_misfires)
-        names = [name for name, _ in results]
-        records = {record.name: record for record in await self._backends.jobs.get(names)}
-        if gone := set(names) - records.keys():
-            raise NotFound("job", min(gone))
+        """Like `apply`, but return each job as it was left, with its result."""
+        done = await self._apply(jobs, by, each, implicit_misfires)
+        edited = [done[job.name] for job in jobs]
         return await self._with_warnings(
-            [Comparison(records[name], result, warnings=_skipped(records[name], result)) for name, result in results]
+            [Comparison(one.after, one.result, warnings=_skipped(one.after, one.result)) for one in edited]
         )
+
+    async def _apply(
+        self, jobs: Sequence[Job], by: str, each: Callable[[], None], implicit_misfires: Mapping[str, str]
+    ) -> Mapping[str, Edited]:
+        """Apply batches, a few at a time. After a failure no further one is begun, and those in flight end first, so
+        that every job that was written is in the audit log.
+        """
+        _check(jobs)
+        await self._refuse_missed(jobs, implicit_misfires)
+        done: dict[str, Edited] = {}
+        waiting = deque(jobs[first : first + BATCH] for first in range(0, len(jobs), BATCH))
+
+        async def work() -> None:
+            while waiting:
+                batch = waiting.popleft()
+                try:
+                    await self._apply_batch(batch, by, done)
+                except BaseException:
+                    waiting.clear()
+                    raise
+                for _ in batch:
+                    each()
+
+        outcomes = await asyncio.gather(*(work() for _ in range(BATCHES_AT_ONCE)), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Conflict) and done:
+                applied = f"{len(done)} of {len(jobs)} jobs are applied, and it is safe to apply all of them again"
+                raise Conflict(f"{outcome} ({applied})") from outcome
+            if isinstance(outcome, BaseException):
+                raise outcome
+        await notify_leader(self._backends.bus)
+        return done
+
+    async def _apply_batch(self, batch: Sequence[Job], by: str, done: dict[str, Edited]) -> None:
+        try:
+            await self._editor.define_all(batch, done, by=by)
+        finally:
+            edited = [done[job.name] for job in batch if job.name in done]
+            await self._audit.record_events(by, *(_defined(one, by) for one in edited if one.result != "unchanged"))
+
+    async def _refuse_missed(self, jobs: Sequence[Job], implicit_misfires: Mapping[str, str]) -> None:
+        suspects = [job for job in jobs if job.name in implicit_misfires]
+        if suspects:
+            stored = {record.name: record for record in await self._backends.jobs.get([job.name for job in suspects])}
+            _refuse_missed(suspects, stored, implicit_misfires, self._clock.now())
 
     async def define(
         self,
@@ -122,14 +156,14 @@ class JobUseCases:
         exist), and InvalidInput for a reserved name.
         """
         _check([job])
-        before = next(iter(await self._backends.jobs.get([job.name])), None)
-        stored = {} if before is None else {job.name: before}
-        _refuse_missed([job], stored, implicit_misfires, self._clock.now())
-        result = await self._editor.define(job, by=by, expected=expected)
-        if result != "unchanged":
-            await self._audit.record_events(by, _defined(result, before, job, by))
+        await self._refuse_missed([job], implicit_misfires)
+        done: dict[str, Edited] = {}
+        await self._editor.define_all([job], done, by=by, expected=expected)
+        edited = done[job.name]
+        if edited.result != "unchanged":
+            await self._audit.record_events(by, _defined(edited, by))
         await notify_leader(self._backends.bus)
-        return await self.get(job.name), result
+        return await self.get(job.name), edited.result
 
     async def amend(
         self,
@@ -154,7 +188,7 @@ class JobUseCases:
             _refuse_missed([make(before.job)], {name: before}, implicit_misfires, self._clock.now())
         after = await self._editor.amend(name, checked, by=by, expected=expected)
         if after.ver != before.ver:
-            await self._audit.record_events(by, _defined("changed", before, after.job, by))
+            await self._audit.record_events(by, _defined(Edited("changed", before, after), by))
         await notify_leader(self._backends.bus)
         return after
 
@@ -175,12 +209,17 @@ class JobUseCases:
             members = await self._backends.membership.members()
         except BackendUnavailable:
             return list(comparisons)
+        if not members:
+            return list(comparisons)
         found: dict[Needs, list[str]] = {}
+        warned = []
         for comparison in comparisons:
             needs = needs_of(comparison.record.job)
-            if members and needs not in found:
+            if needs not in found:
                 found[needs] = _no_node(members, needs)
-        return [replace(one, warnings=[*one.warnings, *found.get(needs_of(one.record.job), ())]) for one in comparisons]
+            more = found[needs]
+            warned.append(replace(comparison, warnings=[*comparison.warnings, *more]) if more else comparison)
+        return warned
 
     async def get(self, name: str) -> JobRecord:
         """Raises NotFound, also for a deleted job."""
@@ -366,10 +405,11 @@ def _flat(document: object, place: str = "") -> dict[str, object]:
     return flat
 
 
-def _defined(result: Result, record: JobRecord | None, job: Job, by: str) -> tuple[Changed, Event]:
-    verb, event = ("create", JobCreated) if result == "created" else ("change", JobChanged)
-    gone = record is None or record.deleted_at is not None
-    before = None if gone or record is None else job_document(record.job, compact=True)
+def _defined(edited: Edited, by: str) -> tuple[Changed, Event]:
+    verb, event = ("create", JobCreated) if edited.result == "created" else ("change", JobChanged)
+    gone = edited.before is None or edited.before.deleted_at is not None
+    before = None if gone or edited.before is None else job_document(edited.before.job, compact=True)
+    job = edited.after.job
     return Changed(f"job.{verb}", f"job:{job.name}", before, job_document(job, compact=True)), event(job.name, by)
 
 

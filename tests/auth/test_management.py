@@ -318,6 +318,36 @@ def test_text_without_a_password_stays(text: str) -> None:
     assert masked(text) == text
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bearer abcdefghij",
+        "basic abcdefghij",
+        "BAS\u0130C abcdefghij",
+        "ba\u017f\u0131c abcdefghij",
+        "passphrase=hunter2",
+        "passwd: hunter2",
+        "secret=hunter2",
+        "to\u212aen=hunter2",
+        "api_key=hunter2",
+        "private.key=hunter2",
+        "x?sig=hunter2",
+        "x&mykey=hunter2",
+        "ftp://u:hunter2@h",
+        "curl --user ada:hunter2",
+    ],
+)
+def test_each_pattern_is_tried_on_text_that_it_may_match(text: str) -> None:
+    assert "***" in str(masked({"a": [{"b": text}]}))
+
+
+@pytest.mark.parametrize(
+    "key", ["Authorization", "Cookie", "passwd", "passphrase", "SECRET", "token", "credential", "\u017f\u0131gnature"]
+)
+def test_each_telling_key_is_found(key: str) -> None:
+    assert masked({"a": {key: "hunter2"}}) == {"a": {key: "***"}}
+
+
 def test_masking_takes_no_longer_than_linear_time() -> None:
     """A quadratic pattern would need hours for these texts, and the test would not end."""
     for part in ("token", "?key", "--user a", "://", "api-key"):

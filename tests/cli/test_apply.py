@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cronflow.cli import applying
 from cronflow.cli.dev import inputs as dev_inputs
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
-from cronflow.domain.job import Job, JobRecord, Retry
+from cronflow.domain.job import Job, JobRecord, Misfire, PythonTarget, Retry
 from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
+from tests.cli.served import Served, serving
 
 FILE = """
 jobs:
@@ -236,7 +239,7 @@ def test_a_conflict_notes_that_applying_again_is_safe(
     async def lose(_jobs: object, **_: object) -> None:
         raise Conflict("job 'tokens' was keeps changing concurrently; try again")
 
-    monkeypatch.setattr(empty.service.jobs, "apply", lose)
+    monkeypatch.setattr(empty.service.jobs, "applied", lose)
     result = cli("jobs", "apply", "-f", file)
     assert result.exit_code == 1
     assert "it is safe to apply all of them again" in result.stderr
@@ -248,38 +251,116 @@ def many(folder: Path, names: Sequence[str]) -> str:
     return str(path)
 
 
-def test_a_request_that_fails_between_others_says_exactly_what_was_applied(
-    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cronflow.cli.commands.jobs.MOST_JOBS", 2)
-    path = many(tmp_path, [f"job-{n}" for n in range(6)])
-    faults = empty.backends.faults
-    create_all = empty.backends.jobs.create_all
-    created: list[set[str]] = []
+@pytest.fixture
+def served(cli: Cli, empty: Scene) -> Iterator[Served]:
+    """The API of the empty cluster, which the commands use."""
+    with serving() as served:
+        served.serve(empty)
+        served.log_in(cli)
+        yield served
 
-    async def fail_in_the_second(records: Sequence[JobRecord]) -> set[str]:
-        created.append(await create_all(records[:1] if created else records))
-        if len(created) == 2:
-            faults.fail_before("jobs.get", 99 if away else 0)
+
+def failing_after(empty: Scene, calls: int, *, away: bool = False) -> Callable[[Sequence[JobRecord]], Any]:
+    """`create_all` that writes one job at its n-th call and fails from then on; `away`: so do reads."""
+    create_all, created = empty.backends.jobs.create_all, list[set[str]]()
+
+    async def fail(records: Sequence[JobRecord]) -> set[str]:
+        if len(created) < calls:
+            created.append(await create_all(records[:1] if len(created) + 1 == calls else records))
+        if len(created) == calls:
+            empty.backends.faults.fail_before("jobs.get", 99 if away else 0)
             raise BackendUnavailable("MongoDB", "here", "timed out")
         return created[-1]
 
-    away = False
+    return fail
+
+
+def test_a_request_that_fails_between_others_says_exactly_what_was_applied(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Served
+) -> None:
+    monkeypatch.setattr(applying, "MOST_JOBS", 2)
+    # Do not repeat a request.
+    monkeypatch.setattr("cronflow.client.aio.pause_s", lambda *_: None)
+    path = many(tmp_path, [f"job-{n}" for n in range(6)])
     with monkeypatch.context() as patch:
-        patch.setattr(empty.backends.jobs, "create_all", fail_in_the_second)
+        patch.setattr(empty.backends.jobs, "create_all", failing_after(empty, 2))
         failed = cli("jobs", "apply", "-f", path)
     assert failed.exit_code == 5
     assert "3 of 6 jobs are applied; not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
     assert [record.name for record in asyncio.run(empty.backends.jobs.find())] == ["job-0", "job-1", "job-2"]
+    served.requests.clear()
     assert cli("jobs", "apply", "-f", path, "-o", "name").exit_code == 0
+    assert [path for method, path in served.requests if method == "POST"] == [
+        *["/api/v1/jobs/plan"] * 3,
+        *["/api/v1/jobs/apply"] * 3,
+    ]
     assert len(asyncio.run(empty.backends.jobs.find())) == 6
-    away, created[:] = True, []
     renamed = many(tmp_path, [f"new-{n}" for n in range(6)])
     with monkeypatch.context() as patch:
-        patch.setattr(empty.backends.jobs, "create_all", fail_in_the_second)
+        patch.setattr(empty.backends.jobs, "create_all", failing_after(empty, 2, away=True))
         failed = cli("jobs", "apply", "-f", renamed)
-    faults.heal()
+    empty.backends.faults.heal()
     assert "2 of 6 jobs are applied; of those from new-2 to new-3 some may be, and the ones after" in failed.stderr
+
+
+def test_a_large_file_that_fails_on_the_servers_says_exactly_what_was_applied(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying, "MOST_JOBS", 5)
+    monkeypatch.setattr("cronflow.usecases.jobs.BATCH", 2)
+    monkeypatch.setattr("cronflow.usecases.jobs.BATCHES_AT_ONCE", 1)
+    path = many(tmp_path, [f"job-{n}" for n in range(6)])
+    with monkeypatch.context() as patch:
+        patch.setattr(empty.backends.jobs, "create_all", failing_after(empty, 2))
+        failed = cli("jobs", "apply", "-f", path)
+    assert failed.exit_code == 5
+    assert "3 of 6 jobs are applied; not job-3, job-4, job-5; it is safe to apply all of them again" in failed.stderr
+    assert cli("jobs", "apply", "-f", path, "-o", "name").exit_code == 0
+    assert len(asyncio.run(empty.backends.jobs.find())) == 6
+
+
+def test_the_servers_get_all_jobs_at_once_and_check_them_before_they_write(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying, "MOST_JOBS", 2)
+    monkeypatch.setattr("cronflow.usecases.jobs.BATCH", 2)
+    path = tmp_path / "many.yaml"
+    jobs = "".join(f"  - {{name: job-{n}, run: {{argv: ['true']}}}}\n" for n in range(6))
+    late = "  - {name: late, run: {argv: [x]}, schedule: {at: '2026-11-21T11:58:00Z'}}\n"
+    path.write_text(f"jobs:\n{jobs}{late}")
+    refused = cli("jobs", "apply", "-f", str(path))
+    assert refused.exit_code == 2
+    assert f"{path}:8: jobs[6].schedule.at: 2026-11-21 11:58 UTC has passed" in refused.stderr
+    assert asyncio.run(empty.backends.jobs.find()) == []
+
+
+@pytest.mark.usefixtures("served")
+def test_the_api_gets_what_the_user_wrote(
+    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A default of the format that differs from that of the settings, and one that is only allowed if it is written.
+    monkeypatch.setenv("CRONFLOW_RETRY_MAX", "7")
+    path = tmp_path / "once.yaml"
+    path.write_text((ONCE % "11:58") + "    misfire: fire_once\n    retry: {max: 3}\n")
+    assert cli("jobs", "apply", "-f", str(path)).exit_code == 0
+    [record] = asyncio.run(empty.backends.jobs.find())
+    assert (record.job.retry, record.job.misfire) == (Retry(), Misfire())
+    path.write_text((ONCE % "11:58").replace("launch", "other"))
+    refused = cli("jobs", "apply", "-f", str(path))
+    assert refused.exit_code == 2
+    assert PASSED in refused.stderr
+
+
+def test_the_arguments_of_an_app_are_compared_as_they_are_stored(
+    cli: Cli, module: str, tmp_path: Path, empty: Scene
+) -> None:
+    """A tuple is stored as a list; applied again, the job is unchanged."""
+    text = "from cronflow import App\nshop = App('shop')\n@shop.job(args={'days': (1, 2)})\ndef sweep(days): ...\n"
+    (tmp_path / f"{module}.py").write_text(text)
+    for result in ("created", "unchanged"):
+        assert parsed(cli("jobs", "apply", "--app", f"{module}:shop", "-o", "json"))[0]["result"] == result
+    [record] = asyncio.run(empty.backends.jobs.find())
+    assert record.job.target == PythonTarget(f"{module}:sweep", {"days": [1, 2]})
 
 
 def test_a_large_file_is_applied(cli: Cli, empty: Scene, tmp_path: Path) -> None:
@@ -291,10 +372,11 @@ def test_a_large_file_is_applied(cli: Cli, empty: Scene, tmp_path: Path) -> None
     assert len(asyncio.run(empty.backends.jobs.find(limit=2000))) == 1300
 
 
+@pytest.mark.usefixtures("served")
 def test_if_one_of_several_requests_is_invalid_no_job_is_applied(
     cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronflow.cli.commands.jobs.MOST_JOBS", 2)
+    monkeypatch.setattr(applying, "MOST_JOBS", 2)
     names = [f"job-{n}" for n in range(5)]
     path = many(tmp_path, names)
     compare = empty.service.jobs.compare

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cronflow.cli.terminal import output
+from cronflow.cli.terminal.output import Format
 from cronflow.documents import job_document, parse_job
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import JOBS, NOON, Scene
@@ -166,3 +169,24 @@ def test_deleting_a_job_keeps_its_runs(cli: Cli, scene: Scene) -> None:
     assert cli("jobs", "show", "nightly-report").exit_code == 3
     assert cli("runs", "show", "nightly-report@20261121T010000Z").exit_code == 0
     assert scene.clock.now() == NOON
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5])
+def test_a_list_in_blocks_is_printed_like_one_at_once(
+    count: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items: list[dict[str, object]] = [{"name": f"n{n}", "more": {"n": [n, None]}} for n in range(count)]
+
+    async def read() -> AsyncIterator[dict[str, object]]:
+        for item in items:
+            yield item
+
+    monkeypatch.setattr(output, "BLOCK", 2)
+    for form in (Format.JSON, Format.YAML, Format.NAME):
+        asyncio.run(output.show_list(form, read(), lambda item: str(item["name"]), lambda _: None))
+        in_blocks = capsys.readouterr().out
+        output.show(form, items, [str(item["name"]) for item in items], "")
+        assert in_blocks == capsys.readouterr().out
+    blocks: list[int] = []
+    asyncio.run(output.show_list(Format.TABLE, read(), str, lambda block: blocks.append(len(block))))
+    assert blocks == {0: [0], 1: [1], 4: [2, 2], 5: [2, 2, 1]}[count]

@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from cronflow.cli.terminal import formatting, output
-from cronflow.cli.terminal.tables import SPARE, Column, fit, table
+from cronflow.cli.terminal.tables import SPARE, Column, Table, fit, lines, table
 from cronflow.domain.run import Outcome, RunState
 
 COLUMNS = [Column("KEPT"), Column("SHORT", least=5), Column("MINOR", drop=2), Column("SPARE", drop=SPARE)]
@@ -81,3 +81,28 @@ def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("NO_COLOR", "1")
     output.console().print(formatting.run_state(RunState.FAILED))
     assert capsys.readouterr().out == "✗ failed\n"
+
+
+@pytest.mark.parametrize("width", [200, 24, 17])
+def test_a_printed_table_has_the_lines_of_a_drawn_one(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = [Column("A", least=4), Column("N", align="right", style="dim"), Column("B", drop=1)]
+    rows: list[list[str | Text]] = [
+        ["short", "1", Text("tail ", style="red")],
+        [Text.assemble("two ", ("parts", "bold")), "22", ""],
+        ["\u6f22\u5b57\u6f22\u5b57\u6f22", "333", "b\x07ell"],
+    ]
+    monkeypatch.setenv("COLUMNS", str(width))
+    table(columns, rows)
+    drawn = [line.plain for line in lines(columns, rows, width)]
+    assert capsys.readouterr().out == "".join(f"{line}\n" for line in drawn)
+
+
+def test_a_table_in_blocks_grows_and_repeats_its_heading_only_for_other_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blocks = Table([Column("A"), Column("B", drop=1), Column("C", drop=1)])
+    for rows in ([["1", "", "x"]], [["long", "", "y"]], [["2", "b", "z"]]):
+        blocks.print(rows)
+    assert capsys.readouterr().out == "A  C\n1  x\nlong  y\nA     B  C\n2     b  z\n"

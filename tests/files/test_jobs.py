@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cronflow.documents import joined
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.job import CommandTarget, Job, PythonTarget, Retry
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.files.jobs import read_job_files
+from cronflow.files.yaml_source import yaml_documents
 
 
 @pytest.fixture
@@ -432,3 +435,70 @@ def test_a_word_for_true_is_text_as_a_key() -> None:
         "a.yaml:3: on: unknown key",
         "a.yaml:4: Yes: unknown key",
     ]
+
+
+def test_lines_are_looked_up_only_in_files_with_problems(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_text: str) -> None:
+        raise AssertionError("the second pass was not needed")
+
+    monkeypatch.setattr("cronflow.files.yaml_source._roots", refuse)
+    assert len(jobs_of("jobs:\n  - {name: a, run: {shell: x}}\n  - {name: b, run: {shell: y}}\n")) == 2
+    with pytest.raises(AssertionError, match="was not needed"):
+        problems_of("jobs:\n  - {name: A, run: {shell: x}}\n")
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_anchor_may_be_a_key_and_a_merge_may_name_a_list() -> None:
+    text = (
+        "jobs:\n"
+        "  - {name: &key a, run: {shell: x, env: {*key : b}}}\n"
+        "  - {name: b, run: {shell: x}, labels: {<<: &both [{x: '1', y: '1'}, {y: '2', z: '2'}], z: '3'}}\n"
+        "  - {name: c, run: {shell: x}, labels: {<<: *both}}\n"
+    )
+    first, second, third = jobs_of(text)
+    assert isinstance(first.target, CommandTarget)
+    assert first.target.env == {"a": "b"}
+    assert (second.labels, third.labels) == ({"x": "1", "y": "1", "z": "3"}, {"x": "1", "y": "1", "z": "2"})
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_anchor_that_occurs_twice_is_refused() -> None:
+    assert problems_of("name: &x a\nrun: &x {shell: b}\n") == [
+        (
+            "a.yaml:2: not YAML: found duplicate anchor; first occurrence: second occurrence, begun in line 1"
+            " (look at quotes, brackets and indentation)"
+        )
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_problem_in_values_that_aliases_nest_deeply_is_reported() -> None:
+    levels = "".join(f"  - &a{n} {'[' * 90}{f'*a{n - 1}' if n else 1}{']' * 90}\n" for n in range(30))
+    found = problems_of(f"jobs:\n  - {{name: A, run: {{shell: x}}, labels: *a29}}\nx:\n{levels}")
+    assert found == ["a.yaml:2: not YAML: found undefined alias (look at quotes, brackets and indentation)"]
+    found = problems_of(f"x:\n{levels}jobs:\n  - {{name: A, run: {{shell: x}}, description: *a29}}\n")
+    assert [problem.partition(" (")[0] for problem in found[-1:]] == [
+        "a.yaml:33: jobs[0].description: expected text, got a list"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jobs:\n  - {name: a, on: [1, {x: ~}], '': {true: 1}}\n  - []\n",
+        "x: &x {a: [1, 2], b: {c: d}}\ny: {<<: *x, b: 1}\nz: [*x, {<<: [*x, {e: f}]}]\n",
+        '{"a": {"b": [{"c": "d"}]}, "e": 1e3}',
+    ],
+)
+def test_every_value_has_a_place(text: str) -> None:
+    def places(value: object, place: str) -> Iterator[str]:
+        yield place
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from places(item, joined(place, str(key)))
+        elif isinstance(value, list):
+            for n, item in enumerate(value):
+                yield from places(item, f"{place}[{n}]")
+
+    [document] = yaml_documents(Path("a.yaml"), text, "jobs")
+    assert set(places(document.value, "")) <= set(document._places.lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -317,9 +317,32 @@ async def test_a_conflict_in_a_batch_counts_the_jobs_that_were_applied(bench: Be
         return record.name != "b" and await replace_one(record, rev)
 
     bench.backends.jobs.replace = b_is_always_beaten  # type: ignore[method-assign]
-    with pytest.raises(Conflict, match="job 'b' keeps changing concurrently; the other 2 were applied"):
+    with pytest.raises(Conflict, match=r"job 'b' keeps changing concurrently; try again \(2 of 3 jobs are applied"):
         await bench.service.jobs.apply([a_job(name, timeout=MINUTE) for name in "abc"])
     assert [(await bench.record(name)).ver for name in "abc"] == [2, 1, 2]
+
+
+async def test_batches_in_flight_end_and_are_audited_when_another_one_fails(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronflow.usecases.jobs.BATCH", 1)
+    monkeypatch.setattr("cronflow.usecases.jobs.BATCHES_AT_ONCE", 2)
+    create_all, failed = bench.backends.jobs.create_all, asyncio.Event()
+
+    async def fail_on_a(records: Sequence[JobRecord]) -> set[str]:
+        if records[0].name == "a":
+            failed.set()
+            raise BackendUnavailable("MongoDB", "here", "timed out")
+        await failed.wait()
+        await asyncio.sleep(0)
+        return await create_all(records)
+
+    monkeypatch.setattr(bench.backends.jobs, "create_all", fail_on_a)
+    with pytest.raises(BackendUnavailable):
+        await bench.service.jobs.apply([a_job(name) for name in "abcd"])
+    # b was in flight; c and d were not begun.
+    assert [record.name for record in await bench.backends.jobs.find()] == ["b"]
+    assert [entry.target for entry in await bench.backends.audit.find(AuditQuery())] == ["job:b"]
 
 
 async def test_the_same_key_triggers_the_same_run(bench: Bench) -> None:

@@ -75,11 +75,21 @@ class MongoTotals:
         self._database = database
 
     async def jobs(self) -> JobCounts:
-        """Reads only the index `standing`."""
+        """Each state is a range of the index `standing`, or the difference of two, which is cheap to count. System
+        jobs, which are recognized by name, are few and subtracted.
+        """
         async with self._database.translated():
-            found = await self._database["jobs"].aggregate(JOBS_BY_STATE, hint="standing").to_list(None)
-        counts = Counter({row["_id"]: row["count"] for row in found})
-        return JobCounts(active=counts["active"], paused=counts["paused"], idle=counts["idle"])
+            counts = {state: await self._count(*ranges) for state, ranges in RANGES.items()}
+            system = await self._database["jobs"].find(SYSTEM_JOBS, STATE_FIELDS).to_list(None)
+        for document in system:
+            if state := _state_of(document):
+                counts[state] -= 1
+        return JobCounts(**counts)
+
+    async def _count(self, within: dict[str, Any], *without: dict[str, Any]) -> int:
+        jobs = self._database["jobs"]
+        found = [await jobs.count_documents(match, hint="standing") for match in (within, *without)]
+        return int(found[0] - sum(found[1:]))
 
     async def open_runs(self, most: int) -> int:
         async with self._database.translated():
@@ -87,27 +97,24 @@ class MongoTotals:
         return int(count)
 
 
-JOBS_BY_STATE: list[dict[str, Any]] = [
-    # Matches every job, in a form that uses the index. System jobs are recognized by name.
-    {"$match": {"active": {"$in": [True, False]}}},
-    {"$project": {"_id": 1, "active": 1, "paused": 1, "deleted_at": 1}},
-    {"$match": {"$expr": {"$not": {"$regexMatch": {"input": "$_id", "regex": f"^{SYSTEM_PREFIX}"}}}}},
-    {
-        "$group": {
-            "_id": {
-                "$switch": {
-                    "branches": [
-                        {"case": "$active", "then": "active"},
-                        {"case": {"$gt": ["$deleted_at", None]}, "then": "deleted"},
-                        {"case": "$paused", "then": "paused"},
-                    ],
-                    "default": "idle",
-                }
-            },
-            "count": {"$sum": 1},
-        }
-    },
-]
+DELETED = {"deleted_at": {"$gt": datetime.min.replace(tzinfo=UTC), "$lt": datetime.max.replace(tzinfo=UTC)}}
+RANGES: dict[str, tuple[dict[str, Any], ...]] = {
+    "active": ({"active": True},),
+    "paused": ({"active": False, "paused": True}, {"active": False, "paused": True, **DELETED}),
+    "idle": ({"active": False, "paused": False}, {"active": False, "paused": False, **DELETED}),
+}
+"""By state: the range that contains the jobs of the state, and those in it that do not count."""
+STATE_FIELDS = {"active": 1, "paused": 1, "deleted_at": 1}
+SYSTEM_JOBS = {"_id": {"$gte": SYSTEM_PREFIX, "$lt": SYSTEM_PREFIX + "\uffff"}}
+
+
+def _state_of(document: Mapping[str, Any]) -> str | None:
+    """The state as which a job counts; None if it is deleted."""
+    if document["active"]:
+        return "active"
+    if document["deleted_at"] is not None:
+        return None
+    return "paused" if document["paused"] else "idle"
 
 
 def _id(resolution: BucketSize, at: datetime) -> str:

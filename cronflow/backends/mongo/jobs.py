@@ -23,13 +23,14 @@ class MongoJobStore:
 
     async def get(self, names: Collection[str]) -> list[JobRecord]:
         async with self._database.translated():
-            found = await self._jobs.find({"_id": {"$in": list(names)}}).to_list(None)
+            # In one answer: by default the first has 101 documents.
+            found = await self._jobs.find({"_id": {"$in": list(names)}}, batch_size=len(names) + 1).to_list(None)
         return [codec.record(document) for document in found]
 
     async def find(self, *, after: str = "", limit: int = 500) -> list[JobRecord]:
         query = {"_id": {"$gt": after}, "deleted_at": None}
         async with self._database.translated():
-            found = await self._jobs.find(query).sort("_id", 1).limit(limit).to_list(None)
+            found = await self._jobs.find(query, batch_size=limit + 1).sort("_id", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
     async def due(self, until: datetime, limit: int) -> list[JobRecord]:

@@ -11,9 +11,9 @@ import getpass
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -24,6 +24,9 @@ from cronflow.cli.terminal.formatting import plural
 from cronflow.domain.errors import InvalidInput, Problem
 
 UNLIMITED = 100_000
+BLOCK = 1000
+
+Item = TypeVar("Item")
 
 
 class Format(StrEnum):
@@ -115,6 +118,45 @@ def show(form: Format, answer: object, names: Iterable[str], view: Callable[[], 
         case Format.NAME:
             for name in names:
                 typer.echo(name)
+
+
+async def show_list(
+    form: Format, items: AsyncIterator[Item], name: Callable[[Item], str], view: Callable[[Sequence[Item]], None]
+) -> None:
+    """Print a list of any length while it is read, in blocks: `view` gets each of them, or once an empty one."""
+    before = "["
+    async for block in _blocks(items):
+        match form:
+            case Format.TABLE:
+                view(block)
+            case Format.JSON:
+                typer.echo(before + _json_items(block), nl=False)
+                before = ","
+            case Format.YAML:
+                typer.echo(yaml_text(block), nl=False)
+            case Format.NAME:
+                typer.echo("".join(f"{name(item)}\n" for item in block), nl=False)
+    if form is Format.JSON:
+        typer.echo("\n]" if block else "]")
+
+
+async def _blocks(items: AsyncIterator[Item]) -> AsyncIterator[list[Item]]:
+    block: list[Item] = []
+    count = 0
+    async for item in items:
+        block.append(item)
+        if len(block) == BLOCK:
+            yield block
+            count, block = count + len(block), []
+    if block or not count:
+        yield block
+
+
+def _json_items(items: Sequence[object]) -> str:
+    """What `write_json` writes for a list, without its brackets."""
+    import orjson
+
+    return orjson.dumps(items, option=orjson.OPT_INDENT_2).decode()[1:-1].rstrip("\n")
 
 
 def show_deleted(kind: str, name: str, output: Format) -> None:

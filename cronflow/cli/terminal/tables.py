@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeVar
 
 from rich.cells import cell_len
+from rich.console import Console
+from rich.control import strip_control_codes
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from cronflow.cli.terminal.output import console
@@ -19,6 +23,7 @@ from cronflow.cli.terminal.output import console
 GAP = 2
 SPARE = 7
 LEAST = 30
+SEGMENTS_AT_ONCE = 10_000
 Cell = str | Text
 Item = TypeVar("Item")
 
@@ -34,14 +39,40 @@ class Column:
     style: str = ""
 
 
+class Table:
+    """A table that is printed in blocks. A later block may widen columns, and has a heading if it shows others."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._natural = [_cell_len(column.title) for column in columns]
+        self._filled = {place for place, column in enumerate(columns) if not column.drop}
+        self._shown: list[int] = []
+
+    def print(self, rows: Sequence[Sequence[Cell]]) -> None:
+        out = console()
+        widths = self.fitted(rows, out.width)
+        heading = [] if [*widths] == self._shown else [[Text(column.title, style="dim") for column in self._columns]]
+        self._shown = [*widths]
+        printed = (segment for row in (*heading, *rows) for segment in _segments(row, self._columns, widths, out))
+        # A print per line would cost more than the line.
+        while block := list(islice(printed, SEGMENTS_AT_ONCE)):
+            out.print(Segments(block), end="")
+
+    def fitted(self, rows: Sequence[Sequence[Cell]], width: int) -> dict[int, int]:
+        """The width of each visible column, by index, with these rows too."""
+        for place, cells in enumerate(zip(*rows, strict=True)):
+            self._natural[place] = max(self._natural[place], *map(_cell_len, cells))
+            if place not in self._filled and any(str(cell).strip() for cell in cells):
+                self._filled.add(place)
+        return fit(self._columns, self._natural, sorted(self._filled), width)
+
+
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, empty: str = "") -> None:
     """Print a table, or this text instead of an empty one."""
-    out = console()
     if empty and not rows:
-        out.print(empty)
-        return
-    for line in lines(columns, rows, out.width):
-        out.print(line)
+        console().print(empty)
+    else:
+        Table(columns).print(rows)
 
 
 def table_of(items: Sequence[Item], columns: Sequence[tuple[Column, Callable[[Item], Cell]]], empty: str = "") -> None:
@@ -56,15 +87,7 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[Column, Callable[[It
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> list[Text]:
     """A table within this width. An optional column without content is left out."""
     cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
-    natural = [
-        max([cell_len(column.title), *(row[place].cell_len for row in cells)]) for place, column in enumerate(columns)
-    ]
-    filled = [
-        place
-        for place, column in enumerate(columns)
-        if not column.drop or any(row[place].plain.strip() for row in cells)
-    ]
-    widths = fit(columns, natural, filled, width)
+    widths = Table(columns).fitted(cells, width)
     heading = [Text(column.title, style="dim") for column in columns]
     return [_line(row, columns, widths) for row in (heading, *cells)]
 
@@ -114,6 +137,41 @@ def hanging(begin: Text, text: Cell) -> None:
 
 def _text(cell: Cell, column: Column) -> Text:
     return cell if isinstance(cell, Text) else Text(cell, style=column.style)
+
+
+def _cell_len(cell: Cell) -> int:
+    text = cell if isinstance(cell, str) else cell.plain
+    return len(text) if text.isascii() and text.isprintable() else cell_len(text)
+
+
+def _segments(cells: Sequence[Cell], columns: Sequence[Column], widths: dict[int, int], out: Console) -> list[Segment]:
+    """A line of a printed table: what `_line` makes, without the cost of a Text per line."""
+    line: list[Segment] = []
+    for n, (place, width) in enumerate(widths.items()):
+        cell, column = cells[place], columns[place]
+        if (length := _cell_len(cell)) > width:
+            cell = _text(cell, column).copy()
+            cell.truncate(width, overflow="ellipsis")
+            length = cell.cell_len
+        gap, padding = " " * GAP if n else "", " " * (width - length)
+        right = column.align == "right"
+        line += [
+            Segment(gap + padding if right else gap),
+            *_styled(cell, column, out),
+            Segment("" if right else padding),
+        ]
+    while line and not line[-1].text.rstrip():
+        line.pop()
+    if line:
+        line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+    return [*line, Segment.line()]
+
+
+def _styled(cell: Cell, column: Column, out: Console) -> Iterable[Segment]:
+    if isinstance(cell, Text) and cell.spans:
+        return cell.render(out)
+    text, style = (strip_control_codes(cell), column.style) if isinstance(cell, str) else (cell.plain, cell.style)
+    return [Segment(text, out.get_style(style) if style else None)]
 
 
 def _line(cells: Sequence[Text], columns: Sequence[Column], widths: dict[int, int]) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, warn, yaml_text
-from cronflow.cli.terminal.tables import Cell, Column, facts, table, table_of
+from cronflow.cli.terminal.tables import Cell, Column, Table, facts, table, table_of
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
@@ -20,18 +20,29 @@ if TYPE_CHECKING:
 MOST_NAMED = 5
 
 
-def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
-    table_of(
-        jobs,
-        [
+class JobTable:
+    """A table of jobs, printed in blocks."""
+
+    def __init__(self, now: datetime) -> None:
+        self._columns: list[tuple[Column, Callable[[JobSchema], Cell]]] = [
             (Column("STATE"), _state),
             (Column("NAME"), lambda job: job["name"]),
             (Column("SCHEDULE", least=18), _schedule),
             (Column("NEXT", drop=1), lambda job: _next_fire(job, now)),
             (Column("NEXT FIRE (UTC)", drop=2, style="dim"), _next_fire_utc),
-        ],
-        empty="No jobs yet. Define some: cronflow jobs apply -f jobs.yaml",
-    )
+        ]
+        self._table = Table([column for column, _ in self._columns])
+
+    def print(self, jobs: Sequence[JobSchema]) -> None:
+        """Print more jobs; without any, how to define some."""
+        if jobs:
+            self._table.print([[cell(job) for _, cell in self._columns] for job in jobs])
+        else:
+            console().print("No jobs yet. Define some: cronflow jobs apply -f jobs.yaml")
+
+
+def job_table(jobs: Sequence[JobSchema], now: datetime) -> None:
+    JobTable(now).print(jobs)
 
 
 def applied_page(applied: Sequence[AppliedSchema], now: datetime, *, dry_run: bool) -> None:

@@ -115,7 +115,8 @@ def find_timetable(expr: str, tz: str) -> Timetable:
     Raises InvalidInput when either is wrong, or when the expression never fires there.
     """
     timetable = Timetable(parse_expression(expr), zones.find_zone(tz))
-    if timetable.after(REFERENCE.replace(tzinfo=UTC)) is None:
+    # No zone skips the same hour every day.
+    if not timetable.expression.every_day and timetable.after(REFERENCE.replace(tzinfo=UTC)) is None:
         what = f"cron {expr!r} never fires in {tz}: all its times fall into the hour that the clocks skip there"
         raise InvalidInput(Problem("", what, "choose another hour, or a minute without *"))
     return timetable

@@ -1,0 +1,167 @@
+"""Sends the jobs of `jobs apply` to the cluster: to the servers at once, through the API in as many requests as needed.
+
+The rule: all jobs are checked before the first is changed. If a request fails nevertheless, the error says which jobs
+are applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from cronflow.cli.terminal.drawing import counted
+from cronflow.domain.errors import Conflict, CronFlowError, InvalidInput
+
+if TYPE_CHECKING:
+    from cronflow.cli.connect import Cluster
+    from cronflow.client.aio import AsyncClient
+    from cronflow.client.local import LocalClient
+    from cronflow.domain.job import Job
+    from cronflow.schemas.jobs import AppliedSchema
+
+MOST_JOBS = 1000
+MOST_BYTES = 900_000
+"""Jobs in one request: below the API's limit, with room for the rest of the body."""
+MOST_NAMED = 5
+
+Document = Mapping[str, object]
+Implicit = Mapping[str, str]
+"""`implicit_misfires` of the jobs, with file and line."""
+
+
+class Sender(Protocol):
+    """Sends jobs to one kind of cluster."""
+
+    parts: Sequence[Sequence[Job]]
+    """The jobs of each request."""
+
+    async def plan(self, jobs: Sequence[Job]) -> Sequence[AppliedSchema]:
+        """What applying them would change."""
+
+    async def apply(self, jobs: Sequence[Job], done: Callable[[int], None]) -> Sequence[AppliedSchema]:
+        """Apply them; `done` gets the number of jobs after each step."""
+
+
+async def plan(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit) -> Sequence[AppliedSchema]:
+    """What applying the jobs would change."""
+    sender = _sender(cluster, jobs, implicit)
+    return [one for part in sender.parts for one in await sender.plan(part)]
+
+
+async def apply(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit) -> Sequence[AppliedSchema]:
+    """Apply the jobs."""
+    sender = _sender(cluster, jobs, implicit)
+    if len(sender.parts) > 1:
+        # A request checks only its own jobs.
+        for part in sender.parts:
+            await sender.plan(part)
+    applied: list[AppliedSchema] = []
+    with counted(len(jobs), "applying") as done:
+        for part in sender.parts:
+            try:
+                applied += await sender.apply(part, done)
+            except CronFlowError as error:
+                several = len(sender.parts) > 1 or (len(jobs) > MOST_JOBS and not isinstance(error, InvalidInput))
+                if several or isinstance(error, Conflict):
+                    error.add_note(await _progress(sender, jobs, part, len(applied)))
+                raise
+    return applied
+
+
+async def _progress(sender: Sender, wanted: Sequence[Job], failed: Sequence[Job], done: int) -> str:
+    """How much of `wanted` is applied, after `done` jobs were and the request with `failed` was not answered."""
+    again = "it is safe to apply all of them again"
+    try:
+        left = [one["name"] for one in await sender.plan(failed) if one["result"] != "unchanged"]
+    except CronFlowError:
+        some = f"of those from {failed[0].name} to {failed[-1].name} some may be"
+        return f"{done} of {len(wanted)} jobs are applied; {some}, and the ones after them are not; {again}"
+    left += [job.name for job in wanted[done + len(failed) :]]
+    if not left:
+        return f"all {len(wanted)} jobs are applied; {again}"
+    named = ", ".join(left[:MOST_NAMED]) + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
+    return f"{len(wanted) - len(left)} of {len(wanted)} jobs are applied; not {named}; {again}"
+
+
+def _sender(cluster: Cluster, jobs: Sequence[Job], implicit: Implicit) -> Sender:
+    from cronflow.client.local import LocalClient
+
+    return _ToServers(cluster, jobs, implicit) if isinstance(cluster, LocalClient) else _ToApi(cluster, jobs, implicit)
+
+
+class _ToServers:
+    """One part: all jobs are checked before any is written."""
+
+    def __init__(self, cluster: LocalClient, jobs: Sequence[Job], implicit: Implicit) -> None:
+        self._jobs, self._by = cluster.service.jobs, cluster.by
+        self._implicit = implicit
+        self.parts: Sequence[Sequence[Job]] = [jobs]
+
+    async def plan(self, jobs: Sequence[Job]) -> Sequence[AppliedSchema]:
+        from cronflow.schemas.jobs import comparison_schema
+
+        return [comparison_schema(one) for one in await self._jobs.compare(jobs, self._implicit)]
+
+    async def apply(self, jobs: Sequence[Job], done: Callable[[int], None]) -> Sequence[AppliedSchema]:
+        from cronflow.schemas.jobs import comparison_schema
+
+        applied = await self._jobs.applied(jobs, by=self._by, each=lambda: done(1), implicit_misfires=self._implicit)
+        return [comparison_schema(one) for one in applied]
+
+
+class _ToApi:
+    """Parts within the limits of a request."""
+
+    def __init__(self, cluster: AsyncClient, jobs: Sequence[Job], implicit: Implicit) -> None:
+        self._cluster = cluster
+        self._implicit = implicit
+        self._documents = {job.name: _document(job, implicit) for job in jobs}
+        self.parts: Sequence[Sequence[Job]] = list(self._split(jobs))
+
+    async def plan(self, jobs: Sequence[Job]) -> Sequence[AppliedSchema]:
+        return await self._sent(self._cluster.jobs.plan, jobs)
+
+    async def apply(self, jobs: Sequence[Job], done: Callable[[int], None]) -> Sequence[AppliedSchema]:
+        applied = await self._sent(self._cluster.jobs.apply, jobs)
+        done(len(jobs))
+        return applied
+
+    def _split(self, jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+        import orjson
+
+        first = size = 0
+        for place, job in enumerate(jobs):
+            more = len(orjson.dumps(self._documents[job.name]))
+            if place > first and (size + more > MOST_BYTES or place - first == MOST_JOBS):
+                yield jobs[first:place]
+                first, size = place, 0
+            size += more + 1
+        yield jobs[first:]
+
+    async def _sent(
+        self, send: Callable[[Sequence[Document]], Awaitable[Sequence[AppliedSchema]]], jobs: Sequence[Job]
+    ) -> Sequence[AppliedSchema]:
+        """Send the jobs; a problem of an `at` gets the file and line that it comes from."""
+        try:
+            return await send([self._documents[job.name] for job in jobs])
+        except InvalidInput as error:
+            names = {f"jobs[{n}].schedule.at": job.name for n, job in enumerate(jobs)}
+            places = {place: self._implicit[name] for place, name in names.items() if name in self._implicit}
+            problems = [replace(one, place=places.get(one.place, one.place)) for one in error.problems]
+            raise InvalidInput(problems) from None
+
+
+def _document(job: Job, implicit: Implicit) -> Document:
+    """The short document, with all that the cluster would complete from its own settings. It refuses an `at` in the
+    past only if the document leaves out `misfire`, so it must see whether the user did.
+    """
+    from cronflow.documents import job_document
+    from cronflow.documents.jobs import MISFIRE
+    from cronflow.documents.retry import write_retry
+    from cronflow.domain.schedule.kinds import Once
+
+    document = {**job_document(job, compact=True), "retry": write_retry(job.retry)}
+    if isinstance(job.schedule, Once) and job.name not in implicit:
+        document["misfire"] = MISFIRE.write(job.misfire)
+    return document
