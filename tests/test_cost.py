@@ -29,7 +29,9 @@ HERD = 1000
 FULL_BATCHES = 2000
 WRITES_PER_RUN = 3.02
 ROUND_TRIPS_PER_RUN = 0.1
-"""At full batches. The rest is what plans, terms, events and roll-ups cost a cluster in which the runs end."""
+"""At full batches. What exceeds three writes are plan intents, the term, events and roll-ups."""
+POLLS = {"hello 1", "aggregate jobs", "find plans", "PING", "TIME", "MGET", "report", "members", "forget_ended"}
+"""What a node sends by the clock, with runs or without; a slow machine sends more of it until all runs have ended."""
 WRITES = {"insert", "update", "delete", "findAndModify"}
 STATEMENTS = {"insert": "documents", "update": "updates", "delete": "deletes"}
 
@@ -121,7 +123,9 @@ async def schedule_load(
             for k in range(size)
         ]
         await service.jobs.apply(jobs)
-        node = build_node(backends, NoOp(), SystemClock(), Timings(), name="only", slots=size)
+        # A start is recorded separately if its run has not ended by then, as on a machine that is busy.
+        timings = Timings(start_mark=5.0)
+        node = build_node(backends, NoOp(), SystemClock(), timings, name="only", slots=size)
         counting.clear()
         connection.trips.clear()
         running = asyncio.create_task(node.run())
@@ -173,9 +177,10 @@ async def test_full_batches_cost_few_writes_and_hardly_any_round_trips_a_run(
 ) -> None:
     def look(mongo: Counting, redis: CountingRedis) -> None:
         writes = mongo.writes.total() / FULL_BATCHES
-        trips = (mongo.commands.total() + redis.trips.total()) / FULL_BATCHES
+        sent = mongo.commands + redis.trips
+        trips = sum(count for name, count in sent.items() if name not in POLLS) / FULL_BATCHES
         assert writes <= WRITES_PER_RUN, mongo.writes
-        assert trips <= ROUND_TRIPS_PER_RUN, (mongo.commands, redis.trips)
+        assert trips <= ROUND_TRIPS_PER_RUN, sent
 
     await schedule_load(redis_url, mongo_url, namespace, look, size=FULL_BATCHES)
 

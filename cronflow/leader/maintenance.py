@@ -110,7 +110,7 @@ class Cleanup:
 
     async def _learn(self, jobs: Set[str], before: datetime, known: dict[str, JobReach | None]) -> None:
         """Read the reach of each job once. What it allows to delete stays so: the run that has passed was created
-        before a fixed time and is never deleted, the cursor is beyond it, and a later `pending_run` is beyond that.
+        before a fixed time and is never deleted, and a later `pending_run` is not before the cursor, which only grows.
         """
         if len(known) > MOST_KNOWN:
             known.clear()
@@ -136,6 +136,6 @@ def _within_reach(row: RunRow, job: JobReach | None) -> bool:
     """Whether a process may still insert this scheduled run again."""
     if job is None:
         return False
-    if row.fire_at == job.pending_fire:
+    if row.fire_at == job.pending_fire or (job.cursor is not None and row.fire_at >= job.cursor):
         return True
     return not job.abandoned and (job.passed is None or row.fire_at >= job.passed)

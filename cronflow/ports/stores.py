@@ -296,14 +296,15 @@ class Control(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobReach:
-    """Which scheduled runs of a job a process may still insert again: those from `passed` on, and that of
-    `pending_fire`; none of an `abandoned` job.
+    """Which scheduled runs of a job a process may still insert again: those from `passed` or from `cursor` on, and that
+    of `pending_fire`; none of an `abandoned` job.
 
-    `pending_fire` is the fire of its `pending_run`. `passed` is the newest fire of a scheduled run that was created
-    before a certain instant, and None if there is no such run. A job is abandoned if it is a tombstone without
-    `pending_run` that has not changed since that instant.
+    `cursor` is its `next_fire`, and `pending_fire` the fire of its `pending_run`. `passed` is the newest fire of a
+    scheduled run that was created before a certain instant, and None if there is no such run. A job is abandoned if it
+    is a tombstone without `pending_run` that has not changed since that instant.
     """
 
+    cursor: datetime | None
     pending_fire: datetime | None
     passed: datetime | None
     abandoned: bool

@@ -86,8 +86,8 @@ async def test_a_job_has_passed_its_newest_scheduled_fire_that_was_recorded_befo
         ]
     )
     assert await stores.archive.reach(["report", "new", "nobody"], T0) == {
-        "report": JobReach(pending_fire=None, passed=T0 - 2 * HOUR, abandoned=False),
-        "new": JobReach(pending_fire=None, passed=None, abandoned=False),
+        "report": JobReach(cursor=T0, pending_fire=None, passed=T0 - 2 * HOUR, abandoned=False),
+        "new": JobReach(cursor=T0, pending_fire=None, passed=None, abandoned=False),
     }
 
 
@@ -104,7 +104,7 @@ async def test_a_job_is_abandoned_when_it_is_an_unchanged_tombstone_without_a_pe
     )
     await stores.jobs.create(record)
     found = (await stores.archive.reach(["report"], T0 + MINUTE))["report"]
-    assert found == JobReach(pending_fire=T0 if pending else None, passed=None, abandoned=abandoned)
+    assert found == JobReach(cursor=T0, pending_fire=T0 if pending else None, passed=None, abandoned=abandoned)
     assert not (await stores.archive.reach(["report"], T0))["report"].abandoned
 
 

@@ -92,6 +92,15 @@ async def test_the_run_that_the_pending_run_names_stays_however_old_it_is(forge:
     assert other[0] in await left(forge)
 
 
+async def test_runs_from_the_cursor_on_stay_however_old_they_are(forge: Forge) -> None:
+    # By a clock that was set back, newer fires exist than the cursor has reached.
+    runs = await a_job_with_runs(forge, 300 * DAY, next_fire=forge.now - 250 * DAY, due_at=None)
+    passed = [ended(forge.now - age) for age in (260 * DAY, 250 * DAY, 240 * DAY, 200 * DAY)]
+    await forge.backends.runs.insert(passed)
+    await clean(forge)
+    assert await left(forge) == [runs[0], *(run.id for run in passed[1:])]
+
+
 async def test_a_run_whose_successor_is_younger_than_the_retention_stays(forge: Forge) -> None:
     # Who read the job before its last move and has slept since would insert the yearly run again.
     runs = await a_job_with_runs(forge, 365 * DAY, HOUR)

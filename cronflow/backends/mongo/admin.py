@@ -156,7 +156,7 @@ class MongoArchive:
         ]
         pipeline: list[dict[str, Any]] = [
             {"$match": {"_id": {"$in": list(jobs)}}},
-            {"$project": {"pend.fire": 1, "deleted_at": 1, "updated_at": 1}},
+            {"$project": {"next_fire": 1, "pend.fire": 1, "deleted_at": 1, "updated_at": 1}},
             {
                 "$lookup": {
                     "from": self._runs.name,
@@ -204,6 +204,7 @@ class MongoArchive:
 def _reach(document: Mapping[str, Any], before: datetime) -> JobReach:
     pending_run = document.get("pend")
     return JobReach(
+        cursor=document["next_fire"],
         pending_fire=None if pending_run is None else pending_run["fire"],
         passed=next((run["fire_at"] for run in document["passed"]), None),
         abandoned=document["deleted_at"] is not None and pending_run is None and document["updated_at"] < before,

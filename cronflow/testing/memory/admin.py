@@ -46,6 +46,7 @@ class MemoryArchive(DocumentPort, port="archive"):
                 passed[run.job] = max(run.fire_at, passed.get(run.job, run.fire_at))
         return {
             record.name: JobReach(
+                cursor=record.next_fire,
                 pending_fire=None if record.pending_run is None else record.pending_run.fire,
                 passed=passed.get(record.name),
                 abandoned=record.deleted_at is not None and record.pending_run is None and record.updated_at < before,
