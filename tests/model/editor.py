@@ -107,6 +107,6 @@ def edit_retires(state, cfg, run):
     for target in "R" if run.state == "R" else {True: "T", False: "C", "either": "CT"}[cfg.keep_waiting]:
         new = run._replace(version=state.job.version if target != "C" else run.version, state=target)
         edit = state.edit
-        if cfg.withdraw:  # remembers which dispatches it has to withdraw in Redis, before it is acknowledged
+        if cfg.withdraw and target != "R":  # to be withdrawn in Redis before the edit is acknowledged
             edit = edit._replace(retired=tuple(sorted(edit.retired + ((run.fire, run.fence),))))
         yield f"edit re-stamps run {run.fire} {target}", state._replace(runs=put_run(state.runs, new), edit=edit), None
