@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cronflow.api.compression import accepts_gzip
+from cronflow.api.compression import WORTH_IT, accepts_gzip
 
 BUILT = Path(__file__).parents[1] / "_ui"
 VIEWS = re.compile(r"/((jobs|runs)(/[^/]+)?|timeline|logs|dead-letters|nodes|load|cron|chaos)?")
@@ -34,7 +34,6 @@ NOT_BUILT = """This is CronFlow's API, but the dashboard has not been built.
 Build it with `make ui` (requires Node 20.19 or later) and restart the API.
 The API is documented at /docs.
 """
-WORTH_PACKING = 1024
 # The same on every machine, whatever its own table has.
 TYPES = {".js": "text/javascript", ".svg": "image/svg+xml", ".woff2": "font/woff2", ".json": "application/json"}
 
@@ -104,5 +103,5 @@ def asset(path: Path, cache: str) -> Asset:
     plain = path.read_bytes()
     media_type = TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     # mtime: the same file is compressed to the same bytes.
-    packed = gzip.compress(plain, mtime=0) if len(plain) >= WORTH_PACKING else plain
+    packed = gzip.compress(plain, mtime=0) if len(plain) >= WORTH_IT else plain
     return Asset(media_type, cache, plain, packed if len(packed) < len(plain) else None)
