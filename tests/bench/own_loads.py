@@ -28,9 +28,13 @@ from tests.bench.targets import Kind
 
 JOBS_AT_ONCE = 2000
 JOBS_A_SECOND = 4000
-"""How many jobs are inserted within a second at least."""
+"""How many jobs are usually inserted within a second at least."""
+PATIENCE = (1, 3, 9)
+"""How many times longer inserting may take, on a busy machine."""
 POLL_S = 0.25
-LIMIT_S = 180.0
+LIMIT_S = 60.0
+SLOWEST = 200
+"""Wait for so many runs per second, and `LIMIT_S` more, before a drain has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,10 @@ class Drained:
         return self.runs / self.seconds
 
 
+class InsertedTooLate(Exception):
+    """The jobs were due before all were inserted."""
+
+
 class Bench:
     """Starts clusters on two servers. Each has a namespace of its own, which is dropped afterwards."""
 
@@ -81,6 +89,14 @@ class Bench:
 
     async def drain(self, setup: Setup, jobs: int, kind: Kind = "once") -> Drained:
         """All jobs are due at one instant. RuntimeError if not every run succeeds."""
+        for patience in PATIENCE:
+            try:
+                return await self._drain(setup, jobs, kind, patience)
+            except InsertedTooLate:
+                continue
+        raise RuntimeError("the jobs could not be inserted before they were due")
+
+    async def _drain(self, setup: Setup, jobs: int, kind: Kind, patience: int) -> Drained:
         self._clusters += 1
         namespace = f"b{self._clusters}"
         client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(self._mongo.url, tz_aware=True)
@@ -91,7 +107,7 @@ class Bench:
                 service,
                 pids,
             ):
-                due = await insert(service, jobs, kind)
+                due = await insert(service, jobs, kind, patience)
                 processes = {f"node-{pid}": pid for pid in pids}
                 meter = CpuMeter({**processes, "mongod": self._mongo.pid, "redis": self._redis.pid})
                 await asyncio.sleep((due - datetime.now(UTC)).total_seconds())
@@ -136,7 +152,7 @@ class Bench:
     async def _ended(self, runs: Any, count: int, pids: Sequence[int]) -> float:
         """Wait until all runs have ended. The most memory that the nodes used meanwhile, in MiB."""
         processes = [psutil.Process(pid) for pid in pids]
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + LIMIT_S + count / SLOWEST
         memory = 0.0
         while True:
             memory = max(memory, sum(process.memory_info().rss for process in processes) / 2**20)
@@ -148,10 +164,10 @@ class Bench:
             await asyncio.sleep(POLL_S)
 
 
-async def insert(service: UseCases, count: int, kind: Kind) -> datetime:
-    """Insert jobs that are all due at the instant returned. RuntimeError if it took too long."""
+async def insert(service: UseCases, count: int, kind: Kind, patience: int = 1) -> datetime:
+    """Insert jobs that are all due at the instant returned. InsertedTooLate if it took until then."""
     now = datetime.now(UTC)
-    due = now.replace(microsecond=0) + timedelta(seconds=3 + count // JOBS_A_SECOND)
+    due = now.replace(microsecond=0) + timedelta(seconds=3 + patience * count // JOBS_A_SECOND)
     schedule = Once(due) if kind == "once" else Cron(f"{due.second} {due.minute} {due.hour} * * *")
     record = JobRecord(
         job=no_op("x", schedule),
@@ -166,5 +182,5 @@ async def insert(service: UseCases, count: int, kind: Kind) -> datetime:
         names = [f"job-{k:06}" for k in range(first, min(first + JOBS_AT_ONCE, count))]
         await service.backends.jobs.create_all([replace(record, job=replace(record.job, name=name)) for name in names])
     if datetime.now(UTC) + timedelta(seconds=1) > due:
-        raise RuntimeError("inserting the jobs took too long")
+        raise InsertedTooLate
     return due
