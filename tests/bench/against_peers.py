@@ -1,7 +1,8 @@
 """`make bench-peers`: CronFlow and Python peers in one run, and every target beside its figure.
 
 Everything uses the same kind of servers on the same machine, and no-op jobs. `docs/benchmarks.md` describes what is
-measured; a full run updates its figures. `--quick` measures less and only prints. `--report` prints the latest figures.
+measured; a full run updates its figures. `--quick` measures less and only prints. `--report` measures nothing and updates
+the page with the latest figures, also of other benchmarks.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ MORE_TASKS = {"dramatiq": 3}
 """Peer -> how many times more tasks, so that its drain takes longer than the difference between starts of processes."""
 LOOK_AHEAD = "look_ahead"
 """A setting that a later version may have."""
+LOAD = "load_before"
+"""The figure of the machine's load average before a run."""
 PINS = ROOT / "tests" / "bench" / "peers"
 LIBRARIES = {*targets.PEERS, "taskiq-redis", "apscheduler"}
 
@@ -64,18 +67,22 @@ QUICK = Scale(bare=5000, tasks=3000, drain=3000, processes=(1,), herds=targets.H
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="measure less, and do not update the page")
-    parser.add_argument("--report", action="store_true", help="measure nothing")
+    parser.add_argument(
+        "--report", action="store_true", help="measure nothing, and update the page with the latest figures"
+    )
     options = parser.parse_args()
     if not options.report:
         results.forget(COMMAND)
+        keep(LOAD, os.getloadavg()[0], "")
         began = time.monotonic()
         asyncio.run(measure(QUICK if options.quick else Scale()))
         say("all", f"{(time.monotonic() - began) / 60:.1f} minutes")
-    figures = {name: figure.value for name, figure in results.latest().items()}
+    latest = results.latest()
+    figures = {name: figure.value for name, figure in latest.items()}
     tables = report.tables(figures, setups(figures))
     print("\n" + report.text(tables))
-    if not (options.quick or options.report):
-        report.write(headings(), tables, figures)
+    if not options.quick:
+        report.write(headings(latest), tables, figures)
 
 
 async def measure(scale: Scale) -> None:
@@ -209,14 +216,17 @@ def setups(figures: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{label} (best)" if figures.get(name) == best else label for name, label in names.items()}
 
 
-def headings() -> list[str]:
-    """The machine, the date and the versions."""
+def headings(latest: Mapping[str, results.Figure]) -> list[str]:
+    """The date, the machine and the versions. A figure of a busy machine says so."""
     pins = [line for file in sorted(PINS.glob("requirements*.txt")) for line in file.read_text().split()]
     peers = ", ".join(pin.replace("==", " ") for pin in pins if pin.partition("==")[0].lower() in LIBRARIES)
     memory = psutil.virtual_memory().total / 2**30
+    before = latest.get(LOAD)
+    day = (before.at if before else datetime.now(UTC).isoformat()).partition("T")[0]
+    load = f", load average before the run {before.value:.1f}" if before else ""
     machine = f"{os.cpu_count()} CPUs, {memory:.0f} GiB of memory, {platform.system()}"
     return [
-        f"{datetime.now(UTC):%Y-%m-%d}, {machine}, Python {platform.python_version()}",
+        f"{day}, {machine}, Python {platform.python_version()}{load}",
         f"CronFlow {VERSION}, {peers}",
     ]
 
