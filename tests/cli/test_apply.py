@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from cronflow.cli import applying
 from cronflow.cli.dev import inputs as dev_inputs
+from cronflow.documents import implicit_misfires, parse_job
 from cronflow.domain.errors import BackendUnavailable, Conflict, InvalidInput
 from cronflow.domain.job import Job, JobRecord, Misfire, PythonTarget, Retry
 from cronflow.usecases.jobs import Comparison
 from tests.cli.conftest import Cli, parsed, row
 from tests.cli.scene import Scene
 from tests.cli.served import Served, serving
+from tests.test_documents import jobs as any_job
 
 FILE = """
 jobs:
@@ -335,20 +338,24 @@ def test_the_servers_get_all_jobs_at_once_and_check_them_before_they_write(
 
 
 @pytest.mark.usefixtures("served")
-def test_the_api_gets_what_the_user_wrote(
-    cli: Cli, empty: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A default of the format that differs from that of the settings, and one that is only allowed if it is written.
-    monkeypatch.setenv("CRONFLOW_RETRY_MAX", "7")
+def test_the_api_gets_what_the_user_wrote(cli: Cli, empty: Scene, tmp_path: Path) -> None:
     path = tmp_path / "once.yaml"
-    path.write_text((ONCE % "11:58") + "    misfire: fire_once\n    retry: {max: 3}\n")
+    path.write_text((ONCE % "11:58") + "    misfire: fire_once\n")
     assert cli("jobs", "apply", "-f", str(path)).exit_code == 0
     [record] = asyncio.run(empty.backends.jobs.find())
-    assert (record.job.retry, record.job.misfire) == (Retry(), Misfire())
+    assert record.job.misfire == Misfire()
     path.write_text((ONCE % "11:58").replace("launch", "other"))
     refused = cli("jobs", "apply", "-f", str(path))
     assert refused.exit_code == 2
     assert PASSED in refused.stderr
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(any_job)
+def test_what_is_sent_means_the_same_with_any_settings(job: Job) -> None:
+    document = applying._document(job, {})
+    assert parse_job(document, retry=Retry(max=9, initial="7s")) == job
+    assert implicit_misfires({"": document}) == {}
 
 
 def test_the_arguments_of_an_app_are_compared_as_they_are_stored(

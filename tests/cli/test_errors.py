@@ -156,7 +156,7 @@ def test_a_view_that_cannot_read_an_answer_blames_the_version_only_if_it_differs
     def fail(*_: object) -> None:
         raise KeyError("words")
 
-    monkeypatch.setattr("cronflow.cli.views.jobs.job_table", fail)
+    monkeypatch.setattr("cronflow.cli.views.jobs.JobTable.print", fail)
     monkeypatch.setattr(connect, "api_version", lambda: version("cronflow") if theirs == "ours" else theirs)
     if theirs != "0.0.1":
         # A bug of this version: its traceback is shown.
@@ -175,7 +175,7 @@ def test_other_errors_never_blame_the_version(cli: Cli, monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("cronflow.cli.views.jobs.job_table", fail)
+    monkeypatch.setattr("cronflow.cli.views.jobs.JobTable.print", fail)
     monkeypatch.setattr(connect, "api_version", lambda: "0.0.1")
     with pytest.raises(ZeroDivisionError):
         cli("jobs", "list")

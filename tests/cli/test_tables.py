@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from cronflow.cli.terminal import formatting, output
-from cronflow.cli.terminal.tables import SPARE, Column, Table, fit, lines, table
+from cronflow.cli.terminal.tables import SPARE, BlockTable, Column, fit, lines, table
 from cronflow.domain.run import Outcome, RunState
 
 COLUMNS = [Column("KEPT"), Column("SHORT", least=5), Column("MINOR", drop=2), Column("SPARE", drop=SPARE)]
@@ -102,7 +102,7 @@ def test_a_printed_table_has_the_lines_of_a_drawn_one(
 def test_a_table_in_blocks_grows_and_repeats_its_heading_only_for_other_columns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    blocks = Table([Column("A"), Column("B", drop=1), Column("C", drop=1)])
+    blocks = BlockTable([Column("A"), Column("B", drop=1), Column("C", drop=1)])
     for rows in ([["1", "", "x"]], [["long", "", "y"]], [["2", "b", "z"]]):
         blocks.print(rows)
     assert capsys.readouterr().out == "A  C\n1  x\nlong  y\nA     B  C\n2     b  z\n"

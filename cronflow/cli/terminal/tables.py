@@ -39,7 +39,7 @@ class Column:
     style: str = ""
 
 
-class Table:
+class BlockTable:
     """A table that is printed in blocks. A later block may widen columns, and has a heading if it shows others."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -72,7 +72,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, empty: s
     if empty and not rows:
         console().print(empty)
     else:
-        Table(columns).print(rows)
+        BlockTable(columns).print(rows)
 
 
 def table_of(items: Sequence[Item], columns: Sequence[tuple[Column, Callable[[Item], Cell]]], empty: str = "") -> None:
@@ -87,7 +87,7 @@ def lines_of(items: Iterable[Item], columns: Sequence[tuple[Column, Callable[[It
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], width: int) -> list[Text]:
     """A table within this width. An optional column without content is left out."""
     cells = [[_text(cell, column) for cell, column in zip(row, columns, strict=True)] for row in rows]
-    widths = Table(columns).fitted(cells, width)
+    widths = BlockTable(columns).fitted(cells, width)
     heading = [Text(column.title, style="dim") for column in columns]
     return [_line(row, columns, widths) for row in (heading, *cells)]
 

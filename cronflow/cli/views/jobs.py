@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cronflow.cli.terminal import formatting, times
 from cronflow.cli.terminal.output import console, warn, yaml_text
-from cronflow.cli.terminal.tables import Cell, Column, Table, facts, table, table_of
+from cronflow.cli.terminal.tables import BlockTable, Cell, Column, facts, table, table_of
 from cronflow.domain.schedule.zones import find_zone
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class JobTable:
             (Column("NEXT", drop=1), lambda job: _next_fire(job, now)),
             (Column("NEXT FIRE (UTC)", drop=2, style="dim"), _next_fire_utc),
         ]
-        self._table = Table([column for column, _ in self._columns])
+        self._table = BlockTable([column for column, _ in self._columns])
 
     def print(self, jobs: Sequence[JobSchema]) -> None:
         """Print more jobs; without any, how to define some."""
