@@ -1,8 +1,8 @@
 """`make bench-peers`: CronFlow and Python peers in one run, and every target beside its figure.
 
 Everything uses the same kind of servers on the same machine, and no-op jobs. `docs/benchmarks.md` describes what is
-measured; a full run updates its figures. `--quick` measures less and only prints. `--report` measures nothing and updates
-the page with the latest figures, also of other benchmarks.
+measured; a full run updates its figures. `--quick` measures less and only prints. `--report` measures nothing and
+updates the page with the latest figures, also of other benchmarks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cronflow.config.settings import Settings
 from cronflow.testing.audit import percentile
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.bench import bare_path, peer_drains, report, results, targets
-from tests.bench.own_loads import Bench, Drained, Setup
+from tests.bench.own_loads import Bench, Drained, IncompleteDrain, Setup
 from tests.bench.targets import Kind
 from tests.bench.words import say, spread
 from tests.children import ROOT
@@ -44,6 +44,8 @@ LOOK_AHEAD = "look_ahead"
 """A setting that a later version may have."""
 LOAD = "load_before"
 """The figure of the machine's load average before a run."""
+FAILED = "failed: "
+"""Begins the name of the figure of a measurement that failed."""
 PINS = ROOT / "tests" / "bench" / "peers"
 LIBRARIES = {*targets.PEERS, "taskiq-redis", "apscheduler"}
 
@@ -158,7 +160,11 @@ async def own(folder: Path, scale: Scale) -> None:
                     say_drain(f"{size:,} {kind}, {setup}", found)
         if scale.mass:
             with reported(f"{MASS:,}, {best}"):
-                found = await bench.drain(best, MASS)
+                try:
+                    found = await bench.drain(best, MASS)
+                except IncompleteDrain as error:
+                    keep("mass_runs", error.succeeded, "runs")
+                    raise
                 keep_herd("mass", found)
                 keep("mass_runs", found.runs, "runs")
                 keep("mass_second_half", found.second_half, "x")
@@ -198,10 +204,11 @@ def milliseconds(ordered: Sequence[timedelta], fraction: float) -> float:
 
 @contextmanager
 def reported(what: str) -> Iterator[None]:
-    """A measurement that fails leaves its figures out; the others go on."""
+    """A measurement that fails leaves its figures out, and the page names it; the others go on."""
     try:
         yield
     except (OSError, RuntimeError, TimeoutError, ValueError, subprocess.SubprocessError) as error:
+        keep(FAILED + what, 1, "")
         say(what, f"failed: {error}")
 
 
@@ -221,6 +228,7 @@ def headings(latest: Mapping[str, results.Figure]) -> list[str]:
     pins = [line for file in sorted(PINS.glob("requirements*.txt")) for line in file.read_text().split()]
     peers = ", ".join(pin.replace("==", " ") for pin in pins if pin.partition("==")[0].lower() in LIBRARIES)
     memory = psutil.virtual_memory().total / 2**30
+    failed = [name.removeprefix(FAILED) for name in latest if name.startswith(FAILED)]
     before = latest.get(LOAD)
     day = (before.at if before else datetime.now(UTC).isoformat()).partition("T")[0]
     load = f", load average before the run {before.value:.1f}" if before else ""
@@ -228,6 +236,7 @@ def headings(latest: Mapping[str, results.Figure]) -> list[str]:
     return [
         f"{day}, {machine}, Python {platform.python_version()}{load}",
         f"CronFlow {VERSION}, {peers}",
+        *(["Failed measurements: " + "; ".join(failed)] if failed else []),
     ]
 
 

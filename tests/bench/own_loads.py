@@ -78,6 +78,14 @@ class InsertedTooLate(Exception):
     """The jobs were due before all were inserted."""
 
 
+class IncompleteDrain(RuntimeError):
+    """After the time limit, some jobs had no run that succeeded."""
+
+    def __init__(self, jobs: int, runs: int, succeeded: int) -> None:
+        super().__init__(f"{jobs:,} jobs had {runs:,} runs, of which {succeeded:,} succeeded")
+        self.succeeded = succeeded
+
+
 class Bench:
     """Starts clusters on two servers. Each has a namespace of its own, which is dropped afterwards."""
 
@@ -88,7 +96,7 @@ class Bench:
         self._clusters = 0
 
     async def drain(self, setup: Setup, jobs: int, kind: Kind = "once") -> Drained:
-        """All jobs are due at one instant. RuntimeError if not every run succeeds."""
+        """All jobs are due at one instant. IncompleteDrain if not every job has one run that succeeded."""
         for patience in PATIENCE:
             try:
                 return await self._drain(setup, jobs, kind, patience)
@@ -117,7 +125,7 @@ class Bench:
             await client.drop_database(database.name)
         succeeded = sum(run["state"] == "succeeded" for run in runs)
         if (succeeded, len(runs)) != (jobs, jobs):
-            raise RuntimeError(f"{jobs:,} jobs had {len(runs):,} runs, of which {succeeded:,} succeeded")
+            raise IncompleteDrain(jobs, len(runs), succeeded)
         spent = {"nodes": sum(cpu[name] for name in processes), "mongod": cpu["mongod"], "redis": cpu["redis"]}
         ends = sorted(run["ended_at"] - due for run in runs)
         return Drained(

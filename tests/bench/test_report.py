@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import report
+from tests.bench import against_peers, report, targets
+from tests.bench.own_loads import IncompleteDrain
 from tests.bench.report import BEGIN, END
+from tests.bench.results import Figure
 
 FIGURES = {
     "drain_arq_1": 2000.4,
@@ -79,3 +81,34 @@ def test_the_picture_shows_what_was_measured() -> None:
         assert f">{label}</text>" in picture
     assert ">APScheduler, threads, cron</text>" in picture
     assert "saq" not in picture
+
+
+def test_the_page_names_the_day_the_load_and_what_failed() -> None:
+    figures = [
+        Figure("load_before", 0.25, "", "make bench-peers", "2026-01-02T03:04:05+00:00"),
+        Figure("failed: 2 nodes, 64 slots", 1, "", "make bench-peers", "2026-01-02T03:04:05+00:00"),
+    ]
+    day, versions, failed = against_peers.headings({figure.name: figure for figure in figures})
+    assert day.startswith("2026-01-02, ")
+    assert day.endswith("load average before the run 0.2")
+    assert versions.startswith("CronFlow ")
+    assert all(f", {peer} " in versions for peer in targets.PEERS)
+    assert failed == "Failed measurements: 2 nodes, 64 slots"
+
+
+def test_a_measurement_that_fails_is_recorded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(against_peers, "keep", lambda name, value, unit: kept.append(name))
+
+    def drain() -> None:
+        raise IncompleteDrain(jobs=10, runs=9, succeeded=8)
+
+    with against_peers.reported("a drain"):
+        drain()
+    assert kept == ["failed: a drain"]
+
+
+def test_the_best_setup_is_marked() -> None:
+    labels = against_peers.setups({"drain_1x64": 800.0, "drain_2x64": 700.0, "drain_best": 800.0})
+    assert labels["drain_1x64"] == "1 node, 64 slots (best)"
+    assert labels["drain_2x64"] == "2 nodes, 64 slots"
