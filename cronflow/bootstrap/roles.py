@@ -16,6 +16,7 @@ from cronflow.leader.contention import Contention
 from cronflow.leader.elector import Elector
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Dispatcher, Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
@@ -175,7 +176,7 @@ def build_node(
         threaded=keep_alive is not None,
     )
     dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now))
-    contention, unplaced = Contention(clock), UnplacedReporter(emit)
+    contention, unplaced, pending_runs = Contention(clock), UnplacedReporter(emit), PendingRuns(backends.runs)
     planner = Planner(
         backends.jobs,
         backends.plans,
@@ -184,6 +185,7 @@ def build_node(
         Canceller(backends.runs, backends.queue, clock),
         elector,
         dispatcher,
+        pending_runs,
         clock,
         timings,
         counter.inserted,
@@ -191,13 +193,14 @@ def build_node(
         contention,
         unplaced,
     )
-    plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, clock, timings, emit)
+    plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
         backends.jobs,
         backends.runs,
         backends.membership,
         elector,
         dispatcher,
+        pending_runs,
         clock,
         timings,
         SpoolGrace(clock, timings, outages, lambda: recorder.spooled),

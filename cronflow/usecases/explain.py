@@ -53,7 +53,7 @@ class Explainer:
         elif not exact and version_due(versions, at.replace(microsecond=0)) is None:
             at = nearest(versions, at)[0] or at
         at = at.replace(microsecond=0)
-        return explain(await self._known(record, versions, await self._covering(record, at, now), now), at)
+        return explain(await self._known(record, versions, await self._covering(record, at), now), at)
 
     async def why_run(self, run_id: str) -> Why:
         """Explain a run, scheduled or not: why it ran, ended or is waiting. Raises NotFound."""
@@ -99,7 +99,7 @@ class Explainer:
             )
         return max(found, default=None)
 
-    async def _covering(self, record: JobRecord, at: datetime, now: datetime) -> Run | None:
+    async def _covering(self, record: JobRecord, at: datetime) -> Run | None:
         """Scheduled runs do not overlap, so the last run before the instant is the only other candidate."""
         runs = self._backends.runs
         exact = await runs.get([run_id(record.name, at)])
@@ -109,7 +109,7 @@ class Explainer:
         if before and _last(before[0]) >= at:
             return before[0]
         if record.pending_run is not None:
-            pending = run_of_pending(record, record.pending_run, record.term, now)
+            pending = run_of_pending(record.job, record.pending_run, record.term)
             if pending.fire_at <= at <= _last(pending):
                 return pending
         return None

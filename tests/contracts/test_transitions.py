@@ -140,11 +140,11 @@ WAYS: Mapping[str, Way] = {
 
 
 def _inserted_by_planner(record: JobRecord, fire: datetime) -> Run:
-    return run_of_pending(record, a_pend(fire, FENCE), 1, NOW)
+    return run_of_pending(record.job, a_pend(fire, FENCE), 1)
 
 
 def _inserted_as_skipped(record: JobRecord, fire: datetime) -> Run:
-    return run_of_pending(record, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1, NOW)
+    return run_of_pending(record.job, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1)
 
 
 def _inserted_on_request(record: JobRecord, fire: datetime) -> Run:
