@@ -66,8 +66,12 @@ class JobStore(Protocol):
         """
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
-        """Write the term into each job that has no newer one, which makes every move computed before fail. Returns the
-        jobs after the write.
+        """Write the term into each job that has no newer one, which makes every move computed before fail. Then read
+        them: returns those that have the term, in no particular order.
+
+        A job may move between the write and the read, but only by a writer who read it after the write. That writer has
+        ensured the run of the pending run that it replaced, and its own intent announces the new one. So for whoever
+        finishes an intent, the pending runs returned here are all that can lack a run.
         """
 
     async def create(self, record: JobRecord) -> bool:

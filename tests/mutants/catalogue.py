@@ -108,8 +108,9 @@ MONGO: tuple[Mutant, ...] = (
         # defer
         ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
         # fence
-        ('{"_id": name, "term": {"$lte": term}}', '{"_id": name}'),
-        ('{"_id": name, "term": {"$lte": term}}', '{"_id": name, "term": {"$lt": term}}'),
+        ('chosen | {"term": {"$lte": term}}', "chosen"),
+        ('chosen | {"term": {"$lte": term}}', 'chosen | {"term": {"$lt": term}}'),
+        ('find(chosen | {"term": term})', "find(chosen)"),
         ('{"$inc": {"rev": 1}, "$set": {"term": term}}', '{"$set": {"term": term}}'),
         ('{"$inc": {"rev": 1}, "$set": {"term": term}}', '{"$inc": {"rev": 1}}'),
         # replace
