@@ -116,6 +116,7 @@ def build_node(
         meter=meter,
     )
     recorder = Recorder(
+        backends.jobs,
         backends.runs,
         backends.results,
         backends.queue,

@@ -146,10 +146,16 @@ class OpenRun(NamedTuple):
 
 
 class RunStore(Protocol):
-    """Run documents. Only `insert` creates them, and only `apply` changes them, along TRANSITIONS."""
+    """Run documents. `insert` and `insert_changed` create them, and `apply` changes them, along TRANSITIONS."""
 
     async def insert(self, runs: Sequence[Run]) -> set[str]:
         """Insert those with a new id. Returns the ids that this call inserted. Existing runs do not change."""
+
+    async def insert_changed(self, runs: Sequence[tuple[Run, Change]], now: datetime) -> set[str]:
+        """Insert those with a new id, each as its change leaves it: an insert and a change in one write. The change
+        must apply to the run, and each run may occur once. `check_at` is `check_in` from `now`, the cluster's time,
+        because an insert cannot read the store's clock. Returns the ids that this call inserted.
+        """
 
     async def apply(self, changes: Sequence[Change]) -> set[str]:
         """Apply each change whose conditions match; at most one per run. Returns the ids of the runs whose change was

@@ -189,7 +189,7 @@ async def test_a_job_that_was_not_planned_for_an_hour_is_reported(forge: Forge) 
 
 async def test_a_missing_run_of_a_pending_run_is_inserted(forge: Forge) -> None:
     fire = forge.now - HOUR
-    await a_sound_job(forge, pending_run=a_pend(fire, fence=77))
+    await a_sound_job(forge, pending_run=a_pend(fire, fence=77, at=forge.now - MINUTE))
     run = run_id("report", fire)
     assert await forge.findings() == [("pend_without_run", run, True)]
     (found,) = await forge.backends.runs.get([run])

@@ -138,12 +138,19 @@ MONGO: tuple[Mutant, ...] = (
         ('        match["cancel_requested"] = {"$ne": True}\n', "        pass\n"),
         ('        match["$expr"] = HAS_PASSED\n', "        pass\n"),
         # what it leaves behind for the next one
-        ('fields["state"] = change.target.value', 'fields["state"] = {"$ifNull": ["$state", change.target.value]}'),
-        ('{"$unset": ["open", "check_at"]}', '{"$unset": ["open"]}'),
-        ('{"$unset": ["open", "check_at"]}', '{"$unset": ["check_at"]}'),
-        ('        fields["dead"] = True\n', "        pass\n"),
-        ('        fields["untold"] = True\n', "        pass\n"),
-        ('{"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}', '"$$NOW"'),
+        ('    sets["state"] = change.target.value\n', ""),
+        ('{"open": "", "check_at": ""}', '{"open": ""}'),
+        ('{"open": "", "check_at": ""}', '{"check_at": ""}'),
+        ('sets["dead"] = sets["untold"] = True', 'sets["untold"] = True'),
+        ('sets["dead"] = sets["untold"] = True', 'sets["dead"] = True'),
+        ('{"$add": ["$$NOW", check_in_ms]}', '"$$NOW"'),
+        # what an insert leaves behind; a run that nobody has started has no field that a change removes
+        ('    document["state"] = change.target.value\n', ""),
+        ('document["attempts"] = [codec.attempt_document(change.attempt)]', "pass"),
+        ('document["dead"] = document["untold"] = True', 'document["untold"] = True'),
+        ('del document["open"], document["check_at"]', 'del document["open"]'),
+        ('del document["open"], document["check_at"]', 'del document["check_at"]'),
+        ('document["check_at"] = now + change.check_in', "pass"),
         # what the reconciler and the planner see
         ('{"open": True, "$expr": HAS_PASSED}', '{"open": True}'),
         ('{"open": True, "$expr": HAS_PASSED}', '{"$expr": HAS_PASSED}'),
@@ -230,7 +237,12 @@ MEMORY: tuple[Mutant, ...] = (
             "            and (True or (run.check_at is not None",
         ),
         ("        if change.target not in OPEN:\n", "        if False:\n"),
-        ('sets["check_at"] = self.clock.now() + change.check_in', "pass"),
+        ('sets["check_at"] = (now or self.clock.now()) + change.check_in', "pass"),
+        ("(now or self.clock.now())", "self.clock.now()"),
+        (
+            "change) for run, change in runs if self.documents.runs.insert(run.id, run)]",
+            "change) for run, change in runs]",
+        ),
         ("lambda run: run.check_at and run.check_at <= now", "lambda run: run.check_at"),
         ("if run.is_open and run.job in jobs:", "if run.job in jobs:"),
         ("            if change.target in DEAD:\n", "            if True:\n"),
@@ -483,4 +495,23 @@ LUA: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = MEMORY + LUA + MONGO
+WORKER: tuple[Mutant, ...] = (
+    *_of(
+        "worker/run_writer.py",
+        ("abs(now - write.pending.created_at) < INSERT_AFTER", "True"),
+        ("abs(now - write.pending.created_at) < INSERT_AFTER", "False"),
+        ("                done[first[run]] = True\n", "                pass\n"),
+        ("        await self._insert_absent(writes, done)\n", ""),
+        (
+            "(run_id(record.name, pending_run.fire), pending_run.fence) == (write.change.run, write.change.fence)",
+            "run_id(record.name, pending_run.fire) == write.change.run",
+        ),
+        (
+            "(run_id(record.name, pending_run.fire), pending_run.fence) == (write.change.run, write.change.fence)",
+            "pending_run.fence == write.change.fence",
+        ),
+        ("        await insert_pending_runs(self._runs, [record for _, record in again])\n", ""),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO + WORKER

@@ -109,7 +109,9 @@ class MongoJobStore:
         """One write, then one read."""
         chosen = {"_id": {"$in": list(names)}}
         async with self._database.translated():
-            await self._jobs.update_many(chosen | {"term": {"$lte": term}}, {"$inc": {"rev": 1}, "$set": {"term": term}})
+            await self._jobs.update_many(
+                chosen | {"term": {"$lte": term}}, {"$inc": {"rev": 1}, "$set": {"term": term}}
+            )
             found = await self._jobs.find(chosen | {"term": term}).to_list(None)
         return [codec.record(document) for document in found]
 
