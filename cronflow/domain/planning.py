@@ -16,8 +16,6 @@ from cronflow.domain.run import OPEN, Covers, Kind, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Cron, Every, Schedule, count_between, last_before, latest, next_after
 
 ACK_WITHIN = timedelta(seconds=10)
-INSERT_AFTER = timedelta(seconds=1)
-"""How long the leader leaves the insert of a pushed run to its worker."""
 WAIT_FIRST = timedelta(milliseconds=250)
 WAIT_MOST = timedelta(seconds=5)
 

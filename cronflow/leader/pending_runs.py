@@ -40,6 +40,10 @@ class PendingRuns:
         for record, pending_run in unsure:
             self._inserted.add(record.name, pending_run)
 
+    def has_inserted(self, job: str, pending_run: PendingRun) -> bool:
+        """Whether the run of this pending run is known to exist."""
+        return self._inserted.has(job, pending_run)
+
     def inserted(self, job: str, pending_run: PendingRun) -> None:
         """The run of this pending run exists."""
         self._inserted.add(job, pending_run)

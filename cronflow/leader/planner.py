@@ -2,7 +2,7 @@
 
 One round reads the due jobs, inserts missing runs of their present `pending_run`s, decides each job and places it.
 Then, for each batch, it writes the plan intent, moves the cursors, inserts the new runs, pushes them and removes the
-intent.
+intent. Where the worker can insert a run with its first record, the insert and the removal are left to LateInserts.
 The order carries the proof: read before intent, intent before move, insert before removal. After a failure in between,
 plan recovery finishes what the intent announced.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -21,12 +21,13 @@ from cronflow.domain import metrics
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
+from cronflow.domain.job import JobRecord, PendingRun, PlanIntent, StartGuard
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
+from cronflow.leader.late_inserts import LateInserts, Pushed
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Wake
@@ -102,6 +103,7 @@ class Planner:
         elector: Elector,
         dispatcher: Dispatcher,
         pending_runs: PendingRuns,
+        late_inserts: LateInserts,
         clock: Clock,
         timings: Timings,
         count: Callable[[Run], None] = lambda _: None,
@@ -117,6 +119,7 @@ class Planner:
         self._elector = elector
         self._dispatcher = dispatcher
         self._pending_runs = pending_runs
+        self._late_inserts = late_inserts
         self._clock = clock
         self._timings = timings
         self._contention = contention or Contention(clock)
@@ -219,7 +222,9 @@ class Planner:
             await self._jobs.defer(found.deferred)
         batches = [found.planned[at : at + BATCH] for at in range(0, len(found.planned), BATCH)]
         # A batch that fails leaves its intent to plan recovery and does not stop the others.
-        results = await asyncio.gather(*(self._write_batch(tenure, b) for b in batches), return_exceptions=True)
+        inserting = {member.id for member in members if member.report.inserts_runs}
+        writing = (self._write_batch(tenure, batch, inserting) for batch in batches)
+        results = await asyncio.gather(*writing, return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
         if found.replaced:
@@ -324,7 +329,7 @@ class Planner:
             ),
         )
 
-    async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
+    async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned], inserting: Collection[str]) -> None:
         self._intents += 1
         intent = PlanIntent(
             id=f"{tenure.term}-{self._intents}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
@@ -336,15 +341,31 @@ class Planner:
             if plan.record.name in moved:
                 run = run_of_pending(plan.record.job, plan.move.pending_run, tenure.term)
                 runs[run.id] = (run, plan)
-        fresh = await self._runs.insert([run for run, _ in runs.values()])
-        for run, plan in runs.values():
+        late = set[str]()
+        if self._late_inserts.capacity >= len(runs):
+            late = {name for name, (run, plan) in runs.items() if _may_be_late(run, plan, inserting)}
+        fresh = await self._insert([one for name, one in runs.items() if name not in late])
+        # A run that existed already was inserted by plan recovery or an edit; the reconciler dispatches it.
+        pushed = [one for name, one in runs.items() if name in late or name in fresh]
+        if late:
+            deferred = [Pushed(run, plan.move.pending_run) for run, plan in pushed if run.id in late]
+            self._late_inserts.defer(intent.id, deferred)
+            await self._dispatcher.push(tenure, _assignments(pushed, late))
+        else:
+            pushing = self._dispatcher.push(tenure, _assignments(pushed, late))
+            await asyncio.gather(pushing, self._plans.remove([intent.id]))
+        self._observe_lateness(run for run, _ in pushed)
+
+    async def _insert(self, runs: Sequence[tuple[Run, Planned]]) -> set[str]:
+        """Insert the runs now. Returns the ids of those that are new."""
+        if not runs:
+            return set()
+        fresh = await self._runs.insert([run for run, _ in runs])
+        for run, plan in runs:
             self._pending_runs.inserted(plan.record.name, plan.move.pending_run)
             if run.id in fresh:
                 self._count(run)
-        # A run that existed already was inserted by plan recovery or an edit; the reconciler dispatches it.
-        pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
-        await asyncio.gather(pushing, self._plans.remove([intent.id]))
-        self._observe_lateness(runs[run][0] for run in fresh)
+        return fresh
 
     def _observe_lateness(self, pushed: Iterable[Run]) -> None:
         now = self._clock.now()
@@ -377,7 +398,15 @@ def _contenders(
                 yield _contender(record)
 
 
-def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Assignment]]:
+def _may_be_late(run: Run, plan: Planned, inserting: Collection[str]) -> bool:
+    """Whether its worker inserts the run with its first record. A start that must be recorded first, as for
+    `at_most_once`, changes a run that exists.
+    """
+    dispatched = run.state is RunState.DISPATCHED and run.node in inserting
+    return dispatched and plan.record.job.start_guard is StartGuard.REDIS
+
+
+def _assignments(runs: Iterable[tuple[Run, Planned]], late: Collection[str]) -> Iterable[tuple[str, Assignment]]:
     for run, plan in runs:
         if run.node is not None and run.state is RunState.DISPATCHED:
             yield (
@@ -389,6 +418,7 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
                     attempt=run.attempt,
                     fire_at=run.fire_at,
                     job=plan.record.job,
+                    pending_run=plan.move.pending_run if run.id in late else None,
                 ),
             )
 

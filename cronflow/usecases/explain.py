@@ -21,6 +21,7 @@ from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run
 from cronflow.ports import Backends, Clock, RunQuery
+from cronflow.usecases.pending_runs import find_run
 
 
 class Explainer:
@@ -57,12 +58,12 @@ class Explainer:
 
     async def why_run(self, run_id: str) -> Why:
         """Explain a run, scheduled or not: why it ran, ended or is waiting. Raises NotFound."""
-        found = await self._backends.runs.get([run_id])
-        if not found:
+        run = await find_run(self._backends.jobs, self._backends.runs, run_id)
+        if run is None:
             raise NotFound("run", run_id)
-        record = await self._record(found[0].job)
-        known = await self._known(record, await self._versions(record), found[0], self._clock.now())
-        return explain_run(known, found[0])
+        record = await self._record(run.job)
+        known = await self._known(record, await self._versions(record), run, self._clock.now())
+        return explain_run(known, run)
 
     async def _known(self, record: JobRecord, versions: Sequence[Version], run: Run | None, now: datetime) -> Known:
         refused = {} if run is None else refusals(run, now)

@@ -4,9 +4,9 @@ Outcomes go to MongoDB, then the job locks are released in Redis. While MongoDB 
 spool, and from there to MongoDB before any later outcome. Starts wait: a run that needs a recorded start does not begin
 without it.
 
-Rules: every outcome is a compare-and-set, or the insert of its run; one that does not match, and was not written by this very finish, is kept as
-a late result. A large result is written before the run that refers to it. A job lock is returned only after the
-outcome is in MongoDB or on the disk.
+Rules: every outcome is a compare-and-set, or the insert of its run; one that does not match, and was not written by this
+very finish, is kept as a late result. A large result is written before the run that refers to it. A job lock is returned
+only after the outcome is in MongoDB or on the disk.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cronflow.domain.planning import INSERT_AFTER, run_of_pending
-from cronflow.domain.run import Run, job_of, run_id
+from cronflow.domain.planning import ACK_WITHIN, run_of_pending
+from cronflow.domain.run import Run
 from cronflow.domain.transitions import Change
 from cronflow.ports import Assignment, Clock, JobStore, RunStore
-from cronflow.usecases.pending_runs import insert_pending_runs
+from cronflow.usecases.pending_runs import insert_pending_runs, pending_among, pending_run_of
 from cronflow.worker.group_commit import apply_each
 
 
@@ -54,8 +54,9 @@ class RunWriter:
         now = self._clock.now()
         first: dict[str, int] = {}
         for k, write in enumerate(writes):
-            # An old item must not bring back a run that the clean-up has deleted.
-            if write.pending is not None and abs(now - write.pending.created_at) < INSERT_AFTER:
+            # An old item must not bring back a run that the clean-up has deleted. Younger ones may exist too, but an
+            # insert that is refused costs far less than a change that finds nothing.
+            if write.pending is not None and abs(now - write.pending.created_at) < ACK_WITHIN:
                 first.setdefault(write.pending.id, k)
         if first:
             young = [(write.pending, write.change) for write in map(writes.__getitem__, first.values())]
@@ -71,22 +72,17 @@ class RunWriter:
                 done[k] = won
 
     async def _insert_absent(self, writes: Sequence[RunWrite], done: list[bool]) -> None:
-        """Insert the absent runs that their jobs name as pending under the fence of the change, and apply it again."""
-        lost = {write.change.run: k for k, write in enumerate(writes) if not done[k]}
-        absent = lost.keys() - await self._runs.existing(lost) if lost else ()
+        """Insert the absent runs that their jobs name as pending under the fence of a change, and apply it again."""
+        lost = {write.change.run for write, ready in zip(writes, done, strict=True) if not ready}
+        absent = lost - await self._runs.existing(lost) if lost else ()
         if not absent:
             return
-        records = {record.name: record for record in await self._jobs.get({job_of(run) for run in absent})}
-        again = []
-        for k, write in enumerate(writes):
-            record = records.get(job_of(write.change.run))
-            pending_run = None if record is None else record.pending_run
-            if done[k] or write.change.run not in absent or record is None or pending_run is None:
-                continue
-            if (run_id(record.name, pending_run.fire), pending_run.fence) == (write.change.run, write.change.fence):
-                again.append((k, record))
-        if not again:
-            return
-        await insert_pending_runs(self._runs, [record for _, record in again])
-        for (k, _), won in zip(again, await apply_each(self._runs, [writes[k].change for k, _ in again]), strict=True):
-            done[k] = won
+        fences = {(write.change.run, write.change.fence) for write in writes}
+        pending = [
+            (run, record)
+            for record in await pending_among(self._jobs, absent)
+            if (run := pending_run_of(record)) is not None and (run.id, run.fence) in fences
+        ]
+        if pending:
+            await insert_pending_runs(self._runs, [record for _, record in pending])
+            await self._apply(writes, done)

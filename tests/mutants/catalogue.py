@@ -498,20 +498,42 @@ LUA: tuple[Mutant, ...] = (
 WORKER: tuple[Mutant, ...] = (
     *_of(
         "worker/run_writer.py",
-        ("abs(now - write.pending.created_at) < INSERT_AFTER", "True"),
-        ("abs(now - write.pending.created_at) < INSERT_AFTER", "False"),
+        ("abs(now - write.pending.created_at) < ACK_WITHIN", "True"),
+        ("abs(now - write.pending.created_at) < ACK_WITHIN", "False"),
         ("                done[first[run]] = True\n", "                pass\n"),
         ("        await self._insert_absent(writes, done)\n", ""),
-        (
-            "(run_id(record.name, pending_run.fire), pending_run.fence) == (write.change.run, write.change.fence)",
-            "run_id(record.name, pending_run.fire) == write.change.run",
-        ),
-        (
-            "(run_id(record.name, pending_run.fire), pending_run.fence) == (write.change.run, write.change.fence)",
-            "pending_run.fence == write.change.fence",
-        ),
-        ("        await insert_pending_runs(self._runs, [record for _, record in again])\n", ""),
+        (" and (run.id, run.fence) in fences", ""),
+        ("            await insert_pending_runs(self._runs, [record for _, record in pending])\n", ""),
+        ("            await self._apply(writes, done)\n", ""),
     ),
 )
 
-MUTANTS = MEMORY + LUA + MONGO + WORKER
+LATE_INSERTS: tuple[Mutant, ...] = (
+    *_of(
+        "leader/planner.py",
+        ("self._late_inserts.capacity >= len(runs)", "True"),
+        (" and run.node in inserting", ""),
+        ("return dispatched and plan.record.job.start_guard is StartGuard.REDIS", "return dispatched"),
+        ("run.state is RunState.DISPATCHED and run.node in inserting", "run.node in {*inserting, None}"),
+        ("self._pending_runs.ensure(due, tenure.term)", "self._pending_runs.ensure((), tenure.term)"),
+        ("pending_run=plan.move.pending_run if run.id in late else None,", "pending_run=None,"),
+    ),
+    *_of(
+        "leader/reconciler.py",
+        ("        await self._pending_runs.ensure([jobs[name] for name in excluding], tenure.term)\n", ""),
+    ),
+    *_of(
+        "leader/late_inserts.py",
+        ("left > 0 and not self._at_once", "left > 0"),
+        ("return self._closed or self._elector.tenure is None", "return self._closed"),
+        ("return self._closed or self._elector.tenure is None", "return self._elector.tenure is None"),
+        ("            await self._runs.insert([unsure[run].run for run in missing])\n", "            pass\n"),
+        ("        await self._plans.remove([batch.intent for batch in batches])\n", ""),
+    ),
+    *_of(
+        "usecases/runs.py",
+        ("await insert_pending_runs(self._runs, await pending_among(self._jobs, absent))", "pass"),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS

@@ -38,7 +38,9 @@ NEAREST |= {"alerts": "alerts", "check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
-UNIT_TESTS: Mapping[str, Tests] = {"run_writer.py": ("tests/worker/test_run_writer.py",)}
+UNIT_TESTS: Mapping[str, Tests] = {"run_writer.py": ("tests/worker/test_run_writer.py",)} | dict.fromkeys(
+    ("planner.py", "reconciler.py", "late_inserts.py", "runs.py"), ("tests/node/test_late_inserts.py",)
+)
 """The tests of a module that is no backend."""
 
 

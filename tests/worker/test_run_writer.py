@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, JobRecord, Retry
-from cronflow.domain.planning import INSERT_AFTER, run_of_pending
+from cronflow.domain.planning import ACK_WITHIN, run_of_pending
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, ClaimedRun
 from cronflow.testing.clock import FakeClock
@@ -102,7 +102,7 @@ async def test_a_start_and_an_end_in_one_batch_are_two_steps() -> None:
 async def test_an_old_item_inserts_nothing_that_its_job_no_longer_names() -> None:
     bench = Bench()
     write = RunWrite(finish(bench), bench.pending)
-    await bench.clock.advance(INSERT_AFTER.total_seconds())
+    await bench.clock.advance(ACK_WITHIN.total_seconds())
     # Its run was there, ended, and has been deleted since; the job has moved on.
     bench.a_record("report", fence=FENCE + 1)
     assert await bench.writer.write([write]) == [False]
