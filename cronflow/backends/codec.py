@@ -441,7 +441,9 @@ def slot(assignment: Assignment) -> str:
 def item(assignment: Assignment) -> bytes:
     """An item of a node's list: the fields that scripts read, the other fields as JSON, the stored definition."""
     head = (assignment.job.name, assignment.run, str(assignment.fence), str(assignment.term), slot(assignment))
-    rest = {"attempt": assignment.attempt, "fire_at": assignment.fire_at, "args": dict(assignment.args)}
+    rest: Document = {"attempt": assignment.attempt, "fire_at": assignment.fire_at, "args": dict(assignment.args)}
+    if assignment.pending_run is not None:
+        rest["pend"] = pending_run_document(assignment.pending_run)
     return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
 
 
@@ -457,7 +459,17 @@ def assignment(text: bytes) -> Assignment:
         fire_at=datetime.fromisoformat(fields["fire_at"]),
         args=fields["args"],
         job=_job(job),
+        pending_run=None if (pend := fields.get("pend")) is None else _pending_run_of_json(pend),
     )
+
+
+def _pending_run_of_json(document: Document) -> PendingRun:
+    """JSON has no times."""
+    times = {name: datetime.fromisoformat(document[name]) for name in ("fire", "at")}
+    covers = document["covers"]
+    if covers is not None:
+        covers |= {name: datetime.fromisoformat(covers[name]) for name in ("first", "last")}
+    return _pending_run(document | times)
 
 
 # ------------------------------------------------------------------------------------------------------------- access

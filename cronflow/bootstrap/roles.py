@@ -14,8 +14,10 @@ from cronflow.domain.job import Job
 from cronflow.leader.alert_evaluator import AlertEvaluator
 from cronflow.leader.contention import Contention
 from cronflow.leader.elector import Elector
+from cronflow.leader.late_inserts import LateInserts
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.node_monitor import NodeMonitor
+from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.plan_recovery import PlanRecovery
 from cronflow.leader.planner import Dispatcher, Planner
 from cronflow.leader.reconciler import Reconciler, SpoolGrace
@@ -44,7 +46,9 @@ from cronflow.worker.worker import Worker
 
 STALLED_AFTER_S = 10.0
 DISPATCHING_ROLES = frozenset({"planner", "reconciler"})
-LEADER_ROLES = frozenset({"planner", "plan recovery", "reconciler", "maintenance", "node monitor", "alert evaluator"})
+LEADER_ROLES = frozenset(
+    {"planner", "late inserts", "plan recovery", "reconciler", "maintenance", "node monitor", "alert evaluator"}
+)
 
 
 def build_node(
@@ -100,7 +104,7 @@ def build_node(
         return worker.in_flight, worker.ended
 
     def leadership_changed() -> None:
-        for role in (planner, plan_recovery, reconciler, maintenance):
+        for role in (planner, late_inserts, plan_recovery, reconciler, maintenance):
             role.wake.set()
 
     elector = Elector(
@@ -117,6 +121,7 @@ def build_node(
         meter=meter,
     )
     recorder = Recorder(
+        backends.jobs,
         backends.runs,
         backends.results,
         backends.queue,
@@ -177,15 +182,18 @@ def build_node(
         threaded=keep_alive is not None,
     )
     dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now))
-    contention, unplaced = Contention(clock), UnplacedReporter(emit)
+    contention, unplaced, pending_runs = Contention(clock), UnplacedReporter(emit), PendingRuns(backends.runs)
+    late_inserts = LateInserts(backends.plans, backends.runs, pending_runs, elector, clock)
     planner = Planner(
         backends.jobs,
         backends.plans,
         backends.runs,
         backends.membership,
-        Canceller(backends.runs, backends.queue, clock),
+        Canceller(backends.jobs, backends.runs, backends.queue, clock),
         elector,
         dispatcher,
+        pending_runs,
+        late_inserts,
         clock,
         timings,
         counter.inserted,
@@ -193,13 +201,14 @@ def build_node(
         contention,
         unplaced,
     )
-    plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, clock, timings, emit)
+    plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
         backends.jobs,
         backends.runs,
         backends.membership,
         elector,
         dispatcher,
+        pending_runs,
         clock,
         timings,
         SpoolGrace(clock, timings, outages, lambda: recorder.spooled),
@@ -218,6 +227,7 @@ def build_node(
     roles = [
         loop_monitor.role,
         NodeRole("planner", planner.step, planner.wake),
+        NodeRole("late inserts", late_inserts.step, late_inserts.wake),
         NodeRole("plan recovery", plan_recovery.step, plan_recovery.wake),
         NodeRole("reconciler", reconciler.step, reconciler.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
@@ -297,6 +307,7 @@ def build_node(
         elector=elector,
         worker=worker,
         recorder=recorder,
+        before_resigning=late_inserts.close,
         roles=roles,
         signals={
             Signal.LEADER: elector.notify,

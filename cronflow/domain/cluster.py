@@ -77,6 +77,7 @@ class NodeReport:
     spool: Backlog = Backlog()
     zones: str = ""
     capabilities: Capabilities | None = None
+    inserts_runs: bool = False
 
     @property
     def id(self) -> str:

@@ -165,25 +165,25 @@ def _covers(schedule: Schedule, first: datetime, last: datetime) -> Covers | Non
     return None if first == last else Covers(first, last, count_between(schedule, first, last))
 
 
-def run_of_pending(
-    record: JobRecord, pending_run: PendingRun, term: int, now: datetime, *, check_at: datetime | None = None
-) -> Run:
-    """The run of a `pending_run`, derived from the job's document alone, so that any process can insert it."""
+def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
+    """The run of a `pending_run`: the same, but for the term, whichever process inserts it, and whenever. Its
+    acknowledgement is due ACK_WITHIN after the move of the cursor, because its item may already be in a list.
+    """
     is_open = pending_run.state in OPEN
     return Run(
-        id=run_id(record.name, pending_run.fire),
-        job=record.name,
+        id=run_id(job.name, pending_run.fire),
+        job=job.name,
         fire_at=pending_run.fire,
-        kind=pending_run.kind or kind_of(record.job.schedule),
+        kind=pending_run.kind or kind_of(job.schedule),
         state=pending_run.state,
         fence=pending_run.fence,
         term=term,
         job_ver=pending_run.job_ver,
         node=pending_run.node,
         attempt=1 if is_open else 0,
-        max_attempts=record.job.retry.max + 1,
-        check_at=(check_at or pending_run.at + ACK_WITHIN) if is_open else None,
-        created_at=now,
+        max_attempts=job.retry.max + 1,
+        check_at=pending_run.at + ACK_WITHIN if is_open else None,
+        created_at=pending_run.at,
         dispatched_at=pending_run.at if is_open else None,
         ended_at=None if is_open else pending_run.at,
         covers=pending_run.covers,

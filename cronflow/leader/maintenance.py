@@ -17,10 +17,10 @@ from cronflow.domain.errors import Conflict
 from cronflow.domain.job import Job
 from cronflow.domain.sweep import RunRow
 from cronflow.leader.elector import Elector
-from cronflow.leader.plan_recovery import insert_pending_runs
 from cronflow.node.role_loop import Wake
 from cronflow.ports import Assignment, Backends, Clock, JobReach, LineSink, StoreAdmin
 from cronflow.usecases.edit import Editor
+from cronflow.usecases.pending_runs import insert_pending_runs
 
 IDLE_S = 60.0
 AGAIN_S = 5.0
@@ -125,7 +125,7 @@ class Cleanup:
                 if record.pending_run is not None:
                     now = await self._backends.store_admin.time()
                     # Like every write of a job: the run first, so that no instant is lost with the `pending_run`.
-                    await insert_pending_runs(self._backends.runs, [record], record.term, now)
+                    await insert_pending_runs(self._backends.runs, [record])
                     await self._backends.jobs.replace(replace(record, pending_run=None, updated_at=now), record.rev)
                 elif record.updated_at < before:
                     deleted["jobs"] += await self._backends.archive.delete_job(record.name, record.rev)

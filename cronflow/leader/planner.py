@@ -1,7 +1,8 @@
 """The planner: turns due jobs into recorded runs, in batches, and pushes them to nodes.
 
-One round reads the due jobs, decides each and places it. Then, for each batch, it writes the plan intent, inserts
-missing runs of the present `pending_run`s, moves the cursors, inserts the new runs, pushes them and removes the intent.
+One round reads the due jobs, inserts missing runs of their present `pending_run`s, decides each job and places it.
+Then, for each batch, it writes the plan intent, moves the cursors, inserts the new runs, pushes them and removes the
+intent. Where the worker can insert a run with its first record, the insert and the removal are left to LateInserts.
 The order carries the proof: read before intent, intent before move, insert before removal. After a failure in between,
 plan recovery finishes what the intent announced.
 """
@@ -10,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -21,12 +21,14 @@ from cronflow.domain import metrics
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.cluster import Tenure
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.domain.job import JobRecord, PendingRun, PlanIntent
+from cronflow.domain.job import JobRecord, PendingRun, PlanIntent, StartGuard
 from cronflow.domain.placement import Fleet, NoNode, Placement, Waiting, in_turn
 from cronflow.domain.planning import Fire, SkipFire, Wait, decide, run_of_pending, wait_for
 from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
+from cronflow.leader.late_inserts import LateInserts, Pushed
+from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
@@ -49,7 +51,6 @@ from cronflow.usecases.runs import Canceller
 BATCH = 500
 MOST_AT_ONCE = 4 * BATCH
 LEAST_AT_ONCE = 100
-REMEMBERED_PENDING_RUNS = 100_000
 REARMED_AT_ONCE = 100
 REARM_EVERY_S = 0.1
 IDLE_S = 5.0
@@ -101,6 +102,8 @@ class Planner:
         canceller: Canceller,
         elector: Elector,
         dispatcher: Dispatcher,
+        pending_runs: PendingRuns,
+        late_inserts: LateInserts,
         clock: Clock,
         timings: Timings,
         count: Callable[[Run], None] = lambda _: None,
@@ -115,6 +118,8 @@ class Planner:
         self._meter = meter
         self._elector = elector
         self._dispatcher = dispatcher
+        self._pending_runs = pending_runs
+        self._late_inserts = late_inserts
         self._clock = clock
         self._timings = timings
         self._contention = contention or Contention(clock)
@@ -128,8 +133,7 @@ class Planner:
         self._rearm: dict[str, int] = {}
         self._run_ended = False
         self._rearmed_at = 0.0
-        self._inserted = InsertedRunCache(REMEMBERED_PENDING_RUNS)
-        self._cached_term = 0
+        self._term = 0
         self.wake = Wake()
 
     def capacity_freed(self) -> None:
@@ -153,12 +157,10 @@ class Planner:
         if tenure is None:
             return IDLE_S
         self._out_of_capacity = False
-        if tenure.term != self._cached_term:
-            # Another term may have written meanwhile.
-            self._inserted.clear()
+        if tenure.term != self._term:
             self._waited.clear()
             self._blocked.clear()
-            self._cached_term = tenure.term
+            self._term = tenure.term
         now = self._clock.now()
         poll = self._timings.safety_poll
         limit = self._limit
@@ -207,9 +209,9 @@ class Planner:
         newer = next((record.name for record in due if record.term > tenure.term), None)
         if newer is not None:
             raise Deposed(f"job {newer} was written by a newer term")
-        members, open_runs = await asyncio.gather(
-            self._membership.members(), self._runs.open_of([record.name for record in due])
-        )
+        # Before the open runs are read, because a pending run is one of them.
+        members, _ = await asyncio.gather(self._membership.members(), self._pending_runs.ensure(due, tenure.term))
+        open_runs = await self._runs.open_of([record.name for record in due])
         fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
         # Jobs that cannot be placed would only be read again.
         self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
@@ -220,7 +222,9 @@ class Planner:
             await self._jobs.defer(found.deferred)
         batches = [found.planned[at : at + BATCH] for at in range(0, len(found.planned), BATCH)]
         # A batch that fails leaves its intent to plan recovery and does not stop the others.
-        results = await asyncio.gather(*(self._write_batch(tenure, b) for b in batches), return_exceptions=True)
+        inserting = {member.id for member in members if member.report.inserts_runs}
+        writing = (self._write_batch(tenure, batch, inserting) for batch in batches)
+        results = await asyncio.gather(*writing, return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
         if found.replaced:
@@ -325,29 +329,43 @@ class Planner:
             ),
         )
 
-    async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
+    async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned], inserting: Collection[str]) -> None:
         self._intents += 1
         intent = PlanIntent(
             id=f"{tenure.term}-{self._intents}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
         )
-        # Both must be done before the first move; they are independent of each other.
-        await asyncio.gather(self._plans.write(intent), self._ensure_pending_runs(tenure, batch))
+        await self._plans.write(intent)
         moved = await self._jobs.move([plan.move for plan in batch], tenure.term)
-        now = self._clock.now()
         runs: dict[str, tuple[Run, Planned]] = {}
         for plan in batch:
             if plan.record.name in moved:
-                run = run_of_pending(plan.record, plan.move.pending_run, tenure.term, now)
+                run = run_of_pending(plan.record.job, plan.move.pending_run, tenure.term)
                 runs[run.id] = (run, plan)
-        fresh = await self._runs.insert([run for run, _ in runs.values()])
-        for run, plan in runs.values():
-            self._inserted.add(plan.record.name, plan.move.pending_run)
+        late = set[str]()
+        if self._late_inserts.capacity >= len(runs):
+            late = {name for name, (run, plan) in runs.items() if _may_be_late(run, plan, inserting)}
+        fresh = await self._insert([one for name, one in runs.items() if name not in late])
+        # A run that existed already was inserted by plan recovery or an edit; the reconciler dispatches it.
+        pushed = [one for name, one in runs.items() if name in late or name in fresh]
+        if late:
+            deferred = [Pushed(run, plan.move.pending_run) for run, plan in pushed if run.id in late]
+            self._late_inserts.defer(intent.id, deferred)
+            await self._dispatcher.push(tenure, _assignments(pushed, late))
+        else:
+            pushing = self._dispatcher.push(tenure, _assignments(pushed, late))
+            await asyncio.gather(pushing, self._plans.remove([intent.id]))
+        self._observe_lateness(run for run, _ in pushed)
+
+    async def _insert(self, runs: Sequence[tuple[Run, Planned]]) -> set[str]:
+        """Insert the runs now. Returns the ids of those that are new."""
+        if not runs:
+            return set()
+        fresh = await self._runs.insert([run for run, _ in runs])
+        for run, plan in runs:
+            self._pending_runs.inserted(plan.record.name, plan.move.pending_run)
             if run.id in fresh:
                 self._count(run)
-        # A run that existed already was inserted by plan recovery or an edit; the reconciler dispatches it.
-        pushing = self._dispatcher.push(tenure, _assignments(runs[run] for run in fresh))
-        await asyncio.gather(pushing, self._plans.remove([intent.id]))
-        self._observe_lateness(runs[run][0] for run in fresh)
+        return fresh
 
     def _observe_lateness(self, pushed: Iterable[Run]) -> None:
         now = self._clock.now()
@@ -355,24 +373,6 @@ class Planner:
             if run.state is RunState.DISPATCHED:
                 self._meter.add(metrics.DISPATCHED)
                 self._meter.observe(metrics.DISPATCH_LATENESS, max(0.0, (now - run.fire_at).total_seconds()))
-
-    async def _ensure_pending_runs(self, tenure: Tenure, batch: Sequence[Planned]) -> None:
-        unsure = {
-            run_id(plan.record.name, plan.record.pending_run.fire): plan.record
-            for plan in batch
-            if plan.record.pending_run is not None and not self._inserted.has(plan.record.name, plan.record.pending_run)
-        }
-        if not unsure:
-            return
-        missing = unsure.keys() - await self._runs.existing(unsure)
-        now = self._clock.now()
-        runs = [
-            run_of_pending(record, record.pending_run, tenure.term, now, check_at=now)
-            for run, record in unsure.items()
-            if run in missing and record.pending_run is not None
-        ]
-        if runs:
-            await self._runs.insert(runs)
 
 
 def _rank(item: JobRecord | Contender) -> tuple[int, datetime]:
@@ -398,7 +398,15 @@ def _contenders(
                 yield _contender(record)
 
 
-def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Assignment]]:
+def _may_be_late(run: Run, plan: Planned, inserting: Collection[str]) -> bool:
+    """Whether its worker inserts the run with its first record. A start that must be recorded first, as for
+    `at_most_once`, changes a run that exists.
+    """
+    dispatched = run.state is RunState.DISPATCHED and run.node in inserting
+    return dispatched and plan.record.job.start_guard is StartGuard.REDIS
+
+
+def _assignments(runs: Iterable[tuple[Run, Planned]], late: Collection[str]) -> Iterable[tuple[str, Assignment]]:
     for run, plan in runs:
         if run.node is not None and run.state is RunState.DISPATCHED:
             yield (
@@ -410,6 +418,7 @@ def _assignments(runs: Iterable[tuple[Run, Planned]]) -> Iterable[tuple[str, Ass
                     attempt=run.attempt,
                     fire_at=run.fire_at,
                     job=plan.record.job,
+                    pending_run=plan.move.pending_run if run.id in late else None,
                 ),
             )
 
@@ -437,26 +446,3 @@ class Dispatcher:
             return
         count = sum(map(len, lists.values()))
         log.warning("runs not pushed", term=tenure.term, runs=count, remedy="the reconciler dispatches them again")
-
-
-class InsertedRunCache:
-    """LRU cache of pending runs already inserted in this term.
-
-    The key has fire and fence: an edit that skips instants leaves a pending run of another fire under the old fence.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._pending_runs: OrderedDict[str, tuple[datetime, int]] = OrderedDict()
-
-    def add(self, job: str, pending_run: PendingRun) -> None:
-        self._pending_runs[job] = (pending_run.fire, pending_run.fence)
-        self._pending_runs.move_to_end(job)
-        if len(self._pending_runs) > self._most:
-            self._pending_runs.popitem(last=False)
-
-    def has(self, job: str, pending_run: PendingRun) -> bool:
-        return self._pending_runs.get(job) == (pending_run.fire, pending_run.fence)
-
-    def clear(self) -> None:
-        self._pending_runs.clear()

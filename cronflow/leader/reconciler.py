@@ -40,6 +40,7 @@ from cronflow.domain.run import Outcome, Run, RunState
 from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
+from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.planner import Dispatcher
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Outage, Outages, Wake
@@ -85,6 +86,7 @@ class Reconciler:
         membership: Membership,
         elector: Elector,
         dispatcher: Dispatcher,
+        pending_runs: PendingRuns,
         clock: Clock,
         timings: Timings,
         grace: SpoolGrace,
@@ -96,6 +98,7 @@ class Reconciler:
         self._jobs, self._runs, self._membership = jobs, runs, membership
         self._elector = elector
         self._dispatcher = dispatcher
+        self._pending_runs = pending_runs
         self._clock = clock
         self._timings = timings
         self._grace = grace
@@ -145,7 +148,7 @@ class Reconciler:
             holdings=holdings,
             fleet=Fleet(members, timedelta(seconds=self._timings.stale_after)),
             names_up={member.report.name for member in members},
-            others=await self._others(overdue, jobs),
+            others=await self._others(tenure, overdue, jobs),
         )
         # Runs that have a node come first: they need another one only if their worker is gone.
         for run in overdue:
@@ -184,14 +187,19 @@ class Reconciler:
         if again:
             self._emit(RunsReassigned(len(again), again[-1]))
 
-    async def _others(self, overdue: list[Run], jobs: dict[str, JobRecord]) -> dict[str, dict[str, RunState]]:
+    async def _others(
+        self, tenure: Tenure, overdue: list[Run], jobs: dict[str, JobRecord]
+    ) -> dict[str, dict[str, RunState]]:
         """The open runs, by id, of the jobs whose runs exclude each other."""
         excluding = {
             run.job
             for run in overdue
             if run.state is not RunState.RUNNING and run.job in jobs and jobs[run.job].job.overlap is not Overlap.ALLOW
         }
-        found = await self._runs.open_of(excluding) if excluding else {}
+        if not excluding:
+            return {}
+        await self._pending_runs.ensure([jobs[name] for name in excluding], tenure.term)
+        found = await self._runs.open_of(excluding)
         return {job: {run.id: run.state for run in runs} for job, runs in found.items()}
 
     def _visit(self, this: Round, run: Run) -> None:

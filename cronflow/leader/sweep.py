@@ -34,8 +34,9 @@ from cronflow.domain.sweep import (
     flaw_of_run,
     waited_too_long,
 )
-from cronflow.leader.plan_recovery import insert_pending_runs, recover
+from cronflow.leader.plan_recovery import recover
 from cronflow.ports import Assignment, Backends, Clock, EventSink, LineSink, discard_event
+from cronflow.usecases.pending_runs import insert_pending_runs
 
 PAGE = 1000
 SECOND_LOOK_S = 20.0
@@ -213,7 +214,7 @@ class Sweeping:
         for intent in await self._old_intents(now):
             if intent.id in suspects:
                 recovered = await recover(
-                    self._backends.jobs, self._backends.plans, self._backends.runs, intent, self._term, now
+                    self._backends.jobs, self._backends.plans, self._backends.runs, intent, self._term
                 )
                 self._find(Flaw.PLAN_LEFT, intent.id, repaired=recovered)
 
@@ -279,9 +280,8 @@ class Sweeping:
 
     async def _judge_pending_runs(self) -> None:
         for names in _pages(sorted(self._lost_pends)):
-            now = await self._backends.store_admin.time()
             lost = await self._without_run(await self._backends.jobs.get(names))
-            inserted = await insert_pending_runs(self._backends.runs, lost, self._term, now)
+            inserted = await insert_pending_runs(self._backends.runs, lost)
             for record in sorted(lost, key=lambda record: record.name):
                 assert record.pending_run is not None
                 run = run_id(record.name, record.pending_run.fire)

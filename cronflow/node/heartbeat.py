@@ -150,4 +150,5 @@ class Heartbeat:
             spool=self._backlog(),
             zones=self._zones,
             capabilities=self._capabilities,
+            inserts_runs=True,
         )

@@ -66,6 +66,7 @@ class Node:
         elector: Leadership,
         worker: Workload,
         recorder: Outcomes,
+        before_resigning: Callable[[], Awaitable[None]],
         roles: Sequence[NodeRole],
         signals: Mapping[Signal, Callable[[], None]],
     ) -> None:
@@ -84,6 +85,7 @@ class Node:
         self.elector = elector
         self._worker = worker
         self._recorder = recorder
+        self._before_resigning = before_resigning
         self._roles = roles
         self._signals = signals
         self._stop = asyncio.Event()
@@ -159,6 +161,10 @@ class Node:
         await self._event_log.flush()
 
     async def _announce_stop(self) -> None:
+        try:
+            await self._before_resigning()
+        except BackendUnavailable as error:
+            log.warning("runs not inserted", reason=str(error), remedy="plan recovery of the next leader inserts them")
         for announce in (self.elector.resign, self._heartbeat.step):
             try:
                 await self._keep_alive.call(announce)

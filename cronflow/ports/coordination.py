@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from cronflow.domain.cluster import Member, NodeReport, Renewal
-from cronflow.domain.job import Job
+from cronflow.domain.job import Job, PendingRun
 
 
 class Election(Protocol):
@@ -63,7 +63,10 @@ class Membership(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Everything a worker needs to run an attempt, so that it reads nothing else before the start."""
+    """Everything a worker needs to run an attempt, so that it reads nothing else before the start.
+
+    With a `pending_run` the run may have no document yet, and the worker inserts it with its first record.
+    """
 
     run: str
     fence: int
@@ -72,6 +75,7 @@ class Assignment:
     fire_at: datetime
     job: Job
     args: Mapping[str, object] = field(default_factory=dict)
+    pending_run: PendingRun | None = None
 
 
 @dataclass(frozen=True, slots=True)

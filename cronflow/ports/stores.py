@@ -66,8 +66,12 @@ class JobStore(Protocol):
         """
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
-        """Write the term into each job that has no newer one, which makes every move computed before fail. Returns the
-        jobs after the write.
+        """Write the term into each job that has no newer one, which makes every move computed before fail. Then read
+        them: returns those that have the term, in no particular order.
+
+        A job may move between the write and the read, but only by a writer who read it after the write. That writer has
+        ensured the run of the pending run that it replaced, and its own intent announces the new one. So for whoever
+        finishes an intent, the pending runs returned here are all that can lack a run.
         """
 
     async def create(self, record: JobRecord) -> bool:
@@ -144,10 +148,16 @@ class OpenRun(NamedTuple):
 
 
 class RunStore(Protocol):
-    """Run documents. Only `insert` creates them, and only `apply` changes them, along TRANSITIONS."""
+    """Run documents. `insert` and `insert_changed` create them, and `apply` changes them, along TRANSITIONS."""
 
     async def insert(self, runs: Sequence[Run]) -> set[str]:
         """Insert those with a new id. Returns the ids that this call inserted. Existing runs do not change."""
+
+    async def insert_changed(self, runs: Sequence[tuple[Run, Change]], now: datetime) -> set[str]:
+        """Insert those with a new id, each as its change leaves it: an insert and a change in one write. The change
+        must apply to the run, and each run may occur once. `check_at` is `check_in` from `now`, the cluster's time,
+        because an insert cannot read the store's clock. Returns the ids that this call inserted.
+        """
 
     async def apply(self, changes: Sequence[Change]) -> set[str]:
         """Apply each change whose conditions match; at most one per run. Returns the ids of the runs whose change was

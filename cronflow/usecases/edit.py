@@ -27,11 +27,12 @@ from cronflow.domain.errors import Conflict, NotFound
 from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
-from cronflow.domain.run import Covers, Run, RunState, run_id
+from cronflow.domain.run import Covers, Run, RunState
 from cronflow.domain.schedule.kinds import last_before
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
 from cronflow.ports import Clock, EventSink, JobStore, PlanStore, RunStore, VersionStore, discard_event
+from cronflow.usecases.pending_runs import insert_pending_runs
 
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
@@ -179,7 +180,7 @@ class Editor:
         if skipping := tuple(edit.record.name for edit in edits if edit.skipped is not None):
             intent = PlanIntent(id=f"edit-{secrets.token_hex(12)}", term=0, jobs=skipping)
             await self._plans.write(intent)
-        await self._ensure_pending_runs([edit.record for edit in edits])
+        await insert_pending_runs(self._runs, [edit.record for edit in edits])
         won: list[_Planned] = []
         at_once = asyncio.Semaphore(AT_ONCE)
 
@@ -197,7 +198,7 @@ class Editor:
                 # The intent stays: plan recovery inserts the skipped runs of the edits that were written.
                 raise outcome
         skipped = [
-            run_of_pending(edit.record, edit.skipped, edit.record.term, now) for edit in won if edit.skipped is not None
+            run_of_pending(edit.record.job, edit.skipped, edit.record.term) for edit in won if edit.skipped is not None
         ]
         if skipped:
             await self._runs.insert(skipped)
@@ -215,19 +216,6 @@ class Editor:
         if not found:
             raise NotFound("job", name)
         return found[0]
-
-    async def _ensure_pending_runs(self, records: Sequence[JobRecord]) -> None:
-        pending = {run_id(one.name, one.pending_run.fire): one for one in records if one.pending_run is not None}
-        if not pending or not (missing := pending.keys() - await self._runs.existing(pending)):
-            return
-        now = self._clock.now()
-        await self._runs.insert(
-            [
-                run_of_pending(one, one.pending_run, one.term, now, check_at=now)
-                for run, one in pending.items()
-                if run in missing and one.pending_run is not None
-            ]
-        )
 
     async def _retire(self, records: Sequence[JobRecord], reason: str, *, keep_waiting: bool) -> None:
         """Retire open runs of older versions until none is left.

@@ -21,6 +21,7 @@ from cronflow.domain.schedule.zones import check_reach
 from cronflow.domain.version import Version, nearest, version_due, version_of
 from cronflow.domain.why import Known, Why, explain, explain_run
 from cronflow.ports import Backends, Clock, RunQuery
+from cronflow.usecases.pending_runs import find_run
 
 
 class Explainer:
@@ -53,16 +54,16 @@ class Explainer:
         elif not exact and version_due(versions, at.replace(microsecond=0)) is None:
             at = nearest(versions, at)[0] or at
         at = at.replace(microsecond=0)
-        return explain(await self._known(record, versions, await self._covering(record, at, now), now), at)
+        return explain(await self._known(record, versions, await self._covering(record, at), now), at)
 
     async def why_run(self, run_id: str) -> Why:
         """Explain a run, scheduled or not: why it ran, ended or is waiting. Raises NotFound."""
-        found = await self._backends.runs.get([run_id])
-        if not found:
+        run = await find_run(self._backends.jobs, self._backends.runs, run_id)
+        if run is None:
             raise NotFound("run", run_id)
-        record = await self._record(found[0].job)
-        known = await self._known(record, await self._versions(record), found[0], self._clock.now())
-        return explain_run(known, found[0])
+        record = await self._record(run.job)
+        known = await self._known(record, await self._versions(record), run, self._clock.now())
+        return explain_run(known, run)
 
     async def _known(self, record: JobRecord, versions: Sequence[Version], run: Run | None, now: datetime) -> Known:
         refused = {} if run is None else refusals(run, now)
@@ -99,7 +100,7 @@ class Explainer:
             )
         return max(found, default=None)
 
-    async def _covering(self, record: JobRecord, at: datetime, now: datetime) -> Run | None:
+    async def _covering(self, record: JobRecord, at: datetime) -> Run | None:
         """Scheduled runs do not overlap, so the last run before the instant is the only other candidate."""
         runs = self._backends.runs
         exact = await runs.get([run_id(record.name, at)])
@@ -109,7 +110,7 @@ class Explainer:
         if before and _last(before[0]) >= at:
             return before[0]
         if record.pending_run is not None:
-            pending = run_of_pending(record, record.pending_run, record.term, now)
+            pending = run_of_pending(record.job, record.pending_run, record.term)
             if pending.fire_at <= at <= _last(pending):
                 return pending
         return None

@@ -21,9 +21,10 @@ from cronflow.domain.failures import Failure, group
 from cronflow.domain.job import JobRecord
 from cronflow.domain.planning import run_on_request
 from cronflow.domain.run import DEAD, Kind, Resolution, Run, RunState, Settled, replay_id
-from cronflow.ports import Backends, Clock, LateResult, LogLine, Queue, RunQuery, RunStore
+from cronflow.ports import Backends, Clock, JobStore, LateResult, LogLine, Queue, RunQuery, RunStore
 from cronflow.usecases.audit import Auditor, Changed
 from cronflow.usecases.jobs import notify_leader
+from cronflow.usecases.pending_runs import find_run, insert_pending_runs, pending_among
 
 CANCEL_TRIES = 20
 REPLAYS_AT_ONCE = 16
@@ -36,14 +37,14 @@ class RunUseCases:
         self._backends = backends
         self._clock = clock
         self._audit = audit
-        self._canceller = Canceller(backends.runs, backends.queue, clock)
+        self._canceller = Canceller(backends.jobs, backends.runs, backends.queue, clock)
 
     async def get(self, run_id: str) -> Run:
         """Raises NotFound."""
-        found = await self._backends.runs.get([run_id])
-        if not found:
+        found = await find_run(self._backends.jobs, self._backends.runs, run_id)
+        if found is None:
             raise NotFound("run", run_id)
-        return found[0]
+        return found
 
     async def recent(self, names: Collection[str], limit: int) -> list[tuple[JobRecord, list[Run]]]:
         """The named jobs that exist, each with its latest runs, newest fire first."""
@@ -190,12 +191,13 @@ class Canceller:
     attempts to stop.
     """
 
-    def __init__(self, runs: RunStore, queue: Queue, clock: Clock) -> None:
-        self._runs, self._queue = runs, queue
+    def __init__(self, jobs: JobStore, runs: RunStore, queue: Queue, clock: Clock) -> None:
+        self._jobs, self._runs, self._queue = jobs, runs, queue
         self._clock = clock
 
     async def cancel(self, ids: Collection[str], reason: str, by: str = "") -> list[Run]:
-        """Cancel the open runs and return all of them as they are now. Repeating it is safe.
+        """Cancel the open runs and return all of them as they are now. Repeating it is safe. A run that its job names
+        as pending is inserted first.
 
         Raises Conflict if a run keeps changing concurrently.
         """
@@ -203,6 +205,9 @@ class Canceller:
         for _ in range(CANCEL_TRIES):
             found = await self._runs.get(ids)
             if open_ids is None:
+                if absent := set(ids) - {run.id for run in found}:
+                    await insert_pending_runs(self._runs, await pending_among(self._jobs, absent))
+                    found = await self._runs.get(ids)
                 open_ids = [run.id for run in found if run.is_open]
             todo = [run for run in found if run.is_open and not _is_requested(run)]
             if not todo:

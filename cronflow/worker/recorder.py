@@ -4,9 +4,9 @@ Outcomes go to MongoDB, then the job locks are released in Redis. While MongoDB 
 spool, and from there to MongoDB before any later outcome. Starts wait: a run that needs a recorded start does not begin
 without it.
 
-Rules: every outcome is a compare-and-set; one that does not match, and was not written by this very finish, is kept as
-a late result. A large result is written before the run that refers to it. A job lock is returned only after the
-outcome is in MongoDB or on the disk.
+Rules: every outcome is a compare-and-set, or the insert of its run; one that does not match, and was not written by
+this very finish, is kept as a late result. A large result is written before the run that refers to it. A job lock is
+returned only after the outcome is in MongoDB or on the disk.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from cronflow.ports import (
     Clock,
     EventSink,
     JobLock,
+    JobStore,
     LateResult,
     Meter,
     Queue,
@@ -36,8 +37,9 @@ from cronflow.ports import (
     RunStore,
     discard_event,
 )
-from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit, apply_each
+from cronflow.worker.group_commit import MOST_AT_ONCE, GroupCommit
 from cronflow.worker.log_writer import LogWriter
+from cronflow.worker.run_writer import RunWrite, RunWriter
 from cronflow.worker.spool import Finish, Spool
 
 SPOOL_LINGER_S = 0.02
@@ -54,6 +56,7 @@ class Recorder:
 
     def __init__(
         self,
+        jobs: JobStore,
         runs: RunStore,
         results: ResultStore,
         queue: Queue,
@@ -68,6 +71,7 @@ class Recorder:
         meter: Meter = UNMETERED,
     ) -> None:
         self._runs, self._results, self._queue, self.lines = runs, results, queue, log_writer
+        self._writer = RunWriter(jobs, runs, clock)
         self._node = node
         self._clock = clock
         self._linger_s = timings.group_commit
@@ -78,7 +82,7 @@ class Recorder:
         self._stuck = False
         self._ahead = 0
         self._replaying = asyncio.Lock()
-        self._starts: GroupCommit[Change, bool | None] = GroupCommit(
+        self._starts: GroupCommit[RunWrite, bool | None] = GroupCommit(
             "starts", self._write_starts, clock, outages, self._linger_s
         )
         self._finishes = GroupCommit("finishes", self._write_finishes, clock, outages, self._linger_s)
@@ -105,11 +109,11 @@ class Recorder:
         loops = (self._starts.run(), self._finishes.run(), self._releases.run(), self.lines.run())
         return [group.create_task(loop, name=f"group commit {k}") for k, loop in enumerate(loops)]
 
-    async def start(self, change: Change) -> bool | None:
+    async def start(self, write: RunWrite) -> bool | None:
         """Record a start. Returns False when the run belongs to another attempt, None when it is unknown whether the
         start is recorded, because the recorder gave up.
         """
-        return await self._starts.put(change)
+        return await self._starts.put(write)
 
     async def finish(self, finish: Finish, last_line: asyncio.Future[None] | None = None) -> bool:
         """Record an outcome, and wait for the run's last log line unless MongoDB is unavailable. On return the outcome
@@ -181,8 +185,8 @@ class Recorder:
             except Exception as error:
                 await spool.set_aside(finish, f"MongoDB refuses it: {error!r}")
 
-    async def _write_starts(self, starts: Sequence[Change]) -> list[bool]:
-        return await apply_each(self._runs, starts)
+    async def _write_starts(self, starts: Sequence[RunWrite]) -> list[bool]:
+        return await self._writer.write(starts)
 
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[bool]:
         spool = self._spool
@@ -214,7 +218,7 @@ class Recorder:
         large = [finish.result for finish in finishes if finish.result is not None]
         if large:
             await self._results.keep(large)
-        results = await apply_each(self._runs, [finish.change for finish in finishes])
+        results = await self._writer.write([RunWrite(finish.change, finish.pending) for finish in finishes])
         late = [finish.late for finish, won in zip(finishes, results, strict=True) if not won]
         if late:
             await self._runs.keep_late(late)

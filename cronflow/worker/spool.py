@@ -24,7 +24,7 @@ import structlog
 from cronflow.domain import transitions
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, Conflict
-from cronflow.domain.run import Attempt, AttemptResult, Outcome, RunState
+from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import Clock, LargeResult, LateResult
 from cronflow.worker.spool_segments import SEGMENT_BYTES, Segments
@@ -50,11 +50,14 @@ log = structlog.get_logger("cronflow.node")
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of an attempt, to be written: `result` first, so that a run never refers to a missing result."""
+    """The end of an attempt, to be written: `result` first, so that a run never refers to a missing result. `pending`
+    is as in RunWrite, and is not spooled.
+    """
 
     change: Change
     late: LateResult
     result: LargeResult | None = None
+    pending: Run | None = None
 
     @classmethod
     def of(
@@ -64,6 +67,7 @@ class Finish:
         finish_id: str,
         started_at: datetime | None,
         at: datetime,
+        pending: Run | None = None,
     ) -> Finish:
         text = b"" if attempt_result.result is None else orjson.dumps(attempt_result.result)
         result = None
@@ -78,7 +82,7 @@ class Finish:
             attempt_result=attempt_result,
             finish_id=finish_id,
         )
-        return cls(transitions.finish(claimed, attempt_result, finish_id, started_at, at), late, result)
+        return cls(transitions.finish(claimed, attempt_result, finish_id, started_at, at), late, result, pending)
 
     def waited(self, now: datetime) -> Finish:
         """The same finish written at `now`: the delay of the next attempt is shortened by the time in the spool."""

@@ -47,6 +47,7 @@ from cronflow.ports import (
 from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
 from cronflow.worker.leases import STOP_TAKES_S, Lease
 from cronflow.worker.recorder import Recorder
+from cronflow.worker.run_writer import RunWrite, pending_of
 from cronflow.worker.spool import Finish
 from cronflow.worker.throughput import AHEAD_S, Throughput
 
@@ -271,7 +272,8 @@ class Worker:
                 attempt_result=attempt_result,
                 finish_id=finish_id,
             )
-            finishes.append(Finish(transitions.give_back(claimed, finish_id, attempt_result, now), late))
+            change = transitions.give_back(claimed, finish_id, attempt_result, now)
+            finishes.append(Finish(change, late, pending=pending_of(assignment)))
         await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
         await self._notify_leader()
 
@@ -458,12 +460,15 @@ class Worker:
     async def _mark_start(self, active: Active) -> bool | None:
         started_at = active.started_at or self._clock.now()
         lease = timedelta(seconds=self._timings.run_lease)
-        won = await self._recorder.start(transitions.start(active.claimed, active.start_id, started_at, lease))
+        change = transitions.start(active.claimed, active.start_id, started_at, lease)
+        won = await self._recorder.start(RunWrite(change, pending_of(active.assignment)))
         active.marked, active.started_at = bool(won), started_at
         return won
 
     async def _record(self, active: Active, attempt_result: AttemptResult) -> None:
-        finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, self._clock.now())
+        pending = None if active.marked else pending_of(active.assignment)
+        now = self._clock.now()
+        finish = Finish.of(active.claimed, attempt_result, next(self._ids), active.started_at, now, pending)
         await active.log.end()
         self._recorder.lines.hurry()
         if active.superseded:

@@ -83,7 +83,7 @@ class Template:
         pending = PendingRun(
             fire=due, state=RunState.DISPATCHED, fence=1, job_ver=1, at=due, node=NODE, placement=placement
         )
-        run = run_of_pending(job_record, pending, term=1, now=due)
+        run = run_of_pending(job, pending, term=1)
         assignment = Assignment(run="RUN", fence=1, term=1, attempt=1, fire_at=due, args={}, job=job)
         attempt = {"n": 1, "node": NODE, "outcome": "ok", "error": None}
         return cls(

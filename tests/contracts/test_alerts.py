@@ -14,10 +14,11 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.redis.connection import RedisConnection
 from cronflow.bootstrap.backends import adapters
 from cronflow.domain.alerts import Alert, AlertKind, AlertRecord, Failing, Notification, NotificationState, Webhook
+from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Waiting
 from cronflow.domain.recovery import Dispatch, End
-from cronflow.domain.run import Attempt, Outcome, Run, RunState
-from cronflow.domain.transitions import Transition, dispatch, end
+from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState
+from cronflow.domain.transitions import ClaimedRun, Transition, dispatch, end, finish
 from cronflow.ports import Backends
 from cronflow.testing.memory import memory_backends
 from tests.contracts.builders import T0, a_record, a_run
@@ -267,6 +268,16 @@ async def test_a_run_that_failed_or_was_lost_is_untold_until_it_is_told(stores: 
     await stores.alert_conditions.mark_reported([runs[0].id])
     await stores.alert_conditions.mark_reported([runs[0].id])
     assert [run.id for run in await stores.alert_conditions.unreported(9)] == [runs[1].id]
+
+
+async def test_a_run_that_is_inserted_as_its_failure_leaves_it_is_untold_too(stores: Backends) -> None:
+    run = a_run("failed")
+    claimed = ClaimedRun(
+        run=run.id, fence=run.fence, node="n#a", attempt=1, retry=Retry(max=0), delivery=Delivery.AT_LEAST_ONCE
+    )
+    change = finish(claimed, AttemptResult(Outcome.ERROR, error="no"), "f1", T0, T0 + MINUTE)
+    assert await stores.runs.insert_changed([(run, change)], T0) == {run.id}
+    assert [(one.id, one.state) for one in await stores.alert_conditions.unreported(9)] == [(run.id, RunState.FAILED)]
 
 
 async def test_a_run_that_was_skipped_or_cancelled_is_no_sign(stores: Backends) -> None:

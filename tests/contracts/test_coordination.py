@@ -17,11 +17,12 @@ from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, Renewal
 from cronflow.domain.errors import Conflict, Deposed
 from cronflow.domain.job import Delivery, Overlap, Retry
+from cronflow.domain.placement import Placement
 from cronflow.domain.recovery import Dispatch
-from cronflow.domain.run import AttemptResult, Outcome, RunState
+from cronflow.domain.run import AttemptResult, Covers, Outcome, RunState
 from cronflow.domain.transitions import ClaimedRun, Transition
 from cronflow.ports import JobLock, Signal
-from tests.contracts.builders import T0, a_job, a_report, a_run, an_assignment
+from tests.contracts.builders import T0, a_job, a_pend, a_report, a_run, an_assignment
 from tests.contracts.conftest import Coordination, Stores
 from tests.waiting import eventually
 
@@ -261,6 +262,16 @@ async def test_an_assignment_arrives_as_it_was_sent(coordination: Coordination) 
     taken = await coordination.queue.take(N1, 5)
     assert list(taken.assignments) == [sent]
     assert (taken.put_back, taken.dropped) == (0, 0)
+
+
+async def test_the_pending_run_of_an_assignment_arrives_as_it_was_sent(coordination: Coordination) -> None:
+    await leading(coordination)
+    placement = Placement("n1#a", 0.2, (("n2#b", 0.4), ("n3#c", "draining")), 2)
+    for covers in (None, Covers(T0, T0 + timedelta(hours=1), 60), Covers(T0, T0 + timedelta(hours=1), None)):
+        pending_run = a_pend(covers=covers, placement=placement, at=T0 + timedelta(microseconds=1500))
+        assignment = replace(an_assignment(fence=pending_run.fence), pending_run=pending_run)
+        assert await coordination.queue.dispatch(1, EPOCH, {N1: [assignment]})
+        assert await coordination.queue.give_back(N1) == [assignment]
 
 
 async def test_a_node_takes_no_more_than_it_asks_for_and_in_order(coordination: Coordination) -> None:

@@ -140,11 +140,11 @@ WAYS: Mapping[str, Way] = {
 
 
 def _inserted_by_planner(record: JobRecord, fire: datetime) -> Run:
-    return run_of_pending(record, a_pend(fire, FENCE), 1, NOW)
+    return run_of_pending(record.job, a_pend(fire, FENCE), 1)
 
 
 def _inserted_as_skipped(record: JobRecord, fire: datetime) -> Run:
-    return run_of_pending(record, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1, NOW)
+    return run_of_pending(record.job, a_pend(fire, FENCE, state=RunState.SKIPPED, reason="misfire", node=None), 1)
 
 
 def _inserted_on_request(record: JobRecord, fire: datetime) -> Run:
@@ -346,6 +346,46 @@ async def test_what_does_not_match_alone_changes_nothing_and_a_run_that_is_not_t
     assert await stores.runs.apply([way.change(replace(run, state=state, check_at=NOW - HOUR))]) == set()
     assert await stores.runs.apply([way.change(missing)]) == set()
     assert await stores.runs.get([run.id, missing.id]) == [run]
+
+
+AT_ONCE = [name for name, way in WAYS.items() if way.actor is WORKER and RunState.DISPATCHED in way.states]
+"""What a worker may record of a run that has no document yet."""
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+async def test_a_run_that_is_inserted_as_a_change_leaves_it_is_the_run_that_was_inserted_and_changed(
+    stores: Stores, name: str
+) -> None:
+    apart, made = _inserted_by_planner(a_record("apart"), T0), _inserted_by_planner(a_record("made"), T0)
+    change = WAYS[name].change(made)
+    await stores.runs.insert([apart])
+    assert await stores.runs.apply([replace(change, run=apart.id)]) == {apart.id}
+    assert await stores.runs.insert_changed([(made, change)], NOW) == {made.id}
+    (changed_apart,) = await stores.runs.get([apart.id])
+    (found,) = await stores.runs.get([made.id])
+    assert replace(found, id=apart.id, job=apart.job, check_at=None) == replace(changed_apart, check_at=None)
+    assert found.check_at == (None if change.check_in is None else NOW + change.check_in)
+    # It has the marks that the indexes need.
+    (row,) = await stores.archive.rows([made.id])
+    assert row.marked_open == found.is_open
+    assert list(await stores.runs.open_of(["made"])) == ["made"] * found.is_open
+    assert await stores.dead_letters.count("made") == found.is_dead
+    # Its answer was lost: it is inserted no more, and the change is known to be applied.
+    assert await stores.runs.insert_changed([(made, change)], NOW) == set()
+    assert await stores.runs.apply([change]) == {made.id}
+    assert await stores.runs.get([made.id]) == [found]
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+async def test_what_exists_in_any_state_is_not_inserted_again_as_a_change_leaves_it(stores: Stores, name: str) -> None:
+    before = [stored(f"job-{state}", state, {}) for state in RunState]
+    made = [_inserted_by_planner(a_record(run.job), run.fire_at) for run in before]
+    fresh = _inserted_by_planner(a_record("fresh"), T0)
+    await stores.runs.insert(before)
+    pairs = [(run, WAYS[name].change(run)) for run in (*made, fresh)]
+    assert await stores.runs.insert_changed(pairs, NOW) == {fresh.id}
+    found = await stores.runs.get([run.id for run in before])
+    assert sorted(found, key=lambda run: run.id) == sorted(before, key=lambda run: run.id)
 
 
 @pytest.mark.parametrize("transition", INSERTS)

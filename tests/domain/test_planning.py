@@ -125,16 +125,15 @@ def test_a_new_job_begins_within_the_present_second_and_a_one_time_job_counts_ho
 
 
 def test_the_run_of_a_pending_run_depends_on_the_document_alone() -> None:
-    record = a_record()
-    pending_run = a_pend(covers=Covers(T0, T0 + MINUTE, 2))
-    run = run_of_pending(record, pending_run, term=3, now=T0)
-    assert run == run_of_pending(record, pending_run, term=3, now=T0)
+    pending_run = a_pend(covers=Covers(T0, T0 + MINUTE, 2), at=T0 + SECOND)
+    run = run_of_pending(a_job(), pending_run, term=3)
     assert (run.id, run.kind, run.state) == ("report@20261121T120000Z", Kind.INTERVAL, RunState.DISPATCHED)
-    assert (run.check_at, run.attempt, run.max_attempts, run.covers) == (T0 + 10 * SECOND, 1, 4, pending_run.covers)
+    assert (run.check_at, run.attempt, run.max_attempts, run.covers) == (T0 + 11 * SECOND, 1, 4, pending_run.covers)
+    assert (run.created_at, run.dispatched_at) == (pending_run.at, pending_run.at)
 
 
 def test_a_skipped_pending_run_becomes_an_ended_run() -> None:
-    run = run_of_pending(a_record(), a_pend(state=RunState.SKIPPED, reason="overlap"), term=3, now=T0)
+    run = run_of_pending(a_job(), a_pend(state=RunState.SKIPPED, reason="overlap"), term=3)
     assert (run.is_open, run.check_at, run.ended_at, run.reason, run.attempt) == (False, None, T0, "overlap", 0)
 
 

@@ -7,7 +7,7 @@ report. It bypasses the ports, and needs a MongoDB of its own, whose oplog conta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -59,7 +59,7 @@ def read(url: str, namespace: str) -> Records:
                 Elected(document["term"], document["holder"].rpartition("#")[0])
                 for _, _, document in _writes(oplog, f"{database.name}.control")
             ],
-            steps=[_step(*write) for write in _writes(oplog, f"{database.name}.runs")],
+            steps=list(_steps(_writes(oplog, f"{database.name}.runs"))),
         )
 
 
@@ -82,6 +82,19 @@ def _written(before: Document, write: Document) -> dict[str, Any]:
     diff = write["diff"]
     kept = {name: value for name, value in before.items() if name not in diff.get("d", {})}
     return {**kept, **diff.get("u", {}), **diff.get("i", {})}
+
+
+def _steps(writes: Iterator[tuple[str, datetime, Document]]) -> Iterator[Step]:
+    """A worker inserts a run that it has been given as its first record leaves it. That is two steps: the insert that
+    any process may make, and its own.
+    """
+    known: set[str] = set()
+    for run, at, document in writes:
+        step = _step(run, at, document)
+        if run not in known and step.state is not RunState.DISPATCHED and document.get("dispatched_at") is not None:
+            yield replace(step, state=RunState.DISPATCHED, finish_id=None)
+        known.add(run)
+        yield step
 
 
 def _step(run: str, at: datetime, document: Document) -> Step:

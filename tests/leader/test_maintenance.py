@@ -22,14 +22,13 @@ from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.executors import Executors, SystemExecutor
 from cronflow.leader.maintenance import Cleanup
-from cronflow.leader.planner import Planned
 from cronflow.leader.sweep import Sweep
 from cronflow.node.node import Node
 from cronflow.node.timings import Timings
-from cronflow.ports import Move
 from cronflow.testing.clock import FakeClock
 from cronflow.testing.memory import memory_backends
 from cronflow.usecases import UseCases
+from cronflow.usecases.pending_runs import insert_pending_runs
 from tests.contracts.builders import an_assignment
 from tests.node.cluster import Cluster, Recording, Steady, planner_of
 
@@ -340,9 +339,9 @@ async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: st
             (leader,) = cluster.leaders
             tenure = leader.elector.tenure
             assert tenure is not None
-            await planner_of(leader)._ensure_pending_runs(tenure, [_planned(record)])
+            await planner_of(leader)._pending_runs.ensure([record], tenure.term)
         else:
-            await cluster.service.jobs._editor._ensure_pending_runs([record])
+            await insert_pending_runs(cluster.backends.runs, [record])
         await cluster.elapse(60)
         assert cluster.executor.runs_started.count(old.id) == 1
         # Once nobody can have slept so long, it goes.
@@ -350,10 +349,6 @@ async def test_a_stale_read_of_a_job_cannot_bring_an_old_run_back(ensured_by: st
         await cluster.service.jobs.trigger(CLEANUP)
         await cluster.elapse(5)
         assert old.id not in [run.id for run in cluster.runs]
-
-
-def _planned(record: Any) -> Any:
-    return Planned(record, Move(job=record.name, rev=record.rev, next_fire=None, pending_run=record.pending_run))
 
 
 async def test_what_a_clean_up_leaves_is_what_the_retention_says() -> None:

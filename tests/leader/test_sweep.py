@@ -189,7 +189,7 @@ async def test_a_job_that_was_not_planned_for_an_hour_is_reported(forge: Forge) 
 
 async def test_a_missing_run_of_a_pending_run_is_inserted(forge: Forge) -> None:
     fire = forge.now - HOUR
-    await a_sound_job(forge, pending_run=a_pend(fire, fence=77))
+    await a_sound_job(forge, pending_run=a_pend(fire, fence=77, at=forge.now - MINUTE))
     run = run_id("report", fire)
     assert await forge.findings() == [("pend_without_run", run, True)]
     (found,) = await forge.backends.runs.get([run])
@@ -249,7 +249,7 @@ async def test_an_intent_of_a_job_that_a_newer_term_has_written_stays_for_that_t
     await forge.age_intent(PlanIntent(id="2-1", term=2, jobs=("report",)), forge.now - 2 * HOUR)
     assert await forge.findings(term=5) == [("plan_left", "2-1", False)]
     (intent,) = await forge.backends.plans.left_behind(9, HOUR)
-    assert await recover(forge.backends.jobs, forge.backends.plans, forge.backends.runs, intent, 9, forge.now)
+    assert await recover(forge.backends.jobs, forge.backends.plans, forge.backends.runs, intent, 9)
 
 
 async def test_the_list_of_a_dead_node_goes_and_that_of_a_live_one_stays(forge: Forge) -> None:

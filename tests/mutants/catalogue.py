@@ -108,8 +108,9 @@ MONGO: tuple[Mutant, ...] = (
         # defer
         ('{"_id": name, "rev": one.rev}', '{"_id": name}'),
         # fence
-        ('{"_id": name, "term": {"$lte": term}}', '{"_id": name}'),
-        ('{"_id": name, "term": {"$lte": term}}', '{"_id": name, "term": {"$lt": term}}'),
+        ('chosen | {"term": {"$lte": term}}', "chosen"),
+        ('chosen | {"term": {"$lte": term}}', 'chosen | {"term": {"$lt": term}}'),
+        ('find(chosen | {"term": term})', "find(chosen)"),
         ('{"$inc": {"rev": 1}, "$set": {"term": term}}', '{"$set": {"term": term}}'),
         ('{"$inc": {"rev": 1}, "$set": {"term": term}}', '{"$inc": {"rev": 1}}'),
         # replace
@@ -137,12 +138,19 @@ MONGO: tuple[Mutant, ...] = (
         ('        match["cancel_requested"] = {"$ne": True}\n', "        pass\n"),
         ('        match["$expr"] = HAS_PASSED\n', "        pass\n"),
         # what it leaves behind for the next one
-        ('fields["state"] = change.target.value', 'fields["state"] = {"$ifNull": ["$state", change.target.value]}'),
-        ('{"$unset": ["open", "check_at"]}', '{"$unset": ["open"]}'),
-        ('{"$unset": ["open", "check_at"]}', '{"$unset": ["check_at"]}'),
-        ('        fields["dead"] = True\n', "        pass\n"),
-        ('        fields["untold"] = True\n', "        pass\n"),
-        ('{"$add": ["$$NOW", round(change.check_in.total_seconds() * 1000)]}', '"$$NOW"'),
+        ('    sets["state"] = change.target.value\n', ""),
+        ('{"open": "", "check_at": ""}', '{"open": ""}'),
+        ('{"open": "", "check_at": ""}', '{"check_at": ""}'),
+        ('sets["dead"] = sets["untold"] = True', 'sets["untold"] = True'),
+        ('sets["dead"] = sets["untold"] = True', 'sets["dead"] = True'),
+        ('{"$add": ["$$NOW", check_in_ms]}', '"$$NOW"'),
+        # what an insert leaves behind; a run that nobody has started has no field that a change removes
+        ('    document["state"] = change.target.value\n', ""),
+        ('document["attempts"] = [codec.attempt_document(change.attempt)]', "pass"),
+        ('document["dead"] = document["untold"] = True', 'document["untold"] = True'),
+        ('del document["open"], document["check_at"]', 'del document["open"]'),
+        ('del document["open"], document["check_at"]', 'del document["check_at"]'),
+        ('document["check_at"] = now + change.check_in', "pass"),
         # what the reconciler and the planner see
         ('{"open": True, "$expr": HAS_PASSED}', '{"open": True}'),
         ('{"open": True, "$expr": HAS_PASSED}', '{"$expr": HAS_PASSED}'),
@@ -229,7 +237,12 @@ MEMORY: tuple[Mutant, ...] = (
             "            and (True or (run.check_at is not None",
         ),
         ("        if change.target not in OPEN:\n", "        if False:\n"),
-        ('sets["check_at"] = self.clock.now() + change.check_in', "pass"),
+        ('sets["check_at"] = (now or self.clock.now()) + change.check_in', "pass"),
+        ("(now or self.clock.now())", "self.clock.now()"),
+        (
+            "change) for run, change in runs if self.documents.runs.insert(run.id, run)]",
+            "change) for run, change in runs]",
+        ),
         ("lambda run: run.check_at and run.check_at <= now", "lambda run: run.check_at"),
         ("if run.is_open and run.job in jobs:", "if run.job in jobs:"),
         ("            if change.target in DEAD:\n", "            if True:\n"),
@@ -482,4 +495,45 @@ LUA: tuple[Mutant, ...] = (
     ),
 )
 
-MUTANTS = MEMORY + LUA + MONGO
+WORKER: tuple[Mutant, ...] = (
+    *_of(
+        "worker/run_writer.py",
+        ("abs(now - write.pending.created_at) < ACK_WITHIN", "True"),
+        ("abs(now - write.pending.created_at) < ACK_WITHIN", "False"),
+        ("                done[first[run]] = True\n", "                pass\n"),
+        ("        await self._insert_absent(writes, done)\n", ""),
+        (" and (run.id, run.fence) in fences", ""),
+        ("            await insert_pending_runs(self._runs, [record for _, record in pending])\n", ""),
+        ("            await self._apply(writes, done)\n", ""),
+    ),
+)
+
+LATE_INSERTS: tuple[Mutant, ...] = (
+    *_of(
+        "leader/planner.py",
+        ("self._late_inserts.capacity >= len(runs)", "True"),
+        (" and run.node in inserting", ""),
+        ("return dispatched and plan.record.job.start_guard is StartGuard.REDIS", "return dispatched"),
+        ("run.state is RunState.DISPATCHED and run.node in inserting", "run.node in {*inserting, None}"),
+        ("self._pending_runs.ensure(due, tenure.term)", "self._pending_runs.ensure((), tenure.term)"),
+        ("pending_run=plan.move.pending_run if run.id in late else None,", "pending_run=None,"),
+    ),
+    *_of(
+        "leader/reconciler.py",
+        ("        await self._pending_runs.ensure([jobs[name] for name in excluding], tenure.term)\n", ""),
+    ),
+    *_of(
+        "leader/late_inserts.py",
+        ("left > 0 and not self._at_once", "left > 0"),
+        ("return self._closed or self._elector.tenure is None", "return self._closed"),
+        ("return self._closed or self._elector.tenure is None", "return self._elector.tenure is None"),
+        ("            await self._runs.insert([unsure[run].run for run in missing])\n", "            pass\n"),
+        ("        await self._plans.remove([batch.intent for batch in batches])\n", ""),
+    ),
+    *_of(
+        "usecases/runs.py",
+        ("await insert_pending_runs(self._runs, await pending_among(self._jobs, absent))", "pass"),
+    ),
+)
+
+MUTANTS = MEMORY + LUA + MONGO + WORKER + LATE_INSERTS

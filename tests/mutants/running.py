@@ -38,6 +38,11 @@ NEAREST |= {"alerts": "alerts", "check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
+UNIT_TESTS: Mapping[str, Tests] = {"run_writer.py": ("tests/worker/test_run_writer.py",)} | dict.fromkeys(
+    ("planner.py", "reconciler.py", "late_inserts.py", "runs.py"), ("tests/node/test_late_inserts.py",)
+)
+"""The tests of a module that is no backend."""
+
 
 class CannotRun(Exception):
     """The tests could not run, so the mutant is neither killed nor alive."""
@@ -51,6 +56,8 @@ def suites_of(mutant: Mutant) -> list[Tests]:
             contracts, variant, others = STORES, "mongodb or control", (*SWEEPS, "-k", "servers")
         case "memory":
             contracts, variant, others = (*STORES[:-1], "coordination"), "memory", (*SWEEPS, "-k", "not servers")
+        case module if module in UNIT_TESTS:
+            return [UNIT_TESTS[module]]
         case _:
             contracts, variant, others = COORDINATION, "redis and not fakeredis", (*SWEEPS, "-k", "servers")
     nearest = NEAREST.get(Path(mutant.file).stem, "coordination")

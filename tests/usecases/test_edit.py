@@ -301,7 +301,7 @@ async def test_a_batch_that_fails_in_between_is_audited_and_its_intent_covers_wh
     [(intent, _)] = bench.backends.documents.plans.values()
     assert intent.jobs == ("a", "b")
     backends = bench.backends
-    assert await recover(backends.jobs, backends.plans, backends.runs, intent, 1, bench.clock.now())
+    assert await recover(backends.jobs, backends.plans, backends.runs, intent, 1)
     assert [(run.job, run.state) for run in await bench.runs()] == [("a", RunState.SKIPPED)]
     assert await bench.service.jobs.apply([a_job(name, schedule=Every("1h")) for name in "ab"]) == [
         ("a", "unchanged"),

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import ReturnDocument, UpdateOne
+from pymongo import UpdateOne
 
 from cronflow.backends import codec
 from cronflow.backends.mongo.database import MongoDatabase
@@ -107,17 +107,14 @@ class MongoJobStore:
                 await self._jobs.bulk_write(updates, ordered=False)
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
-        found = []
-        for name in names:
-            async with self._database.translated():
-                document = await self._jobs.find_one_and_update(
-                    {"_id": name, "term": {"$lte": term}},
-                    {"$inc": {"rev": 1}, "$set": {"term": term}},
-                    return_document=ReturnDocument.AFTER,
-                )
-            if document is not None:
-                found.append(codec.record(document))
-        return found
+        """One write, then one read."""
+        chosen = {"_id": {"$in": list(names)}}
+        async with self._database.translated():
+            await self._jobs.update_many(
+                chosen | {"term": {"$lte": term}}, {"$inc": {"rev": 1}, "$set": {"term": term}}
+            )
+            found = await self._jobs.find(chosen | {"term": term}).to_list(None)
+        return [codec.record(document) for document in found]
 
     async def create(self, record: JobRecord) -> bool:
         return bool(await self.create_all([record]))

@@ -34,6 +34,9 @@ class MongoRunStore:
     async def insert(self, runs: Sequence[Run]) -> set[str]:
         return await self._database.insert_new("runs", [codec.run_document(run) for run in runs])
 
+    async def insert_changed(self, runs: Sequence[tuple[Run, Change]], now: datetime) -> set[str]:
+        return await self._database.insert_new("runs", [_changed(run, change, now) for run, change in runs])
+
     async def apply(self, changes: Sequence[Change]) -> set[str]:
         """One bulk write. If it matched fewer documents than changes, one read determines which were applied."""
         if not changes:
@@ -237,6 +240,26 @@ def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
 
 def _place(document: dict[str, Any]) -> tuple[datetime, str]:
     return document["fire_at"], document["_id"]
+
+
+def _changed(run: Run, change: Change, now: datetime) -> dict[str, Any]:
+    """The document of a new run as the change leaves it. Like all run documents, it has no None values."""
+    document = codec.run_document(run)
+    for name, value in change.sets.items():
+        if value is None:
+            document.pop(name, None)
+        else:
+            document[name] = codec.plain(value)
+    document["state"] = change.target.value
+    if change.attempt is not None:
+        document["attempts"] = [codec.attempt_document(change.attempt)]
+    if change.target in DEAD:
+        document["dead"] = document["untold"] = True
+    if change.target not in OPEN:
+        del document["open"], document["check_at"]
+    elif change.check_in is not None:
+        document["check_at"] = now + change.check_in
+    return document
 
 
 def _update(change: Change) -> UpdateOne:

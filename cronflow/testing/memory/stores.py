@@ -122,12 +122,19 @@ class MemoryRunStore(DocumentPort, port="runs"):
         self.documents.unreported |= {run.id for run in fresh if run.is_dead}
         return {run.id for run in fresh}
 
+    async def insert_changed(self, runs: Sequence[tuple[Run, Change]], now: datetime) -> set[str]:
+        # Two writes to the table, with nothing in between, so that histories show both steps.
+        fresh = [(run, change) for run, change in runs if self.documents.runs.insert(run.id, run)]
+        for _, change in fresh:
+            self._apply(change, now)
+        return {run.id for run, _ in fresh}
+
     async def apply(self, changes: Sequence[Change]) -> set[str]:
         return {change.run for change in changes if self._apply(change)}
 
-    def _apply(self, change: Change) -> bool:
+    def _apply(self, change: Change, now: datetime | None = None) -> bool:
         if self.documents.runs.replace_if(
-            change.run, lambda run: self._matches(run, change), lambda run: self._changed(run, change)
+            change.run, lambda run: self._matches(run, change), lambda run: self._changed(run, change, now)
         ):
             self.documents.changes.append(change)
             if change.target in DEAD:
@@ -151,12 +158,12 @@ class MemoryRunStore(DocumentPort, port="runs"):
             and (not change.only_when_due or (run.check_at is not None and run.check_at <= self.clock.now()))
         )
 
-    def _changed(self, run: Run, change: Change) -> Run:
+    def _changed(self, run: Run, change: Change, now: datetime | None) -> Run:
         sets: dict[str, Any] = dict(change.sets) | {"state": change.target}
         if change.target not in OPEN:
             sets["check_at"] = None
         elif change.check_in is not None:
-            sets["check_at"] = self.clock.now() + change.check_in
+            sets["check_at"] = (now or self.clock.now()) + change.check_in
         if change.attempt is not None:
             sets["attempts"] = (*run.attempts, change.attempt)[-MAX_ATTEMPTS_KEPT:]
         return replace(run, **sets)
