@@ -380,6 +380,7 @@ class Worker:
     def _free_slot(self, active: Active) -> None:
         self._occupied -= 1
         self._unrecorded += 1
+        self._had_room_at = self._clock.monotonic()
         if active.started_at is not None:
             self._throughput.ended(self._clock.monotonic() - active.began)
         self.wake.set()

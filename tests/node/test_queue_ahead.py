@@ -70,7 +70,7 @@ async def test_slots_are_free_before_the_outcomes_are_recorded_but_their_number_
     monkeypatch.setattr(worker, "MOST_UNRECORDED", 10)
     async with a_cluster("a", slots=4) as cluster:
         cluster.backends.memory.ahead[cluster.nodes[0].id] = (100, cluster.clock.monotonic() + 60)
-        stalled = cluster.backends.faults.stall("runs.apply")
+        stalled = cluster.backends.faults.stall("runs.insert_changed")
         await a_herd(cluster, 30)
         await cluster.elapse(4)
         assert len(cluster.executor.starts) == 10
