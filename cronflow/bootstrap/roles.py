@@ -181,7 +181,7 @@ def build_node(
         keep_alive.lifetime if keep_alive is not None else None,
         threaded=keep_alive is not None,
     )
-    dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now))
+    dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now), clock)
     contention, unplaced, pending_runs = Contention(clock), UnplacedReporter(emit), PendingRuns(backends.runs)
     late_inserts = LateInserts(backends.plans, backends.runs, pending_runs, elector, clock)
     planner = Planner(

@@ -161,7 +161,7 @@ class Planner:
             self._waited.clear()
             self._blocked.clear()
             self._term = tenure.term
-        now = self._clock.now()
+        now, read_at = self._clock.now(), self._clock.monotonic()
         poll = self._timings.safety_poll
         limit = self._limit
         records = await self._jobs.due_in_turn(now, now + timedelta(seconds=poll), limit)
@@ -172,7 +172,7 @@ class Planner:
         if due:
             try:
                 async with self._contention.placing():
-                    coming += await self._plan(tenure, due, now)
+                    coming += await self._plan(tenure, due, now, read_at)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
@@ -201,7 +201,7 @@ class Planner:
             if record.active and record.name not in known and record.next_fire is not None and record.next_fire <= now
         ]
 
-    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime) -> list[datetime]:
+    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime, read_at: float) -> list[datetime]:
         """Returns the next fires of the moved jobs, which may already be due after an outage.
 
         Raises Deposed when a job was written by a newer term: no move of it would apply, and it would stay due.
@@ -223,7 +223,7 @@ class Planner:
         batches = [found.planned[at : at + BATCH] for at in range(0, len(found.planned), BATCH)]
         # A batch that fails leaves its intent to plan recovery and does not stop the others.
         inserting = {member.id for member in members if member.report.inserts_runs}
-        writing = (self._write_batch(tenure, batch, inserting) for batch in batches)
+        writing = (self._write_batch(tenure, batch, inserting, read_at) for batch in batches)
         results = await asyncio.gather(*writing, return_exceptions=True)
         for failure in (result for result in results if isinstance(result, BaseException)):
             raise failure
@@ -329,7 +329,9 @@ class Planner:
             ),
         )
 
-    async def _write_batch(self, tenure: Tenure, batch: Sequence[Planned], inserting: Collection[str]) -> None:
+    async def _write_batch(
+        self, tenure: Tenure, batch: Sequence[Planned], inserting: Collection[str], read_at: float
+    ) -> None:
         self._intents += 1
         intent = PlanIntent(
             id=f"{tenure.term}-{self._intents}", term=tenure.term, jobs=tuple(plan.record.name for plan in batch)
@@ -350,9 +352,9 @@ class Planner:
         if late:
             deferred = [Pushed(run, plan.move.pending_run) for run, plan in pushed if run.id in late]
             self._late_inserts.defer(intent.id, deferred)
-            await self._dispatcher.push(tenure, _assignments(pushed, late))
+            await self._dispatcher.push(tenure, _assignments(pushed, late), read_at)
         else:
-            pushing = self._dispatcher.push(tenure, _assignments(pushed, late))
+            pushing = self._dispatcher.push(tenure, _assignments(pushed, late), read_at)
             await asyncio.gather(pushing, self._plans.remove([intent.id]))
         self._observe_lateness(run for run, _ in pushed)
 
@@ -429,20 +431,29 @@ class Dispatcher:
     A run is recorded as dispatched before it is pushed, so a push may fail: `check_at` finds what was lost on the way.
     """
 
-    def __init__(self, queue: Queue, renew_now: Callable[[], Awaitable[Tenure | None]]) -> None:
+    def __init__(self, queue: Queue, renew_now: Callable[[], Awaitable[Tenure | None]], clock: Clock) -> None:
         self._queue = queue
         self._renew_now = renew_now
+        self._clock = clock
 
-    async def push(self, tenure: Tenure, placed: Iterable[tuple[str, Assignment]]) -> None:
-        """Push each assignment to its node in one round trip. Raises Deposed when Redis has a newer term."""
+    async def push(self, tenure: Tenure, placed: Iterable[tuple[str, Assignment]], read_at: float) -> None:
+        """Push each assignment to its node in one round trip. `read_at` is the monotonic time at which their jobs were
+        read: an edit since then may have been acknowledged, and after five seconds no older version may start.
+
+        Raises Deposed when Redis has a newer term.
+        """
         lists: dict[str, list[Assignment]] = {}
         for node, assignment in placed:
             lists.setdefault(node, []).append(assignment)
         if not lists:
             return
-        if await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists):
+        if await self._dispatch(tenure, lists, read_at):
             return
-        if await self._renew_now() is tenure and await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists):
+        if await self._renew_now() is tenure and await self._dispatch(tenure, lists, read_at):
             return
         count = sum(map(len, lists.values()))
         log.warning("runs not pushed", term=tenure.term, runs=count, remedy="the reconciler dispatches them again")
+
+    async def _dispatch(self, tenure: Tenure, lists: dict[str, list[Assignment]], read_at: float) -> bool:
+        waited_s = self._clock.monotonic() - read_at
+        return await self._queue.dispatch(tenure.term, tenure.redis_epoch, lists, waited_s)

@@ -133,6 +133,7 @@ class Reconciler:
         return 0.0 if len(overdue) == AT_ONCE else self._timings.reconcile
 
     async def _reconcile(self, tenure: Tenure, overdue: list[Run]) -> None:
+        read_at = self._clock.monotonic()
         # Runs are read before their jobs: an edit in between changes the run, and then the change does not apply.
         nodes = {run.node for run in overdue if run.node is not None and run.state is not RunState.RETRYING}
         found, members, holdings = await asyncio.gather(
@@ -176,7 +177,7 @@ class Reconciler:
                     term=tenure.term,
                 )
         self._emit_events([change for change in this.changes if change.run in applied])
-        await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied])
+        await self._dispatcher.push(tenure, [where for run, where in this.placed.items() if run in applied], read_at)
 
     def _emit_events(self, applied: Sequence[Change]) -> None:
         for change in applied:

@@ -106,8 +106,11 @@ AHEAD_VALID_S = 2.0
 class Queue(Protocol):
     """The nodes' lists and the job locks. Items may be lost, duplicated or delayed; `check_at` finds lost runs."""
 
-    async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
-        """Push to each node's list and signal the node. Raises Deposed if Redis has a newer term. False if Redis lost
+    async def dispatch(
+        self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]], waited_s: float = 0.0
+    ) -> bool:
+        """Push to each node's list and signal the node. `waited_s` is how long ago the leader read the jobs, which
+        counts towards the time that an item may wait. Raises Deposed if Redis has a newer term. False if Redis lost
         this leader's epoch: nothing was pushed; renew, then push again.
         """
 

@@ -340,3 +340,20 @@ async def test_a_doubled_item_of_an_earlier_term_gives_back_nothing_that_runs_he
         await cluster.elapse(2)
         assert [run.state for run in cluster.runs] == [RunState.SUCCEEDED]
         assert len(cluster.executor.starts) == 1
+
+
+async def test_a_leader_that_stalls_starts_no_version_that_was_paused_meanwhile() -> None:
+    async with a_cluster("a") as cluster:
+        await cluster.service.jobs.apply(jobs("10s", 1))
+        await cluster.elapse(12)
+        before = len(cluster.executor.starts)
+        stall = cluster.backends.faults.stall("jobs.move", acted=True)
+        while not stall.reached.is_set():
+            await cluster.elapse(0.25)
+        pausing = asyncio.create_task(cluster.service.jobs.pause("job-0"))
+        await cluster.elapse(1.5)
+        assert pausing.done()
+        await cluster.elapse(6)
+        cluster.backends.faults.heal()
+        await cluster.elapse(3)
+        assert len(cluster.executor.starts) == before

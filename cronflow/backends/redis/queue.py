@@ -26,9 +26,11 @@ class RedisQueue(RedisAdapter):
         self._lock_ms = round(lock_s * 1000)
         self._start_by_ms = round(start_by_s * 1000)
 
-    async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+    async def dispatch(
+        self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]], waited_s: float = 0.0
+    ) -> bool:
         keys = [self._keys.term, self._keys.redis_epoch]
-        arguments: list[object] = [term, redis_epoch, self._start_by_ms]
+        arguments: list[object] = [term, redis_epoch, self._start_by_ms - round(waited_s * 1000)]
         for node, assignments in lists.items():
             keys += [self._keys.queue(node), self._keys.node_signal(node)]
             arguments += [len(assignments), *(codec.item(assignment) for assignment in assignments)]

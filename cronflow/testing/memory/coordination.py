@@ -198,12 +198,14 @@ class MemoryMembership(RedisPort, port="membership"):
 
 
 class MemoryQueue(RedisPort, port="queue"):
-    async def dispatch(self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]]) -> bool:
+    async def dispatch(
+        self, term: int, redis_epoch: str, lists: Mapping[str, Sequence[Assignment]], waited_s: float = 0.0
+    ) -> bool:
         if self.memory.term > term:
             raise Deposed("Redis has a newer term")
         if self.memory.redis_epoch != redis_epoch:
             return False
-        start_by = self.clock.monotonic() + self.memory.start_by_s
+        start_by = self.clock.monotonic() + self.memory.start_by_s - waited_s
         for node, assignments in lists.items():
             self.memory.lists.setdefault(node, []).extend((start_by, assignment) for assignment in assignments)
             self.memory.notify(f"node:{node}")
