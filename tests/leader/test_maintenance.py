@@ -17,7 +17,7 @@ import pytest
 from cronflow.bootstrap.roles import build_node
 from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.errors import InvalidInput
-from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, SystemTarget, system_jobs
+from cronflow.domain.job import CLEANUP, SWEEP, Job, Overlap, PythonTarget, Retry, StartGuard, SystemTarget, system_jobs
 from cronflow.domain.run import AttemptResult, Outcome, Run, RunState
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.executors import Executors, SystemExecutor
@@ -242,10 +242,16 @@ async def _edit_all_the_time(cluster: Swept) -> None:
         await cluster.clock.sleep(0.3)
 
 
+def batch_of_both_guards() -> list[Job]:
+    """Jobs whose runs are inserted before they are pushed, and after that."""
+    return [a_job(f"job-{k}", start_guard=StartGuard.MONGO if k % 2 else StartGuard.REDIS) for k in range(5)]
+
+
 async def test_no_false_alarms_every_step_of_a_batch_may_be_seen_by_a_sweep() -> None:
-    for verb in ("plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove", "runs.apply"):
+    verbs = ("plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove", "runs.apply")
+    for verb in (*verbs, "runs.insert_changed"):
         async with a_swept_cluster("a", "b") as cluster:
-            await cluster.service.jobs.apply([a_job(f"job-{k}") for k in range(5)])
+            await cluster.service.jobs.apply(batch_of_both_guards())
             await cluster.elapse(5)
             # The sweep runs beside the cluster, so that it looks at exactly this moment.
             stall = cluster.backends.faults.stall(verb, acted=True)
@@ -266,7 +272,7 @@ async def test_no_false_alarms_every_step_of_a_batch_may_be_seen_by_a_sweep() ->
 async def test_no_false_alarms_after_a_leader_was_killed_in_the_middle_of_a_batch() -> None:
     for verb in ("jobs.move", "runs.insert"):
         async with a_swept_cluster("a", "b", "c") as cluster:
-            await cluster.service.jobs.apply([a_job(f"job-{k}") for k in range(5)])
+            await cluster.service.jobs.apply(batch_of_both_guards())
             await cluster.elapse(5)
             stall = cluster.backends.faults.stall(verb, acted=verb == "jobs.move")
             while not stall.reached.is_set():

@@ -70,11 +70,11 @@ async def test_slots_are_free_before_the_outcomes_are_recorded_but_their_number_
     monkeypatch.setattr(worker, "MOST_UNRECORDED", 10)
     async with a_cluster("a", slots=4) as cluster:
         cluster.backends.memory.ahead[cluster.nodes[0].id] = (100, cluster.clock.monotonic() + 60)
-        stalled = cluster.backends.faults.stall("runs.insert_changed")
+        for verb in ("runs.apply", "runs.insert_changed"):
+            cluster.backends.faults.stall(verb)
         await a_herd(cluster, 30)
         await cluster.elapse(4)
         assert len(cluster.executor.starts) == 10
-        stalled.release()
         cluster.backends.faults.heal()
         await cluster.elapse(15)
         assert sorted(cluster.executor.runs_started) == [run.id for run in cluster.runs]

@@ -11,7 +11,7 @@ import pytest
 
 from cronflow.domain import why as chain
 from cronflow.domain.errors import NotFound
-from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry
+from cronflow.domain.job import Job, Misfire, MisfirePolicy, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import AttemptResult, Outcome, RunState, run_id
 from cronflow.domain.schedule.kinds import Every, Once
 from cronflow.domain.why import Link, Why
@@ -281,7 +281,7 @@ async def test_a_retry_that_no_node_can_take_remembers_the_reasons() -> None:
 
 async def test_a_run_that_exists_only_as_a_pending_run_is_explained_too() -> None:
     async with a_cluster("a") as cluster:
-        await cluster.service.jobs.apply([a_job()])
+        await cluster.service.jobs.apply([a_job(start_guard=StartGuard.MONGO)])
         stall = cluster.backends.faults.stall("runs.insert")
         await cluster.elapse(12)
         assert stall.reached.is_set()
