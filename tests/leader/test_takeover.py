@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
+from cronflow.domain.job import Job, Overlap, PythonTarget, Retry, StartGuard
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.kinds import Every
 from cronflow.testing.audit import Expectation, audit
@@ -21,6 +21,8 @@ STEPS = ["jobs.due_in_turn", "plans.write", "jobs.move", "runs.insert", "queue.d
 async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None:
     """Let it plan until it waits at that step of a batch. It runs no job itself, so that none dies with it."""
     cluster.start("worker", work="yes")
+    # Only runs whose start is recorded first are always inserted by the leader.
+    guard = StartGuard.MONGO if verb == "runs.insert" else StartGuard.REDIS
     await cluster.service.jobs.apply(
         [
             Job(
@@ -30,6 +32,7 @@ async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None
                 overlap=Overlap.ALLOW,
                 require={"work": "yes"},
                 retry=Retry(max=0),
+                start_guard=guard,
             )
             for k in range(3)
         ]
