@@ -406,17 +406,18 @@ class Worker:
         try:
             attempt_result = await self._executor.run(active.assignment, self._node, active.log.add)
         except asyncio.CancelledError:
-            stop = active.stop_result()
-            if stop is None and task.cancelling():
-                # The process ends, and its handlers with it.
-                raise
-            return stop or AttemptResult(Outcome.INTERRUPTED, error="the handler was cancelled")
+            attempt_result = active.stop_result() or AttemptResult(
+                Outcome.INTERRUPTED, error="the handler was cancelled"
+            )
         finally:
             active.executing = False
-            if active.stop is not None:
+            stop = active.stop_result()
+            if stop is not None:
                 # Only the handler was to be cancelled. What follows, the recording, must not be.
                 task.uncancel()
-        stop = active.stop_result()
+        if task.cancelling():
+            # The process ends, and its handlers with it.
+            raise asyncio.CancelledError
         # A handler that succeeded in spite of a cancellation has succeeded; one that failed is cancelled, not retried.
         failed = attempt_result.outcome in (Outcome.ERROR, Outcome.TIMEOUT)
         return stop if stop is not None and failed and stop.outcome is Outcome.CANCELLED else attempt_result
