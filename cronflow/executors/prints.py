@@ -52,24 +52,26 @@ class _Prints:
 
     def __init__(self, log: LineSink) -> None:
         self._log = log
-        self._rest = {"info": "", "warn": ""}
+        # By thread too, because `print` writes the text and the end of a line one after the other.
+        self._rest: dict[tuple[str, int], str] = {}
         self._one_at_a_time = threading.Lock()
 
     def write(self, level: str, text: str) -> None:
+        place = (level, threading.get_ident())
         with self._one_at_a_time:
-            *lines, rest = (self._rest[level] + text).split("\n")
+            *lines, rest = (self._rest.pop(place, "") + text).split("\n")
             while len(rest) > LONGEST_LINE:
                 lines.append(rest[:LONGEST_LINE])
                 rest = rest[LONGEST_LINE:]
-            self._rest[level] = rest
+            if rest:
+                self._rest[place] = rest
         # Without the lock: a thread may have to wait here for the event loop, which must not wait for the thread.
         for line in lines:
             self._log(level, line.removesuffix("\r"))
 
     def end(self) -> None:
-        for level, rest in self._rest.items():
-            if rest:
-                self.write(level, "\n")
+        for (level, _), rest in list(self._rest.items()):
+            self._log(level, rest.removesuffix("\r"))
 
 
 class _PrintStream:

@@ -11,6 +11,6 @@ for i = 4, #ARGV, 4 do
   end
   if redis.call('HGET', KEYS[1], ARGV[i + 2]) == ARGV[i + 3] then redis.call('HDEL', KEYS[1], ARGV[i + 2]) end
 end
-if ARGV[2] == '0' then redis.call('DEL', KEYS[3]) else redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3]) end
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 redis.call('PUBLISH', KEYS[2], 'done')
 return mine
