@@ -18,11 +18,14 @@ SECOND = timedelta(seconds=1)
 STEPS = ["jobs.due_in_turn", "plans.write", "jobs.move", "runs.insert", "queue.dispatch", "plans.remove"]
 
 
+def guard_that_comes_to(verb: str) -> StartGuard:
+    """Only runs whose start is recorded first are always inserted by the leader."""
+    return StartGuard.MONGO if verb == "runs.insert" else StartGuard.REDIS
+
+
 async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None:
     """Let it plan until it waits at that step of a batch. It runs no job itself, so that none dies with it."""
     cluster.start("worker", work="yes")
-    # Only runs whose start is recorded first are always inserted by the leader.
-    guard = StartGuard.MONGO if verb == "runs.insert" else StartGuard.REDIS
     await cluster.service.jobs.apply(
         [
             Job(
@@ -32,7 +35,7 @@ async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None
                 overlap=Overlap.ALLOW,
                 require={"work": "yes"},
                 retry=Retry(max=0),
-                start_guard=guard,
+                start_guard=guard_that_comes_to(verb),
             )
             for k in range(3)
         ]
@@ -46,7 +49,7 @@ async def a_leader_stuck_at(cluster: Cluster, verb: str, *, acted: bool) -> None
     raise AssertionError(f"nobody came to {verb}")
 
 
-def jobs(every: str, count: int) -> list[Job]:
+def jobs(every: str, count: int, guard: StartGuard = StartGuard.REDIS) -> list[Job]:
     return [
         Job(
             name=f"job-{k}",
@@ -54,6 +57,7 @@ def jobs(every: str, count: int) -> list[Job]:
             schedule=Every(every),
             overlap=Overlap.ALLOW,
             retry=Retry(max=0),
+            start_guard=guard,
         )
         for k in range(count)
     ]
@@ -219,12 +223,15 @@ async def test_bullmq_3272_a_schedule_survives_that_every_process_is_started_ane
     at a restart the schedule had ended in silence; bullmq #2889: or went on twice.
     """
     async with a_cluster("a") as cluster:
-        await cluster.service.jobs.apply(jobs(every="10s", count=3))
+        await cluster.service.jobs.apply(jobs(every="10s", count=3, guard=guard_that_comes_to(verb)))
         await cluster.elapse(11)
         for name in ("b", "c"):
             stall = cluster.backends.faults.stall(verb)
-            while not stall.reached.is_set():
+            for _ in range(60):
                 await cluster.elapse(0.25)
+                if stall.reached.is_set():
+                    break
+            assert stall.reached.is_set()
             (node,) = cluster.nodes
             await cluster.kill(node)
             cluster.backends.faults.heal()
