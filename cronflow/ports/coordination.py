@@ -197,7 +197,7 @@ class CoordinationAdmin(Protocol):
         """The configuration. With several servers, the worst value of any."""
 
     async def check_rights(self) -> None:
-        """Raises AccessDenied that names every right the Redis user lacks, as far as the server can tell."""
+        """Raises AccessDenied with every right that the Redis user lacks, as far as the server reports them."""
 
     async def keys_without_ttl(self, cursor: int = 0) -> tuple[int, list[KeyWithoutTtl]]:
         """A page of keys without a TTL: locks, heartbeats and the like, and lists of dead nodes. Start with cursor 0

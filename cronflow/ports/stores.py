@@ -70,8 +70,8 @@ class JobStore(Protocol):
         them: returns those that have the term, in no particular order.
 
         A job may move between the write and the read, but only by a writer who read it after the write. That writer has
-        ensured the run of the pending run that it replaced, and its own intent announces the new one. So for whoever
-        finishes an intent, the pending runs returned here are all that can lack a run.
+        ensured the run of the pending run that it replaced, and its own intent announces the new one. So the pending
+        runs returned here are the only ones of an intent that can lack a run.
         """
 
     async def create(self, record: JobRecord) -> bool:

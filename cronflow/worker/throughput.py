@@ -1,15 +1,15 @@
 """How many runs a node accepts beyond its free slots, so that its queue does not run dry between rounds of the planner.
 
 By Little's law a node ends `slots / mean duration` runs per second. It accepts as many ahead as it ends in about a
-second. Slots whose run has lasted longer than that are not counted: nothing is queued behind long runs, and a node that
-has ended nothing accepts nothing ahead.
+second. Slots whose run has lasted longer than that do not count, so nothing is queued behind long runs. A node that has
+ended no run accepts none ahead.
 """
 
 from __future__ import annotations
 
 AHEAD_S = 1.0
 MOST_AHEAD = 1000
-"""What the slowest machines start well within the time that an item may wait in a list."""
+"""Few enough for a slow machine to start within the time that an item may wait in a list."""
 WEIGHT = 0.1
 
 
@@ -21,7 +21,7 @@ class Throughput:
         self._mean_s: float | None = None
 
     def ended(self, seconds: float) -> None:
-        """A run has occupied a slot for so long."""
+        """Add a run that occupied a slot for so many seconds."""
         self._mean_s = seconds if self._mean_s is None else self._mean_s + WEIGHT * (seconds - self._mean_s)
 
     def ahead(self, long: int) -> int:

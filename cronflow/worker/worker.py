@@ -181,7 +181,9 @@ class Worker:
             return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
 
     async def _without_room(self) -> float:
-        """Another node may start what waits behind runs that do not end soon."""
+        """Give the queue back if no slot was freed for a second: another node may start these runs sooner. Returns the
+        pause of the role.
+        """
         full_for = self._clock.monotonic() - self._had_room_at
         if full_for < AHEAD_S:
             return AHEAD_S - full_for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
 import threading
 import time
@@ -581,6 +582,19 @@ async def prints_in_the_loop_and_in_a_thread(times: int) -> None:
         print("loop")
         await asyncio.sleep(0)
     await flooding
+
+
+def test_lines_of_two_threads_of_an_attempt_do_not_mix() -> None:
+    lines = Lines()
+    with capturing_prints(), captured(lines):
+        here = contextvars.copy_context()
+        print("from the handler", end="")
+        thread = threading.Thread(target=here.run, args=(print, "from its thread"))
+        thread.start()
+        thread.join()
+        print()
+        print("unfinished", end="")
+    assert lines.of("info") == ["from its thread", "from the handler", "unfinished"]
 
 
 async def test_a_thread_that_waits_for_the_event_loop_does_not_stop_it(

@@ -75,7 +75,7 @@ export class Stage {
     this.emit(this.world.event('leader_elected', 'info', `${name} is the leader, term ${this.world.term}`, 0, { node: name, term: this.world.term }));
   }
 
-  /** Redis is wiped: the stream starts anew, with a snapshot for every page. */
+  /** Forget the stream, as if Redis was wiped: every page gets a snapshot. */
   forget(): void {
     this.history.length = 0;
     for (const socket of this.sockets.clients) this.send(socket, JSON.stringify(this.world.snapshot()));
