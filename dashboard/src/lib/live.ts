@@ -1,4 +1,5 @@
-// The websocket: connects with a ticket and the last cursor, passes every message on, and reconnects with backoff. It does
+// The websocket: connects with a ticket and the last cursor, passes every message on, and reconnects with backoff, also when
+// the server falls silent: after a network change a socket can stay open for minutes with nothing at its other end. It does
 // not interpret messages.
 import { ENCODING, Inbox } from './inbox';
 import type { ErrorMessage, Message } from './stream';
@@ -29,6 +30,11 @@ export const CLOSE_TOO_MANY = 4429;
 /** The server closes a socket whose login is older than 15 minutes. */
 const RENEW_MS = 10 * 60_000;
 
+/** The server sends a tick every second, so a connection without a message for this long is lost. */
+const SILENT_MS = 10_000;
+/** For the ticket, the socket and the first message, a whole snapshot, which takes a while on a slow line. */
+const CONNECT_MS = 30_000;
+
 const REASONS: Record<number, string> = {
   [CLOSE_LOGIN_EXPIRED]: 'the login of this connection expired',
   [CLOSE_TOO_SLOW]: 'this page was too slow to keep up',
@@ -43,7 +49,10 @@ export function backoff(attempt: number, random: () => number): number {
 
 export class Live {
   private socket: WebSocket | null = null;
+  /** Counts connections; what arrives of an earlier one is ignored. */
+  private connection = 0;
   private timer: ReturnType<typeof setTimeout> | null = null;
+  private silence: ReturnType<typeof setTimeout> | undefined;
   private renewal: ReturnType<typeof setInterval> | null = null;
   private attempt = 0;
   private stopped = true;
@@ -61,9 +70,7 @@ export class Live {
     this.stopped = true;
     if (this.timer !== null) clearTimeout(this.timer);
     this.timer = null;
-    this.stopRenewal();
-    this.socket?.close(1000);
-    this.socket = null;
+    this.disconnect();
   }
 
   /** Reconnects now instead of waiting. */
@@ -88,30 +95,31 @@ export class Live {
   }
 
   private async connect(): Promise<void> {
+    const connection = ++this.connection;
+    const current = () => this.connection === connection;
     this.options.onLink({ state: 'connecting', retryAt: null, reason: null });
+    this.expectMessage(CONNECT_MS);
     let ticket: string;
     try {
       ticket = await this.options.ticket();
     } catch (error) {
-      this.retry(error instanceof Error ? error.message : 'the server did not respond');
+      if (current()) this.retry(error instanceof Error ? error.message : 'the server did not respond');
       return;
     }
-    if (this.stopped) return;
+    if (!current()) return;
     const socket = (this.options.open ?? ((url) => new WebSocket(url)))(this.options.url);
     this.socket = socket;
     socket.binaryType = 'arraybuffer';
-    const inbox = new Inbox((text) => this.socket === socket && this.take(text), () => socket.close());
+    const inbox = new Inbox((text) => current() && this.take(text), () => socket.close());
     socket.onopen = () => {
+      if (!current()) return;
       this.send({ op: 'hello', ticket, since: this.options.cursor(), topics: ['cluster'], encoding: ENCODING });
       for (const [topic, tail] of this.topics) this.send({ op: 'sub', topic, tail });
       this.renewal = setInterval(() => void this.renew(), RENEW_MS);
     };
     socket.onmessage = (event: MessageEvent<string | ArrayBuffer>) => inbox.receive(event.data);
     socket.onclose = (event) => {
-      if (this.socket !== socket) return;
-      this.socket = null;
-      this.stopRenewal();
-      this.retry(REASONS[event.code] ?? 'the connection was lost');
+      if (current()) this.retry(REASONS[event.code] ?? 'the connection was lost');
     };
   }
 
@@ -119,6 +127,7 @@ export class Live {
     const message = JSON.parse(text) as Message | ErrorMessage;
     if (message.t === 'error') return; // an unknown topic: its tail stays empty
     this.attempt = 0;
+    this.expectMessage(SILENT_MS);
     this.options.onMessage(message);
     this.options.onLink({ state: 'live', retryAt: null, reason: null });
   }
@@ -131,13 +140,23 @@ export class Live {
     }
   }
 
-  private stopRenewal(): void {
+  private expectMessage(within: number): void {
+    clearTimeout(this.silence);
+    this.silence = setTimeout(() => this.retry(`the server sent nothing for ${within / 1000} seconds`), within);
+  }
+
+  private disconnect(): void {
+    this.connection++;
+    clearTimeout(this.silence);
     if (this.renewal !== null) clearInterval(this.renewal);
     this.renewal = null;
+    this.socket?.close(1000);
+    this.socket = null;
   }
 
   private retry(reason: string): void {
     if (this.stopped) return;
+    this.disconnect();
     const wait = backoff(this.attempt++, this.options.random ?? Math.random);
     this.options.onLink({ state: 'waiting', retryAt: Date.now() + wait, reason });
     this.timer = setTimeout(() => {

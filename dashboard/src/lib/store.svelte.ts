@@ -152,6 +152,7 @@ class Store {
   private async probe(): Promise<void> {
     const found = await this.api.ready().catch(() => null);
     this.probed = { redis: found?.redis.error ?? null, mongo: found?.mongodb.error ?? null };
+    if (found !== null && this.probed.redis === null && this.probed.mongo === null) this.live.reconnect();
   }
 
   private receive(message: Parameters<typeof apply>[1]): void {

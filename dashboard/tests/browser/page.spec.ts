@@ -142,6 +142,8 @@ test('an unavailable Redis is reported', async ({ stage, user }) => {
   await live(user);
   stage.redisDown = true;
   await expect(user.getByText('Redis is unavailable.')).toBeVisible({ timeout: 30_000 });
+  stage.redisDown = false;
+  await live(user);
 });
 
 test('filters are kept in the URL', async ({ stage, user }) => {

@@ -16,9 +16,13 @@ class Socket {
   send(text: string) {
     this.sent.push(JSON.parse(text) as { op: string });
   }
-  close() {}
+  closed = false;
+  close() {
+    this.closed = true;
+  }
 }
 
+const tick = (socket: Socket | undefined, seq = '1-0') => socket?.onmessage({ data: JSON.stringify({ t: 'tick', seq }) });
 const flush = () => vi.advanceTimersByTimeAsync(0);
 
 describe('the socket', () => {
@@ -113,8 +117,45 @@ describe('the socket', () => {
     live.start();
     await flush();
     Socket.made[0]?.onopen();
-    await vi.advanceTimersByTimeAsync(14 * 60_000);
+    for (let second = 0; second < 14 * 60; second += 5) {
+      tick(Socket.made[0]);
+      await vi.advanceTimersByTimeAsync(5000);
+    }
+    expect(Socket.made.length).toBe(1);
     expect(Socket.made[0]?.sent.some((message) => message.op === 'auth')).toBe(true);
+  });
+
+  it('gives a silent connection up after ten seconds and ignores what it still delivers', async () => {
+    live.start();
+    await flush();
+    const [first] = Socket.made;
+    first?.onopen();
+    tick(first, '1-0');
+    await vi.advanceTimersByTimeAsync(9_999);
+    expect(links.at(-1)?.state).toBe('live');
+    await vi.advanceTimersByTimeAsync(1);
+    expect(links.at(-1)).toMatchObject({ state: 'waiting', reason: 'the server sent nothing for 10 seconds' });
+    expect(first?.closed).toBe(true);
+    await vi.advanceTimersByTimeAsync(500);
+    const second = Socket.made[1];
+    second?.onopen();
+    expect(second?.sent[0]).toMatchObject({ op: 'hello', since: '1-0' });
+    tick(first, '2-0');
+    first?.onclose({ code: 1006 });
+    expect(seq).toBe('1-0');
+    tick(second, '3-0');
+    expect(links.at(-1)?.state).toBe('live');
+  });
+
+  it('gives up a ticket that does not arrive, and does not use it later', async () => {
+    let answer: (ticket: string) => void = () => {};
+    ticket = () => new Promise((resolve) => (answer = resolve));
+    live.start();
+    await vi.advanceTimersByTimeAsync(30_000);
+    expect(links.at(-1)).toMatchObject({ state: 'waiting', reason: 'the server sent nothing for 30 seconds' });
+    answer('late');
+    await flush();
+    expect(Socket.made.length).toBe(0);
   });
 
   it('waits between half and all of the backoff time, at most 15 seconds', () => {
