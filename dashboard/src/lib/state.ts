@@ -250,11 +250,13 @@ export function leaderIsUnresponsive(values: Values): boolean {
 
 /** When the old leader was lost. A live leader sends heartbeats and renews its lease well before half of it has passed, and
  *  leads until it gives the lease up. Otherwise the last renewal is the last sign of life, even if a restarted process gave
- *  the lease back.
+ *  the lease back, and also if ticks were so late that the lease may have expired in between.
  */
 function lostAt(before: Values, ts: string): string {
   const left = before.lease_left_s;
-  if (left === null || (left > before.lease_s / 2 && !leaderIsUnresponsive(before))) return ts;
+  if (left === null) return ts;
+  const mayHaveExpired = Date.parse(ts) - Date.parse(before.at) >= left * 1000;
+  if (left > before.lease_s / 2 && !leaderIsUnresponsive(before) && !mayHaveExpired) return ts;
   return new Date(Date.parse(before.at) - (before.lease_s - left) * 1000).toISOString();
 }
 

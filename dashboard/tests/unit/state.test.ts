@@ -161,6 +161,9 @@ describe('failovers', () => {
     expect(killed.failovers).toMatchObject([{ lost_at: at(-1.5), took_ms: 4300 }]);
     const released = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
     expect(released.failovers).toMatchObject([{ lost_at: at(2), took_ms: 800 }]);
+    // Renewed at 0.5, and the next tick came so late that the lease may have expired.
+    const late = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 3, lease_left_s: 2.5 }), tick(4, { leader: null }), tick(5, { leader: 'b', term: 8, elected_at: at(3.9) }));
+    expect(late.failovers[0]).toMatchObject({ lost_at: at(0.5), took_ms: 3400 });
     // Killed and restarted: the new process released the lease before it expired.
     for (const nodes of [[node('a', { state: 'stale', age_s: 14 })], [node('a', { state: 'draining', age_s: 14 })], [node('b')]]) {
       const again = play(snap({ nodes: [node('a')] }), tick(1, { lease_s: 30, lease_left_s: 16, nodes }), tick(2, { leader: null }), tick(3, { leader: 'b', term: 8, elected_at: at(2.8) }));
