@@ -29,6 +29,8 @@ SYSTEM_PREFIX = "_sys:"
 SWEEP = SYSTEM_PREFIX + "sweep"
 CLEANUP = SYSTEM_PREFIX + "cleanup"
 SYSTEM_JOB_TIMEOUT = timedelta(hours=6)
+PRIORITIES = range(10)
+"""The lowest first."""
 DEFAULT_PRIORITY = 5
 SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 
@@ -303,7 +305,7 @@ class Job:
             raise InvalidInput(f"only system jobs, whose names begin with {SYSTEM_PREFIX}, can have a system target")
         if not SHORTEST_TIMEOUT <= self.timeout <= LONGEST:
             raise InvalidInput(f"timeout is {format_duration(self.timeout)}; it must be 10ms to a hundred years")
-        if not 0 <= self.priority <= 9:
+        if self.priority not in PRIORITIES:
             raise InvalidInput(f"priority is {self.priority}; it must be 0 (lowest) to 9")
         if self.delivery is Delivery.AT_MOST_ONCE:
             if self.retry.max:

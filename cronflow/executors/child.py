@@ -23,6 +23,7 @@ import orjson
 from cronflow.context import Context, bind
 from cronflow.domain.errors import PermanentError
 from cronflow.domain.run import AttemptResult
+from cronflow.domain.storable import storable_text
 from cronflow.executors.handlers import failed, finished
 from cronflow.operating_system import hide_process
 
@@ -35,7 +36,7 @@ class Messages:
         self._one_at_a_time = threading.Lock()
 
     def line(self, level: str, text: str) -> None:
-        self._write({"level": level, "text": text})
+        self._write({"level": level, "text": storable_text(text)})
 
     def end(self, attempt_result: AttemptResult) -> None:
         """Send the result, the last message."""
@@ -44,7 +45,7 @@ class Messages:
             {
                 "outcome": attempt_result.outcome,
                 "result": attempt_result.result,
-                "error": attempt_result.error,
+                "error": attempt_result.error and storable_text(attempt_result.error),
                 "delay": delay,
             }
         )

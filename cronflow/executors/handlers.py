@@ -41,15 +41,23 @@ def finished(result: object) -> AttemptResult:
 def failed(error: BaseException) -> AttemptResult:
     match error:
         case RetryLater():
-            return AttemptResult(Outcome.ERROR, error=str(error), delay=error.delay)
+            return AttemptResult(Outcome.ERROR, error=_text(error), delay=error.delay)
         case Skip():
-            return AttemptResult(Outcome.SKIPPED, error=error.reason)
+            return AttemptResult(Outcome.SKIPPED, error=_text(error.reason))
         case PermanentError():
-            return AttemptResult(Outcome.PERMANENT, error=str(error))
+            return AttemptResult(Outcome.PERMANENT, error=_text(error))
         case SystemExit(code=None | 0):
             return AttemptResult(Outcome.OK)
         case _:
             return AttemptResult(Outcome.ERROR, error=_describe(error))
+
+
+def _text(reason: object) -> str:
+    """The reason as text, whatever was given as one."""
+    try:
+        return str(reason)
+    except Exception:
+        return f"<{type(reason).__name__} that has no text>"
 
 
 def _describe(error: BaseException) -> str:

@@ -13,7 +13,8 @@ import importlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
+from copy import deepcopy
+from functools import lru_cache, partial
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -136,7 +137,8 @@ class PythonExecutor:
         assert isinstance(target, PythonTarget)
         stopping = _Stop()
         lines = _Lines(log)
-        args = {**target.args, **assignment.args}
+        # The function may change its arguments, and other runs have the same definition.
+        args = deepcopy({**target.args, **assignment.args})
         context = Context(
             run_id=assignment.run,
             job=assignment.job.name,
@@ -181,7 +183,10 @@ class PythonExecutor:
                 what = f"no thread was free within {limit}: all {self._threads.size} run handlers"
                 return AttemptResult(Outcome.TIMEOUT, error=f"{what}, possibly by abandoned handlers")
         try:
-            await asyncio.wait({handler}, timeout=deadline - loop.time())
+            # Most short handlers end in their first step, and need no timer.
+            await asyncio.sleep(0)
+            if not handler.done():
+                await asyncio.wait({handler}, timeout=deadline - loop.time())
         except asyncio.CancelledError:
             if handler.done():
                 return handler.result()
@@ -233,7 +238,7 @@ class _Call:
     """One call of a handler. Its exceptions become an AttemptResult in the thread or task that runs it."""
 
     def __init__(self, bound: partial[object], stopping: _Stop, lines: LineSink) -> None:
-        self.is_async = inspect.iscoroutinefunction(bound.func)
+        self.is_async = _is_async(bound.func)
         self.stopping = stopping
         self._bound = bound
         self._lines = lines
@@ -253,6 +258,11 @@ class _Call:
             # A SystemExit that leaves the task would end the whole node. A cancellation has no further effect here; an
             # unrequested one is a failure of the handler.
             return failed(error)
+
+
+@lru_cache(maxsize=1024)
+def _is_async(function: Function) -> bool:
+    return inspect.iscoroutinefunction(function)
 
 
 class _Threads:

@@ -12,6 +12,7 @@ from collections import deque
 from datetime import UTC, datetime
 from functools import partial
 
+from cronflow.domain.storable import storable_text
 from cronflow.ports import Assignment, Clock, LogLine
 from cronflow.worker.log_writer import LogWriter
 
@@ -49,7 +50,7 @@ class AttemptLog:
     def add(self, level: str, text: str) -> None:
         if len(text) > LONGEST_LINE:
             text = f"{text[:LONGEST_LINE]}… ({len(text) - LONGEST_LINE:,} characters were cut)"
-        line = self._line(n=self._count, at=self._now(), level=level, text=text)
+        line = self._line(n=self._count, at=self._now(), level=level, text=storable_text(text))
         self._count += 1
         self._writer.publish(line)
         if line.n == self._stored < self._limit and self._stored_text + len(text) <= MOST_TEXT:

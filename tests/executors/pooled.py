@@ -14,10 +14,10 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import timedelta
 from pathlib import Path
 
-from cronflow import App, Context, PermanentError, RetryLater, Skip
+from cronflow import App, Context
+from tests.executors.endings import end
 
 app = App("pooled")
 
@@ -76,17 +76,7 @@ def returns_a_set() -> set[int]:
 
 @app.job()
 def ends(how: str) -> None:
-    match how:
-        case "error":
-            raise ValueError("no rows")
-        case "permanent":
-            raise PermanentError("the account is closed")
-        case "later":
-            raise RetryLater(timedelta(minutes=7), "the shop is busy")
-        case "skip":
-            raise Skip("a holiday")
-        case "exit":
-            sys.exit(3)
+    end(how)
 
 
 @app.job()

@@ -15,6 +15,7 @@ from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import Outcome
 from cronflow.executors.handlers import MAX_RESULT_BYTES
 from tests.executors import FENCE, RUN, Lines, assignment
+from tests.executors.endings import ENDINGS
 from tests.executors.pools import MODULE, opened, options, run, started, target, text_of
 
 # ------------------------------------------------------------------------------------------------- what attempts get
@@ -47,16 +48,7 @@ async def test_the_arguments_of_the_run_win_over_those_of_the_job() -> None:
         assert (await pool.run(given, "node-1", Lines())).result == "run"
 
 
-@pytest.mark.parametrize(
-    ("how", "outcome", "told"),
-    [
-        ("error", Outcome.ERROR, "ValueError: no rows"),
-        ("permanent", Outcome.PERMANENT, "the account is closed"),
-        ("later", Outcome.ERROR, "the shop is busy"),
-        ("skip", Outcome.SKIPPED, "a holiday"),
-        ("exit", Outcome.ERROR, "SystemExit: 3"),
-    ],
-)
+@pytest.mark.parametrize(("how", "outcome", "told"), ENDINGS)
 async def test_its_error_is_carried_back(how: str, outcome: Outcome, told: str) -> None:
     async with opened() as pool:
         attempt_result, _ = await run(pool, "ends", how=how)

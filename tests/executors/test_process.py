@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from cronflow import App, Context, PermanentError, RetryLater, Skip
+from cronflow import App, Context
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment, is_running
+from tests.executors.endings import ENDINGS, end
 from tests.waiting import eventually
 
 app = App("apart")
@@ -52,17 +53,8 @@ async def tells_from_a_loop(ctx: Context) -> str:
 
 @app.job(process=True)
 def ends(how: str) -> object:
+    end(how)
     match how:
-        case "error":
-            raise ValueError("no rows")
-        case "permanent":
-            raise PermanentError("the account is closed")
-        case "later":
-            raise RetryLater(timedelta(minutes=7), "the shop is busy")
-        case "skip":
-            raise Skip("a holiday")
-        case "exit":
-            sys.exit(3)
         case "leave":
             os._exit(4)
         case "kill":
@@ -155,11 +147,7 @@ async def test_a_coroutine_function_gets_a_loop_of_its_own(executor: PythonExecu
 @pytest.mark.parametrize(
     ("how", "outcome", "told"),
     [
-        ("error", Outcome.ERROR, "ValueError: no rows"),
-        ("permanent", Outcome.PERMANENT, "the account is closed"),
-        ("later", Outcome.ERROR, "the shop is busy"),
-        ("skip", Outcome.SKIPPED, "a holiday"),
-        ("exit", Outcome.ERROR, "SystemExit: 3"),
+        *ENDINGS,
         ("leave", Outcome.ERROR, "its process ended with exit code 4 before the function returned"),
         ("kill", Outcome.ERROR, "its process was killed by SIGKILL before the function returned"),
         ("returns a set", Outcome.PERMANENT, "not JSON"),

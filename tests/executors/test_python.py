@@ -18,7 +18,7 @@ from cronflow import App, Context, PermanentError, RetryLater, Skip
 from cronflow.domain.job import PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
 from cronflow.executors import Executors
-from cronflow.executors.handlers import MAX_RESULT_BYTES
+from cronflow.executors.handlers import MAX_RESULT_BYTES, failed
 from cronflow.executors.prints import LONGEST_LINE, captured, capturing_prints
 from cronflow.executors.python import PythonExecutor, PythonTargets
 from tests.executors import FENCE, RUN, Lines, assignment
@@ -67,6 +67,13 @@ def in_a_thread(ctx: Context, region: str = "eu") -> dict[str, object]:
     for part in ctx.progress(["a", "b"]):
         ctx.log.info("built", part=part)
     return {"region": region}
+
+
+@app.job()
+def changes_its_args(ctx: Context, rows: list[dict[str, int]]) -> list[dict[str, int]]:
+    ctx.args["rows"].append({"n": len(rows)})  # type: ignore[attr-defined]
+    rows[0]["n"] += 1
+    return rows
 
 
 @app.job()
@@ -216,6 +223,36 @@ async def test_a_plain_function_runs_in_a_thread_and_its_lines_arrive_in_order(e
     ]
     assert set(arrivals) == {loop_thread}
     assert executor.busy_threads == 0
+
+
+async def test_a_function_that_changes_its_args_changes_those_of_no_other_run(executor: PythonExecutor) -> None:
+    # Runs share the definition of their job, and jobs that differ only in name share it too.
+    given = assignment(target(changes_its_args, rows=[{"n": 1}]))
+    for _ in range(2):
+        attempt_result = await executor.run(given, "node-1", Lines())
+        assert attempt_result.result == [{"n": 2}, {"n": 1}]
+
+
+class Wordless(PermanentError):
+    """An exception of a job whose text cannot be had."""
+
+    def __str__(self) -> str:
+        return 5  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Skip(ValueError("a holiday")), "a holiday"),  # type: ignore[arg-type]
+        (Skip(5), "5"),  # type: ignore[arg-type]
+        (RetryLater(1, 5), "5"),  # type: ignore[arg-type]
+        (PermanentError(5), "5"),
+        (Wordless(), "<Wordless that has no text>"),
+    ],
+    ids=["exception", "number", "retry", "permanent", "wordless"],
+)
+def test_the_reason_of_a_function_becomes_text_whatever_it_is(error: Exception, text: str) -> None:
+    assert failed(error).error == text
 
 
 async def test_the_arguments_of_the_run_win_over_those_of_the_job(executor: PythonExecutor) -> None:

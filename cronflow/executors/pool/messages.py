@@ -19,6 +19,7 @@ from typing import Any
 
 from cronflow.domain.job import Job, PythonTarget
 from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.domain.storable import storable_text
 from cronflow.ports import Assignment
 
 LONGEST_TEXT = 1_000_000
@@ -105,8 +106,7 @@ def attempt_result_of(document: Mapping[str, Any]) -> AttemptResult:
 
 
 def valid_text(text: str) -> str:
-    """The text without halves of surrogate pairs, which JSON cannot represent, and not so long that it fills a frame.
-    The log of a run and its error keep far less.
+    """The text as JSON can represent it, and not so long that it fills a frame. The log of a run and its error keep far
+    less.
     """
-    text = text[:LONGEST_TEXT]
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return storable_text(text[:LONGEST_TEXT])

@@ -1,0 +1,33 @@
+"""The ways in which a handler ends, and the outcome that an executor reports for each."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+
+from cronflow import PermanentError, RetryLater, Skip
+from cronflow.domain.run import Outcome
+
+ENDINGS = (
+    ("error", Outcome.ERROR, "ValueError: no rows"),
+    ("permanent", Outcome.PERMANENT, "the account is closed"),
+    ("later", Outcome.ERROR, "the shop is busy"),
+    ("skip", Outcome.SKIPPED, "a holiday"),
+    ("exit", Outcome.ERROR, "SystemExit: 3"),
+)
+"""The argument of `end`, the outcome, and a part of the error."""
+
+
+def end(how: str) -> None:
+    """End the handler in this way, or do nothing if it is none of them."""
+    match how:
+        case "error":
+            raise ValueError("no rows")
+        case "permanent":
+            raise PermanentError("the account is closed")
+        case "later":
+            raise RetryLater(timedelta(minutes=7), "the shop is busy")
+        case "skip":
+            raise Skip("a holiday")
+        case "exit":
+            sys.exit(3)
