@@ -13,6 +13,7 @@ from cronflow.auth.tokens import AccessTokens
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
 from cronflow.bootstrap.backends import open_backends
+from cronflow.bootstrap.garbage_collection import rare_garbage_collection
 from cronflow.bootstrap.parts import (
     VERSION,
     cluster_config,
@@ -76,6 +77,7 @@ def serve_api(settings: Settings, host: str, port: int, chaos: Chaos | None = No
         meter = meter_of(settings, (MetricSource.API,), "api")
         meter.read(metrics.BREAKER_STATE, lambda: breaker_figures({circuit.service: circuit.state}))
         async with AsyncExitStack() as stack:
+            stack.enter_context(rare_garbage_collection())
             await stack.enter_async_context(supervised(supervisors(settings.pulse_dir), status))
             await stack.enter_async_context(metrics_served(settings, meter))
             opening = open_backends(redis_url, mongo_url, settings.namespace, circuit=circuit, meter=meter)

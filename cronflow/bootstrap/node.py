@@ -11,6 +11,7 @@ from cronflow.app import App
 from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import mongo_circuit
 from cronflow.bootstrap.backends import connect, open_backends
+from cronflow.bootstrap.garbage_collection import rare_garbage_collection
 from cronflow.bootstrap.parts import VERSION, meter_of, metrics_served, timings, urls, vault, webhook_sender
 from cronflow.bootstrap.roles import build_node
 from cronflow.bootstrap.shutdown import ShutdownSignals
@@ -100,6 +101,7 @@ async def run_node(
     node: Node | None = None
     shutdown = ShutdownSignals(limits.exit)
     async with AsyncExitStack() as stack:
+        stack.enter_context(rare_garbage_collection())
         stack.enter_context(capturing_prints())
         watchdog = supervised(
             supervisors(settings.pulse_dir), lambda: ProcessStatus(Phase.STARTING) if node is None else node.status

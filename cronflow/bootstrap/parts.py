@@ -44,6 +44,7 @@ def timings(settings: Settings) -> Timings:
         run_lease=settings.run_lease.total_seconds(),
         lock_buffer=settings.lock_buffer.total_seconds(),
         drain=settings.drain_timeout.total_seconds(),
+        look_ahead=settings.look_ahead.total_seconds(),
     )
 
 

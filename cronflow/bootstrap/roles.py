@@ -15,6 +15,7 @@ from cronflow.leader.alert_evaluator import AlertEvaluator
 from cronflow.leader.contention import Contention
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts
+from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.maintenance import Maintenance
 from cronflow.leader.node_monitor import NodeMonitor
 from cronflow.leader.pending_runs import PendingRuns
@@ -151,6 +152,7 @@ def build_node(
         backlog=lambda: recorder.backlog,
         resources=resources,
         capabilities=capabilities,
+        early=lambda: worker.accepts_early(),
     )
     worker = Worker(
         backends.queue,
@@ -184,6 +186,7 @@ def build_node(
     dispatcher = Dispatcher(backends.queue, lambda: keep_alive_thread.call(elector.renew_now), clock)
     contention, unplaced, pending_runs = Contention(clock), UnplacedReporter(emit), PendingRuns(backends.runs)
     late_inserts = LateInserts(backends.plans, backends.runs, pending_runs, elector, clock)
+    look_ahead = LookAhead(timings.look_ahead)
     planner = Planner(
         backends.jobs,
         backends.plans,
@@ -200,6 +203,7 @@ def build_node(
         meter,
         contention,
         unplaced,
+        look_ahead,
     )
     plan_recovery = PlanRecovery(backends.jobs, backends.plans, backends.runs, elector, timings, emit)
     reconciler = Reconciler(
@@ -216,8 +220,9 @@ def build_node(
         counter.changed,
         contention,
         unplaced,
+        look_ahead,
     )
-    editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock)
+    editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock)
     maintenance = Maintenance(backends.store_admin, editor, elector, system_jobs, log_retention)
     node_monitor = NodeMonitor(backends.membership, backends.events, elector, clock, timings, emit)
     drain = Drain(
@@ -232,7 +237,8 @@ def build_node(
         NodeRole("reconciler", reconciler.step, reconciler.wake),
         NodeRole("maintenance", maintenance.step, maintenance.wake),
         NodeRole("worker", worker.step, worker.wake),
-        NodeRole("cancellations", worker.look_for_cancellations, worker.cancellations),
+        NodeRole("local queue", worker.start_due, worker.instants),
+        NodeRole("cancellations", worker.cancellations.step, worker.cancellations.wake),
         NodeRole("drain", drain.step, drain.wake),
         NodeRole("node monitor", node_monitor.step, node_monitor.wake),
         recorder.replaying,
@@ -286,7 +292,7 @@ def build_node(
         reconciler.capacity_freed()
 
     def stop_requested() -> None:
-        worker.cancellations.set()
+        worker.cancellations.wake.set()
         heartbeat.wake.set()
 
     return Node(
