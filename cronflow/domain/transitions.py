@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cronflow.domain.job import Delivery, Retry
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.planning import ACK_WITHIN
-from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState, cancelled_text
+from cronflow.domain.run import SCHEDULED, Attempt, AttemptResult, Outcome, Run, RunState, cancelled_text
 
 if TYPE_CHECKING:
     from cronflow.domain.recovery import Dispatch, End, Postpone
@@ -114,7 +114,8 @@ class Change:
     """A compare-and-set of one run.
 
     It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
-    `job_ver` (or is below `below_ver`), its `check_at` has passed, and no cancellation was requested. It then sets
+    `job_ver` (or is below `below_ver`), its `check_at` has passed, no cancellation was requested, and no start is
+    recorded but `own_start`. It then sets
     `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
     target removes it). `proof` is a field and value that only this change writes: reading it back shows which changes
     applied when a batch matched only some, or when its reply was lost.
@@ -129,6 +130,7 @@ class Change:
     below_ver: int | None = None
     only_when_due: bool = False
     unless_cancelled: bool = False
+    own_start: str | None = None
     check_in: timedelta | None = None
     sets: Mapping[str, object] = field(default_factory=dict)
     attempt: Attempt | None = None
@@ -147,7 +149,9 @@ NOW = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRun:
-    """A run as its worker holds it: the data that the worker's transitions need."""
+    """A run as its worker holds it: the data that the worker's transitions need. `start_id` is empty until its attempt
+    begins.
+    """
 
     run: str
     fence: int
@@ -155,6 +159,7 @@ class ClaimedRun:
     attempt: int
     retry: Retry
     delivery: Delivery
+    start_id: str = ""
 
 
 def start(claimed: ClaimedRun, start_id: str, at: datetime, lease: timedelta) -> Change:
@@ -262,8 +267,9 @@ def finish(
 
 def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult, ended_at: datetime) -> Change:
     """The handler never started, so no attempt is used up, although the start may be recorded: `start_guard: mongo`
-    records it before the executor is called. A declined or deferred attempt is stored, so that the leader does not
-    offer the run to that node again. It is no failure, so the run's `error` stays as it is.
+    records it before the executor is called. If another holder of a doubled item has recorded its start, the run stays
+    with that one. A declined or deferred attempt is stored, so that the leader does not offer the run to that node
+    again. It is no failure, so the run's `error` stays as it is.
     """
     refused = None
     if attempt_result.outcome in (Outcome.DECLINED, Outcome.DEFERRED):
@@ -276,6 +282,7 @@ def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult
         sources=TRANSITIONS[Transition.GIVE_BACK].sources,
         target=RunState.RETRYING,
         fence=claimed.fence,
+        own_start=claimed.start_id,
         check_in=attempt_result.delay or NOW,
         sets={
             "finish_id": finish_id,
@@ -318,7 +325,11 @@ def dispatch(
         # A worker of 0.6 stores a refusal as the run's error.
         failed = [attempt.error for attempt in run.attempts if attempt.outcome in (Outcome.ERROR, Outcome.TIMEOUT)]
         sets["error"] = failed[-1] if failed else None
-    change = _seen(run, verdict.transition, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN)
+    # Its worker holds a scheduled run until its instant.
+    early = max(NOW, run.fire_at - at) if run.kind in SCHEDULED else NOW
+    change = _seen(
+        run, verdict.transition, RunState.DISPATCHED, sets, verdict.lost, ("fence", fence), ACK_WITHIN + early
+    )
     # A cancellation request since the read has changed neither state nor fence.
     return replace(change, unless_cancelled=True)
 

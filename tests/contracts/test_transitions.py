@@ -27,11 +27,14 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 LEASE = timedelta(seconds=45)
 FENCE, NEW_FENCE, VER, NEW_VER = 100, 200, 4, 5
+OWN = "of this attempt"
 NOW = datetime.now(UTC).replace(microsecond=0)
 LOST = Attempt(1, FENCE, "n1#a", None, NOW, Outcome.LOST)
 
 HELD = frozenset({"state", "fence"})
 """What a worker compares: any state that its row allows, and its own fence."""
+RETURNED = HELD | {"own start"}
+"""The same, when it has not executed the run: another holder of a doubled item may have started it."""
 SEEN = frozenset({"same state", "fence", "job_ver", "due"})
 """The leader compares the run as read, and that no worker has renewed it."""
 PLACED = SEEN | {"not cancelled"}
@@ -59,7 +62,9 @@ class Way:
 
 
 def claimed(run: Run, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> ClaimedRun:
-    return ClaimedRun(run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=delivery)
+    return ClaimedRun(
+        run=run.id, fence=run.fence, node="n1#a", attempt=1, retry=Retry(), delivery=delivery, start_id=OWN
+    )
 
 
 def finishes(outcome: Outcome, delivery: Delivery = Delivery.AT_LEAST_ONCE) -> Callable[[Run], Change]:
@@ -91,12 +96,12 @@ WAYS: Mapping[str, Way] = {
     "finish skipped": Way(Transition.FINISH, WORKER, HELD, finishes(Outcome.SKIPPED)),
     "retry failed attempt": Way(Transition.RETRY, WORKER, HELD, finishes(Outcome.ERROR)),
     "retry drained": Way(Transition.RETRY, WORKER, HELD, finishes(Outcome.DRAINED)),
-    "give back deferred": Way(Transition.GIVE_BACK, WORKER, HELD, finishes(Outcome.DEFERRED)),
-    "give back declined": Way(Transition.GIVE_BACK, WORKER, HELD, finishes(Outcome.DECLINED)),
+    "give back deferred": Way(Transition.GIVE_BACK, WORKER, RETURNED, finishes(Outcome.DEFERRED)),
+    "give back declined": Way(Transition.GIVE_BACK, WORKER, RETURNED, finishes(Outcome.DECLINED)),
     "give back not started": Way(
         Transition.GIVE_BACK,
         WORKER,
-        HELD,
+        RETURNED,
         lambda run: transitions.give_back(claimed(run), "finish", AttemptResult(Outcome.DRAINED, error="no"), NOW),
     ),
     "redispatch untaken": Way(Transition.REDISPATCH_UNTAKEN, LEADER, PLACED, dispatches(Transition.REDISPATCH_UNTAKEN)),
@@ -168,6 +173,8 @@ CIRCUMSTANCES: Mapping[str, Mapping[str, object]] = {
     "of an older version": {"job_ver": VER - 1},
     "not due for an hour": {"check_at": NOW + HOUR},
     "asked to be cancelled": {"cancel_requested": True},
+    "started by its actor": {"start_id": OWN},
+    "started by another holder of the same fence": {"start_id": "of another"},
 }
 
 
@@ -197,6 +204,8 @@ def is_met(compared: str, way: Way, read: Run, run: Run) -> bool:
             return run.check_at is not None and run.check_at <= NOW
         case "not cancelled":
             return not run.cancel_requested
+        case "own start":
+            return run.start_id in (None, OWN)
     raise AssertionError(compared)
 
 

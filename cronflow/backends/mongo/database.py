@@ -16,17 +16,20 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
+import bson
 import pymongo
 from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import ASCENDING, ReadPreference, WriteConcern
 from pymongo.errors import (
+    AutoReconnect,
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
@@ -50,6 +53,9 @@ from cronflow.ports import UNMETERED, Meter
 Document = Mapping[str, Any]
 Record = TypeVar("Record")
 
+CONCERN = WriteConcern("majority", j=True)
+COMMAND_BYTES = 12 * 1024 * 1024
+"""Less than the 16 MiB that a command may have, by more than one update."""
 TIMEOUT_MS = 5000
 CALL_TIMEOUT_S = 12.0
 CLOSE_TIMEOUT_S = 1.0
@@ -74,6 +80,13 @@ logging.getLogger("pymongo").setLevel(logging.CRITICAL)
 def mongo_circuit() -> Circuit:
     """The circuit breaker of a process's MongoDB. Only an unavailable server is a failure, not a refused command."""
     return Circuit("MongoDB", failures=FAILURES_TO_OPEN, reset_s=RESET_S, counts=(BackendUnavailable,))
+
+
+class Update(NamedTuple):
+    """A compare-and-set: the filter, which contains an `_id`, and the operators or the pipeline of the change."""
+
+    match: Document
+    change: Document | Sequence[Document]
 
 
 class MongoDatabase:
@@ -117,7 +130,7 @@ class MongoDatabase:
             f"{parsed['database'] or 'cronflow'}_{namespace}".replace(".", "-"),
             codec_options=CodecOptions(tz_aware=True),
             read_preference=ReadPreference.PRIMARY,
-            write_concern=WriteConcern("majority", j=True),
+            write_concern=CONCERN,
             read_concern=ReadConcern("majority"),
         )
 
@@ -223,6 +236,32 @@ class MongoDatabase:
                 return ids - {failure["op"]["_id"] for failure in failures}
         return ids
 
+    async def compare_and_set(self, collection: str, updates: Sequence[Update]) -> int:
+        """Send updates in any order. Returns how many matched; if the reply was lost, how
+        many matched when they were sent again.
+
+        These are plain commands. For the driver's retryable writes the server keeps a record of each update, which is a
+        fifth of the work, and a compare-and-set needs none: it is sent again, and one that was applied no longer
+        matches. BulkWriteError if the server refuses an update.
+        """
+        matched = 0
+        for part in _parts([RawBSONDocument(bson.encode({"q": one.match, "u": one.change})) for one in updates]):
+            command = {"update": collection, "updates": part, "ordered": False, "writeConcern": CONCERN.document}
+            with pymongo.timeout(TIMEOUT_MS / 1000):
+                try:
+                    reply = await self._database.command(command)
+                except AutoReconnect:
+                    reply = await self._database.command(command)
+            concern = reply.get("writeConcernError")
+            if concern is not None or "writeErrors" in reply:
+                details = {
+                    "writeErrors": reply.get("writeErrors", []),
+                    "writeConcernErrors": [] if concern is None else [concern],
+                }
+                raise BulkWriteError(details)
+            matched += reply["n"]
+        return matched
+
     async def expire(self, collection: str, field: str, after: timedelta) -> None:
         """Create a TTL index on `field`, or change its age."""
         seconds, documents = round(after.total_seconds()), self._database[collection]
@@ -272,6 +311,20 @@ class NamedCollection:
         async with self._database.translated():
             result = await self._documents.delete_one({"_id": name})
         return bool(result.deleted_count)
+
+
+def _parts(updates: Sequence[RawBSONDocument]) -> Iterator[list[RawBSONDocument]]:
+    """The updates in commands that are not too large."""
+    part: list[RawBSONDocument] = []
+    size = 0
+    for update in updates:
+        if part and size + len(update.raw) > COMMAND_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(update)
+        size += len(update.raw)
+    if part:
+        yield part
 
 
 def _reason_away(error: PyMongoError) -> str | None:

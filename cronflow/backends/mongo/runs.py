@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import orjson
-from pymongo import UpdateOne
 
 from cronflow.backends import codec
-from cronflow.backends.mongo.database import MongoDatabase
+from cronflow.backends.mongo.database import MongoDatabase, Update
 from cronflow.domain.cluster import NODE_SEPARATOR
 from cronflow.domain.run import DEAD, MAX_ATTEMPTS_KEPT, OPEN, Resolution, Run, RunState, Settled
 from cronflow.domain.transitions import Change
 from cronflow.ports import LargeResult, LateResult, OpenRun, RunQuery
 
 CHARACTERS_AT_ONCE = 8 * 1024 * 1024
-
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 HAS_PASSED = {"$lte": ["$check_at", "$$NOW"]}
 
 
@@ -42,8 +41,8 @@ class MongoRunStore:
         if not changes:
             return set()
         async with self._database.translated():
-            result = await self._runs.bulk_write([_update(change) for change in changes], ordered=False)
-            if result.matched_count == len(changes):
+            updates = [_update(change) for change in changes]
+            if await self._database.compare_and_set("runs", updates) == len(changes):
                 return {change.run for change in changes}
             proofs = {change.proof[0]: 1 for change in changes if change.proof} | {"state": 1, "fence": 1}
             rows = await self._runs.find({"_id": {"$in": [change.run for change in changes]}}, proofs).to_list(None)
@@ -118,10 +117,10 @@ class MongoRunStore:
         if query.kinds:
             match["kind"] = {"$in": [kind.value for kind in query.kinds]}
         if query.dead:
-            match["dead"] = True
+            match |= unresolved(query.job)
         if query.node is not None:
             match["node"] = {"$in": await self._starts(query.node)}
-        due: dict[str, Any] = {}
+        due: dict[str, Any] = match.pop("fire_at", {})
         if query.since is not None:
             due["$gte"] = query.since
         if query.until is not None:
@@ -213,15 +212,21 @@ class MongoDeadLetters:
         return written
 
     async def count(self, job: str | None = None) -> int:
-        match: dict[str, Any] = {"dead": True} | ({} if job is None else {"job": job})
         async with self._database.translated():
-            return int(await self._runs.count_documents(match, hint="dead"))
+            return int(await self._runs.count_documents(unresolved(job), hint="dead"))
 
     async def newest(self, limit: int) -> list[str]:
         newest_first = [("fire_at", -1), ("_id", -1)]
         async with self._database.translated():
             cursor = self._runs.find({"dead": True}, {"_id": 1}).sort(newest_first).limit(limit).hint("dead")
             return [document["_id"] for document in await cursor.to_list(None)]
+
+
+def unresolved(job: str | None) -> dict[str, Any]:
+    """Unresolved dead letters, of this job. MongoDB compares the job with the keys of the index `dead` only if the
+    field before it has a bound too, and otherwise with the document of every dead letter.
+    """
+    return {"dead": True} if job is None else {"dead": True, "job": job, "fire_at": {"$gte": EARLIEST}}
 
 
 def _by_index(states: Collection[RunState]) -> list[dict[str, Any]]:
@@ -262,7 +267,7 @@ def _changed(run: Run, change: Change, now: datetime) -> dict[str, Any]:
     return document
 
 
-def _update(change: Change) -> UpdateOne:
+def _update(change: Change) -> Update:
     match: dict[str, Any] = {"_id": change.run, "state": {"$in": [state.value for state in change.sources]}}
     if change.fence is not None:
         match["fence"] = change.fence
@@ -272,6 +277,8 @@ def _update(change: Change) -> UpdateOne:
         match["job_ver"] = {"$lt": change.below_ver}
     if change.unless_cancelled:
         match["cancel_requested"] = {"$ne": True}
+    if change.own_start is not None:
+        match["start_id"] = {"$in": [None, change.own_start]}
     if change.only_when_due:
         match["$expr"] = HAS_PASSED
     sets = {name: codec.plain(value) for name, value in change.sets.items()}
@@ -280,8 +287,8 @@ def _update(change: Change) -> UpdateOne:
         sets["dead"] = sets["untold"] = True
     attempt = None if change.attempt is None else codec.attempt_document(change.attempt)
     if change.check_in is not None:
-        return UpdateOne(match, _pipeline(sets, attempt, round(change.check_in.total_seconds() * 1000)))
-    return UpdateOne(match, _plain_update(sets, attempt, ends=change.target not in OPEN))
+        return Update(match, _pipeline(sets, attempt, round(change.check_in.total_seconds() * 1000)))
+    return Update(match, _plain_update(sets, attempt, ends=change.target not in OPEN))
 
 
 def _plain_update(sets: dict[str, Any], attempt: dict[str, Any] | None, *, ends: bool) -> dict[str, Any]:
