@@ -17,7 +17,8 @@ from cronflow.backends.mongo.admin import MongoArchive, MongoStoreAdmin
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.mongo.indexes import INDEXES, UNUSED
 from cronflow.backends.mongo.jobs import MongoJobStore
-from cronflow.backends.mongo.runs import MongoRunStore
+from cronflow.backends.mongo.runs import MongoDeadLetters, MongoRunStore, unresolved
+from cronflow.domain.job import PRIORITIES
 from cronflow.domain.run import Kind, Outcome, Run, RunState
 from cronflow.ports import RunQuery
 from tests.contracts.builders import T0, a_record, a_run
@@ -106,6 +107,10 @@ DEEP = T0 - timedelta(seconds=4000)
         (RunQuery(node="gone"), {"node", None}, 0),
         (RunQuery(node="n1", before=(DEEP, "x")), {"node"}, LIMIT * 2),
         (RunQuery(dead=True), {"dead"}, LIMIT),
+        (RunQuery(dead=True, job="job-3"), {"dead"}, 0),
+        (RunQuery(dead=True, job="job-20"), {"dead"}, LIMIT),
+        (RunQuery(dead=True, job="job-20", since=DEEP, until=DEEP + DAY), {"dead"}, LIMIT),
+        (RunQuery(dead=True, job="job-20", before=(DEEP, "x")), {"dead"}, LIMIT + 1),
     ],
     ids=shown,
 )
@@ -121,6 +126,15 @@ async def test_a_filter_uses_an_index_and_reads_little_more_than_it_answers(
         looked += told["executionStats"]["totalDocsExamined"]
     assert looked <= most, looked
     assert len(await store.find(query)) == len([run for run in ALL if matches(run, query)][:LIMIT])
+
+
+async def test_the_dead_letters_of_a_job_are_counted_without_those_of_others(mongo_url: str, filled: str) -> None:
+    async with MongoDatabase(mongo_url, filled) as database:
+        letters = MongoDeadLetters(database)
+        expected = sum(run.is_dead and run.job == "job-20" for run in ALL)
+        assert await letters.count("job-20") == expected > 0
+        found = await database["runs"].find(unresolved("job-20")).hint("dead").explain()
+        assert found["executionStats"]["totalDocsExamined"] == expected
 
 
 async def test_a_filter_without_an_index_would_be_noticed(store: MongoRunStore) -> None:
@@ -165,15 +179,28 @@ def test_an_index_is_either_used_or_dropped() -> None:
         assert not names & {index.document["name"] for index in INDEXES[collection]}
 
 
-async def test_the_planner_reads_jobs_by_priority_from_an_index(mongo_url: str) -> None:
+DUE = 101
+
+
+@pytest.mark.parametrize(
+    ("limit", "looks_at"),
+    [(16, 16), (1000, DUE)],
+    ids=["more are due than the limit", "fewer are due than the limit"],
+)
+async def test_the_planner_reads_due_jobs_by_priority_and_no_others(mongo_url: str, limit: int, looks_at: int) -> None:
+    """With a million jobs, of which 500 fell due in every second, each round of the planner read all of them."""
     async with MongoDatabase(mongo_url, fresh_namespace()) as database:
         jobs = MongoJobStore(database)
-        for k in range(600):
-            # Half of them are due; a tenth has the highest priority.
-            record = a_record(f"job-{k}", T0 + timedelta(seconds=k - 300))
-            job = replace(record.job, priority=9 if k % 10 == 0 else k % 5)
-            assert await jobs.create(replace(record, job=job))
-        pipeline = jobs.in_turn(T0, T0 + timedelta(seconds=5), 16)
+        # A tenth has the highest priority.
+        records = [a_record(f"job-{k}", T0 + timedelta(seconds=k - DUE + 1)) for k in range(1000)]
+        priorities = [9 if k % 10 == 0 else k % 5 for k in range(1000)]
+        await jobs.create_all(
+            [
+                replace(record, job=replace(record.job, priority=priority))
+                for record, priority in zip(records, priorities, strict=True)
+            ]
+        )
+        pipeline = jobs.in_turn(T0, T0 + timedelta(seconds=5), limit)
         told = await database["jobs"].database.command(
             "explain",
             {"aggregate": "jobs", "pipeline": pipeline, "cursor": {}, "hint": "turn"},
@@ -182,10 +209,21 @@ async def test_the_planner_reads_jobs_by_priority_from_an_index(mongo_url: str) 
         first = told["stages"][0]["$cursor"]
         assert used(first["queryPlanner"]["winningPlan"]) == ["turn"]
         assert "'SORT'" not in str(first["queryPlanner"]["winningPlan"])
-        # One step for each priority whose jobs are skipped.
-        assert first["executionStats"]["totalDocsExamined"] == 16
-        found = await jobs.due_in_turn(T0, T0 + timedelta(seconds=5), 16)
-        assert [record.job.priority for record in found].count(9) == 16
+        assert first["executionStats"]["totalDocsExamined"] == looks_at
+        # One step for each priority whose other jobs are skipped.
+        assert first["executionStats"]["totalKeysExamined"] <= looks_at + len(PRIORITIES) + 2
+        found = await jobs.due_in_turn(T0, T0 + timedelta(seconds=5), limit)
+        assert [record.job.priority for record in found].count(9) == min(limit, priorities[:DUE].count(9))
+
+
+async def test_the_planner_reads_due_jobs_without_a_priority_last(mongo_url: str) -> None:
+    """Jobs that 0.6 stored have none until they move."""
+    async with MongoDatabase(mongo_url, fresh_namespace()) as database:
+        jobs = MongoJobStore(database)
+        await jobs.create_all([a_record(f"job-{k:02}", T0 + timedelta(seconds=k - 20)) for k in range(20)])
+        await database["jobs"].update_many({"_id": {"$gte": "job-15"}}, {"$unset": {"priority": ""}})
+        found = await jobs.due_in_turn(T0, T0, 18)
+        assert sorted(record.name for record in found) == [f"job-{k:02}" for k in range(18)]
 
 
 ALL = sorted((stored(n) for n in range(STORED)), key=lambda run: (run.fire_at, run.id), reverse=True)

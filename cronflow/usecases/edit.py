@@ -7,7 +7,8 @@ Each step is one write for all jobs of a batch, except 4, which is one per job:
 3. Ensure that the run of the current `pending_run` exists.
 4. Compare `rev` and write the change. If instants are skipped, the new `pending_run` is one skipped run over them.
 5. Insert the skipped run and remove the intent.
-6. Retire open runs of older versions: cancel or requeue runs that have not started, keep running ones.
+6. Retire open runs of older versions: cancel or requeue runs that have not started, keep running ones. Withdraw the
+   dispatched ones in Redis, because a node may hold them for their instant.
 
 Only then is the edit acknowledged, so no attempt starts under an older version afterwards. If the editor dies in
 between, nothing was acknowledged, and plan recovery completes the intent.
@@ -17,26 +18,28 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from cronflow.domain import transitions
-from cronflow.domain.errors import Conflict, NotFound
+from cronflow.domain.errors import BackendUnavailable, Conflict, NotFound
 from cronflow.domain.events import FiresSkipped
 from cronflow.domain.job import Job, JobRecord, PendingRun, PlanIntent
 from cronflow.domain.planning import covers_until, fires_text, first_fire, kind_of, run_of_pending
-from cronflow.domain.run import Covers, Run, RunState
-from cronflow.domain.schedule.kinds import last_before
+from cronflow.domain.run import SCHEDULED, Covers, Run, RunState
+from cronflow.domain.schedule.kinds import last_before, next_after
 from cronflow.domain.transitions import Change
 from cronflow.domain.version import version_of
-from cronflow.ports import Clock, EventSink, JobStore, PlanStore, RunStore, VersionStore, discard_event
+from cronflow.ports import Clock, EventSink, JobStore, PlanStore, Queue, RunStore, VersionStore, discard_event
 from cronflow.usecases.pending_runs import insert_pending_runs
 
 TRIES = 5
 START_SHOWS_WITHIN_S = 0.5
 START_POLL_S = 0.05
+STARTS_SOON = timedelta(seconds=0.1)
+"""A run whose instant is nearer may start before its node learns that it was withdrawn."""
 AT_ONCE = 16
 """Writes of a batch in flight."""
 ABSENT = 0
@@ -61,10 +64,12 @@ class Editor:
         versions: VersionStore,
         plans: PlanStore,
         runs: RunStore,
+        queue: Queue,
         clock: Clock,
         emit: EventSink = discard_event,
     ) -> None:
         self._jobs, self._versions, self._plans, self._runs = jobs, versions, plans, runs
+        self._queue = queue
         self._clock = clock
         self._emit = emit
 
@@ -208,7 +213,7 @@ class Editor:
                 self._emit(FiresSkipped(edit.record.name, fires, edit.skipped.reason or reason, edit.changed.edited_by))
         if intent is not None:
             await self._plans.remove([intent.id])
-        await self._retire([edit.changed for edit in won], reason, keep_waiting=keep_waiting)
+        await self._retire(won, reason, keep_waiting=keep_waiting)
         return won
 
     async def _read(self, name: str) -> JobRecord:
@@ -217,14 +222,16 @@ class Editor:
             raise NotFound("job", name)
         return found[0]
 
-    async def _retire(self, records: Sequence[JobRecord], reason: str, *, keep_waiting: bool) -> None:
+    async def _retire(self, edits: Sequence[_Planned], reason: str, *, keep_waiting: bool) -> None:
         """Retire open runs of older versions until none is left.
 
         Running attempts finish. Runs that have not started are requeued under the new version, or cancelled if nothing
-        may start any more. A recently dispatched run may have started without its record (`start_guard: redis`), so
-        wait a moment for the record; otherwise the edit could start it twice.
+        may start any more. A run that was planned before its instant is cancelled too if the new version has no instant
+        for it. A recently dispatched run may have started without its record (`start_guard: redis`), so wait a moment
+        for the record; otherwise the edit could start it twice.
         """
-        versions = {record.name: record.ver for record in records}
+        edited = {edit.record.name: edit for edit in edits}
+        versions = {name: edit.changed.ver for name, edit in edited.items()}
         deadline = self._clock.monotonic() + START_SHOWS_WITHIN_S
         for _ in range(1000):
             if not versions:
@@ -236,16 +243,34 @@ class Editor:
             old = [run for run in found if run.is_open and run.job_ver < versions[run.job]]
             # A job without old runs cannot get one any more.
             versions = {name: versions[name] for name in {run.job for run in old}}
-            dispatched = [run for run in old if run.state is RunState.DISPATCHED]
+            early = _early(found, self._clock.now())
+            dispatched = [run for run in old if run.state is RunState.DISPATCHED and run not in early]
             if dispatched and self._clock.monotonic() < deadline:
                 old = [run for run in old if run not in dispatched]
                 await self._clock.sleep(START_POLL_S)
             now = self._clock.now()
             if old:
-                await self._runs.apply([_retired(run, versions[run.job], reason, keep_waiting, now) for run in old])
+                gone = {run.id: _obsolete(edited[run.job], run, early, now) for run in old} if keep_waiting else {}
+                changes = [
+                    _retired(run, versions[run.job], gone.get(run.id) or reason, keep_waiting and not gone[run.id], now)
+                    for run in old
+                ]
+                applied = await self._runs.apply(changes)
+                await self._withdraw([run for run in old if run.id in applied])
         raise Conflict(
             f"runs of job {min(versions)!r} keep changing; the edit was saved, but older runs may still start"
         )
+
+    async def _withdraw(self, runs: Sequence[Run]) -> None:
+        """Take the items of these runs back. They were dispatched under the fences that were read."""
+        fences = {run.id: run.fence for run in runs if run.state is RunState.DISPATCHED}
+        if not fences:
+            return
+        try:
+            await self._queue.withdraw(fences)
+        except BackendUnavailable:
+            # The start is refused, or the items are soon too old.
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +283,8 @@ class _Planned:
 
 
 def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: datetime) -> _Planned:
-    changed = replace(changed, ver=record.ver + 1, updated_at=now, since=changed.next_fire, edited_by=by, waiting=None)
+    since = _since(record, changed, now)
+    changed = replace(changed, ver=record.ver + 1, updated_at=now, since=since, edited_by=by, waiting=None)
     left = left_behind(record, changed.next_fire, now)
     if left is None:
         return _Planned(record, changed, None)
@@ -274,6 +300,41 @@ def _planned(record: JobRecord, changed: JobRecord, reason: str, by: str, now: d
         kind=kind_of(record.job.schedule),
     )
     return _Planned(record, replace(changed, pending_run=skipped), skipped)
+
+
+def _since(record: JobRecord, changed: JobRecord, now: datetime) -> datetime | None:
+    """The first instant of the new version: its cursor, or an earlier instant of an unchanged schedule whose run was
+    planned already and is yet to start.
+    """
+    planned, schedule = record.pending_run, changed.job.schedule
+    if planned is None or planned.fire <= now or schedule is None or schedule != record.job.schedule:
+        return changed.next_fire
+    return None if changed.deleted_at is not None else next_after(schedule, now)
+
+
+def _early(runs: Iterable[Run], now: datetime) -> list[Run]:
+    """The runs that were planned before their instant, which is yet to come, by instant."""
+    soon = now + STARTS_SOON
+    return sorted((run for run in runs if run.kind in SCHEDULED and run.fire_at > soon), key=lambda run: run.fire_at)
+
+
+def _obsolete(edit: _Planned, run: Run, early: Sequence[Run], now: datetime) -> str | None:
+    """Why the run must not start under the new version although runs that wait are kept: its instant is yet to come,
+    and the job is held, or its new schedule has no instant that this run could stand for. None if it may start.
+    """
+    if run not in early:
+        return None
+    changed = edit.changed
+    if (held := version_of(changed).held) is not None:
+        return held
+    if changed.job.schedule == edit.record.job.schedule:
+        return None
+    # The cursor has passed the run's instant. So the run stands for what the new schedule has up to there.
+    before = max(
+        (other.fire_at for other in early if other.job == run.job and other.fire_at < run.fire_at), default=None
+    )
+    first = first_fire(changed.job, now, before)
+    return None if first is not None and first <= run.fire_at else "edited"
 
 
 def _edited(edit: _Planned) -> Edited:

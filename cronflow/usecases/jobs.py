@@ -65,7 +65,9 @@ class JobUseCases:
         self._backends = backends
         self._clock = clock
         self._audit = audit
-        self._editor = Editor(backends.jobs, backends.versions, backends.plans, backends.runs, clock, audit.emit)
+        self._editor = Editor(
+            backends.jobs, backends.versions, backends.plans, backends.runs, backends.queue, clock, audit.emit
+        )
 
     async def apply(
         self,

@@ -18,7 +18,7 @@ from cronflow.domain.schedule.load import ScheduleLoad, Slot
 from cronflow.ports import Backends, JobStore, LogLine
 
 PAGE = 500
-MOST_JOBS = 5000
+MOST_JOBS = 1000
 MOST_LINES = 20_000
 LOAD_PAGE = 100
 MOST_JOBS_IN_LOAD = 2000

@@ -66,7 +66,12 @@ async def test_a_change_has_an_entry_with_its_author(
     await service.secrets.set("pay", "a long value", by="before")
     for job in system_jobs(time(0), time(3)):
         await Editor(
-            scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+            scene.backends.jobs,
+            scene.backends.versions,
+            scene.backends.plans,
+            scene.backends.runs,
+            scene.backends.queue,
+            scene.clock,
         ).define(job)
     answer = await client.ask(method, path.format(**where), body)
     assert answer.status_code < 300, answer.text

@@ -84,7 +84,12 @@ async def test_a_sweep_is_a_run_of_the_system_job(scene: Scene, client: Client) 
     assert "the cluster has no leader" in refused["detail"]
     for job in system_jobs(time(0), time(3)):
         await Editor(
-            scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+            scene.backends.jobs,
+            scene.backends.versions,
+            scene.backends.plans,
+            scene.backends.runs,
+            scene.backends.queue,
+            scene.clock,
         ).define(job)
     asked = await client.post("/cluster/sweep", status=202)
     assert asked["job"] == SWEEP

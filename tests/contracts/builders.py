@@ -8,7 +8,7 @@ from typing import Any
 
 from cronflow.domain.cluster import NodeReport
 from cronflow.domain.job import Job, JobRecord, PendingRun, PythonTarget
-from cronflow.domain.run import Kind, Run, RunState, run_id
+from cronflow.domain.run import Attempt, Kind, Outcome, Run, RunState, run_id
 from cronflow.domain.schedule.kinds import Every
 from cronflow.ports import Assignment
 
@@ -51,6 +51,25 @@ def a_run(job: str = "report", fire: datetime = T0, **fields: Any) -> Run:
         dispatched_at=fire,
     )
     return replace(base, **fields)
+
+
+def an_ended_run(job: str, fire: datetime, end: datetime, *, node: str, fence: int, error: str | None = None) -> Run:
+    """A run that ended with its only attempt: it failed with this error, or succeeded."""
+    outcome = Outcome.OK if error is None else Outcome.ERROR
+    return a_run(
+        job,
+        fire,
+        state=RunState.SUCCEEDED if error is None else RunState.FAILED,
+        fence=fence,
+        node=node,
+        max_attempts=1,
+        check_at=None,
+        started_at=fire,
+        ended_at=end,
+        outcome=outcome,
+        error=error,
+        attempts=(Attempt(1, fence, node, fire, end, outcome, error),),
+    )
 
 
 def an_assignment(run: str = "report@1", fence: int = 100, term: int = 1, job: Job | None = None) -> Assignment:

@@ -22,7 +22,15 @@ from tests.contracts.conftest import Stores
 
 LEASE = timedelta(seconds=45)
 MINUTE = timedelta(minutes=1)
-HELD = ClaimedRun(run=a_run().id, fence=100, node="n1#a", attempt=1, retry=Retry(), delivery=Delivery.AT_LEAST_ONCE)
+HELD = ClaimedRun(
+    run=a_run().id,
+    fence=100,
+    node="n1#a",
+    attempt=1,
+    retry=Retry(),
+    delivery=Delivery.AT_LEAST_ONCE,
+    start_id="s1",
+)
 
 
 def a_move(record: JobRecord, fence: int = 100) -> Move:
@@ -92,6 +100,8 @@ async def test_jobs_get_their_turn_by_priority_however_many_wait(stores: Stores)
     found = [record.name for record in await stores.jobs.due_in_turn(now, until, 2)]
     # The best two, the oldest of any priority, and the next one.
     assert sorted(found) == ["high", "higher", "low-00", "next"]
+    found = [record.name for record in await stores.jobs.due_in_turn(now, until, 2, 3)]
+    assert sorted(found) == ["high", "higher", "later", "low-00", "next"]
     found = [record.name for record in await stores.jobs.due_in_turn(now, now, 16)]
     assert sorted(found) == ["high", "higher", *(f"low-{k:02}" for k in range(13)), "middle"]
     # Deferring and moving keep the turn.

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from cronflow.backends.codec import run_document
 from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.run import Attempt, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.run import Run
+from tests.contracts.builders import an_ended_run
 
 NAMESPACE = "default"
 JOB = "archived"
@@ -20,27 +21,7 @@ def ended(n: int, newest: datetime) -> Run:
     """The n-th newest run; there is one per second."""
     fire = newest - timedelta(seconds=n)
     end = fire + timedelta(milliseconds=200 + n % 900)
-    node = f"node-{n % 3 + 1}#0000"
-    return Run(
-        id=run_id(JOB, fire),
-        job=JOB,
-        fire_at=fire,
-        kind=Kind.INTERVAL,
-        state=RunState.SUCCEEDED,
-        fence=n + 1,
-        term=1,
-        job_ver=1,
-        node=node,
-        attempt=1,
-        max_attempts=1,
-        check_at=None,
-        created_at=fire,
-        dispatched_at=fire,
-        started_at=fire,
-        ended_at=end,
-        outcome=Outcome.OK,
-        attempts=(Attempt(1, n + 1, node, fire, end, Outcome.OK, None),),
-    )
+    return an_ended_run(JOB, fire, end, node=f"node-{n % 3 + 1}#0000", fence=n + 1)
 
 
 async def fill(url: str, count: int) -> None:

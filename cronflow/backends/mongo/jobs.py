@@ -6,14 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import UpdateOne
-
 from cronflow.backends import codec
-from cronflow.backends.mongo.database import MongoDatabase
-from cronflow.domain.job import JobRecord, PlanIntent
+from cronflow.backends.mongo.database import MongoDatabase, Update
+from cronflow.domain.job import PRIORITIES, JobRecord, PlanIntent
 from cronflow.domain.placement import OLDEST_EVERY
 from cronflow.domain.version import Version
 from cronflow.ports import Deferral, Move
+
+ANY_PRIORITY = {"$in": [*reversed(PRIORITIES), None]}
+"""Matches every job; those of 0.6 have no priority. The index of the planner has the priority before `due_at`, and
+without a condition on the priority MongoDB would not use the one on `due_at` as a bound: it would read all active jobs
+if fewer are due than the limit.
+"""
 
 
 class MongoJobStore:
@@ -39,28 +43,29 @@ class MongoJobStore:
             found = await self._jobs.find(query).sort("due_at", 1).limit(limit).to_list(None)
         return [codec.record(document) for document in found]
 
-    async def due_in_turn(self, now: datetime, until: datetime, limit: int) -> list[JobRecord]:
+    async def due_in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[JobRecord]:
         """One command."""
+        pipeline = self.in_turn(now, until, limit, coming)
         async with self._database.translated():
             # All in the first reply.
-            found = await self._jobs.aggregate(self.in_turn(now, until, limit), batchSize=2 * limit + 1).to_list(None)
+            found = await self._jobs.aggregate(pipeline, batchSize=2 * limit + coming).to_list(None)
         return [codec.record(document) for document in {document["_id"]: document for document in found}.values()]
 
-    def in_turn(self, now: datetime, until: datetime, limit: int) -> list[dict[str, Any]]:
-        """The pipeline; each part walks an index and sorts nothing."""
+    def in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[dict[str, Any]]:
+        """The pipeline; each part walks an index within bounds, and sorts nothing."""
         due = {"active": True, "due_at": {"$lte": now}}
-        coming = {"active": True, "due_at": {"$gt": now, "$lte": until}}
+        later = {"active": True, "due_at": {"$gt": now, "$lte": until}}
 
         def earliest(match: dict[str, Any], count: int) -> dict[str, Any]:
             part = [{"$match": match}, {"$sort": {"due_at": 1}}, {"$limit": count}]
             return {"$unionWith": {"coll": self._jobs.name, "pipeline": part}}
 
         return [
-            {"$match": due},
+            {"$match": due | {"priority": ANY_PRIORITY}},
             {"$sort": {"priority": -1, "due_at": 1}},
             {"$limit": limit},
             earliest(due, max(1, limit // OLDEST_EVERY)),
-            earliest(coming, 1),
+            earliest(later, coming),
         ]
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
@@ -68,7 +73,7 @@ class MongoJobStore:
         if not moves:
             return set()
         updates = [
-            UpdateOne(
+            Update(
                 {"_id": move.job, "rev": move.rev, "term": {"$lte": term}},
                 {
                     "$set": {
@@ -87,8 +92,7 @@ class MongoJobStore:
         ]
         names = {move.job for move in moves}
         async with self._database.translated():
-            result = await self._jobs.bulk_write(updates, ordered=False)
-            if result.matched_count == len(moves):
+            if await self._database.compare_and_set("jobs", updates) == len(moves):
                 return names
             rows = await self._jobs.find({"_id": {"$in": list(names)}}, {"pend.fence": 1}).to_list(None)
         fences = {row["_id"]: (row.get("pend") or {}).get("fence") for row in rows}
@@ -96,7 +100,7 @@ class MongoJobStore:
 
     async def defer(self, jobs: Mapping[str, Deferral]) -> None:
         updates = [
-            UpdateOne(
+            Update(
                 {"_id": name, "rev": one.rev},
                 {"$set": {"due_at": one.due_at, "waiting": codec.plain(one.waiting), "priority": one.priority}},
             )
@@ -104,7 +108,7 @@ class MongoJobStore:
         ]
         if updates:
             async with self._database.translated():
-                await self._jobs.bulk_write(updates, ordered=False)
+                await self._database.compare_and_set("jobs", updates)
 
     async def fence(self, names: Collection[str], term: int) -> list[JobRecord]:
         """One write, then one read."""

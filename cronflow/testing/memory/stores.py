@@ -40,15 +40,15 @@ class MemoryJobStore(DocumentPort, port="jobs"):
             limit=limit,
         )
 
-    async def due_in_turn(self, now: datetime, until: datetime, limit: int) -> list[JobRecord]:
+    async def due_in_turn(self, now: datetime, until: datetime, limit: int, coming: int = 1) -> list[JobRecord]:
         active = sorted(
             (record for record in self.documents.jobs.values() if record.active and record.due_at is not None),
             key=attrgetter("due_at", "name"),
         )
         due = [record for record in active if record.due_at is not None and record.due_at <= now]
         best = sorted(due, key=lambda record: -record.job.priority)[:limit]
-        coming = [record for record in active[len(due) :] if record.due_at is not None and record.due_at <= until]
-        found = [*best, *due[: max(1, limit // OLDEST_EVERY)], *coming[:1]]
+        later = [record for record in active[len(due) :] if record.due_at is not None and record.due_at <= until]
+        found = [*best, *due[: max(1, limit // OLDEST_EVERY)], *later[:coming]]
         return list({record.name: record for record in found}.values())
 
     async def move(self, moves: Sequence[Move], term: int) -> set[str]:
@@ -155,6 +155,7 @@ class MemoryRunStore(DocumentPort, port="runs"):
             and (change.job_ver is None or run.job_ver == change.job_ver)
             and (change.below_ver is None or run.job_ver < change.below_ver)
             and not (change.unless_cancelled and run.cancel_requested)
+            and (change.own_start is None or run.start_id in (None, change.own_start))
             and (not change.only_when_due or (run.check_at is not None and run.check_at <= self.clock.now()))
         )
 
