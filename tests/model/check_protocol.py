@@ -18,8 +18,10 @@ What is modelled.  ONE job with F instants 0..F-1, two nodes that can lead, one 
 * There are no clocks, apart from `ahead` and `aging` below.  A timeout may strike at any moment and a process may sleep between any two steps for ever.  That covers garbage
   collection pauses, partitions, clock steps and slow networks.
 
-What a configuration can switch on, beyond the protocol as it is (decisions 0059 and 0060).
+What a configuration can switch on, besides its faults (decisions 0059, 0060 and 0068).
 * insert_late    the leader pushes when the job has moved and inserts the run later; a worker inserts what it records, unless `_id` refuses it.
+* fallback       items have an age: an old one, and each outcome of the spool, inserts only what its job names, in steps that others interleave.
+* keep_later     a node that loses the lead keeps the runs that it has yet to insert.
 * unsettled      no plans: the CAS leaves a mark in the job, which is taken away when the run of pend exists.
 * bulk_recovery  the settler writes the job and reads it later.
 * overlap        a run is planned only if the job has no open run.
@@ -28,10 +30,13 @@ What a configuration can switch on, beyond the protocol as it is (decisions 0059
 * give_back      a worker may return what it has taken and not started.
 * aging          five seconds after an edit: what was dispatched before it and has not started is too old.
 
+Faults of the budget that need a word.  unsure: a write gets no answer, and is carried out at once, later or never.  spool: an outcome goes to
+the disk.  recreate: the job is deleted, cleaned up and created again with the same instants.
+
 What bounds it.  `terms` elections, `ops` plans and re-dispatches per term, and a budget of faults (see Budget).
 
-Run it.   python -m tests.model.check_protocol --quick      small configurations and all mutants, under a minute
-          python -m tests.model.check_protocol              the large ones as well (about half an hour, 4 GB)
+Run it.   python -m tests.model.check_protocol --quick      small configurations and all mutants, about a minute
+          python -m tests.model.check_protocol              the large ones as well (about an hour, 4 GB)
           python -m tests.model.check_protocol --only TEXT  those whose name contains TEXT
 Exit status 1 when a good configuration is violated or a mutant (a protocol with one rule removed) survives.
 """
@@ -39,8 +44,10 @@ Exit status 1 when a good configuration is violated or a mutant (a protocol with
 import sys
 import time
 
-from tests.model.configurations import FULL, MUTANTS, QUICK
+from tests.model.configurations import QUICK
 from tests.model.explore import explore
+from tests.model.large import FULL
+from tests.model.mutants import MUTANTS
 
 
 def main(arguments):

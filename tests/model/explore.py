@@ -6,6 +6,7 @@ from array import array
 from tests.model.editor import editor_steps
 from tests.model.faults import cancel_steps, fault_steps
 from tests.model.leader import leader_steps
+from tests.model.recording import flying_steps, spool_steps
 from tests.model.state import OPEN, first_state, is_purged, is_settled
 from tests.model.worker import worker_steps
 
@@ -18,6 +19,8 @@ def successors(state, cfg):
     for index, worker in enumerate(state.workers):
         if index == 0 or worker != state.workers[index - 1]:  # equal workers do the same
             yield from worker_steps(state, cfg, index)
+    yield from spool_steps(state, cfg)
+    yield from flying_steps(state, cfg)
     if cfg.edits:
         yield from editor_steps(state, cfg)
 
@@ -51,6 +54,7 @@ def is_finished(state, cfg):
         and state.edit.step == "none"
         and is_settled(state, state.job.pend)
         and all(run.state not in OPEN for run in state.runs)
+        and not state.spool
     )
 
 

@@ -1,6 +1,7 @@
 """Faults, cancellations and the clean-up."""
 
-from tests.model.state import OPEN, RESTING, move_job, put_run, spend
+from tests.model.recording import JOB_LIFE
+from tests.model.state import OPEN, RESTING, is_settled, move_job, put_run, spend, write_job
 
 
 def fault_steps(state, cfg):
@@ -35,6 +36,8 @@ def fault_steps(state, cfg):
             yield "a delayed CAS arrives and moves the cursor", moved[0], moved[1]
     if left.purge:
         yield from purge_steps(state, cfg)
+    if left.recreate and may_be_created_again(state, cfg):
+        yield "the job is deleted, cleaned up and created again", created_again(state, cfg), None
 
 
 def cancel_steps(state, cfg):
@@ -61,14 +64,22 @@ def five_seconds_pass(state, cfg):
     return state._replace(aged=state.acked, queue=queue, workers=workers)
 
 
-def purge_steps(state, cfg):
-    """The clean-up deletes an ended run (A3: nobody sleeps longer than the retention, so nobody still holds a reference to it)."""
+def held_fires(state, cfg):
+    """The instants of which somebody still holds what he may insert.  A3: nobody sleeps longer than the retention."""
     notes = [process.pend for process in state.leaders + (state.edit,)]
     notes += [process.old for process in state.leaders + (state.edit,)]
-    notes += [waits.pend for leader in state.leaders for waits in leader.later]
-    if cfg.insert_late and cfg.mutant != "insert_at_any_age":  # what is older than an hour inserts nothing
+    if cfg.mutant != "late_insert_at_any_age":  # what was pushed more than a minute ago is left to plan recovery
+        notes += [waits.pend for leader in state.leaders for waits in leader.later]
+    notes += [write.run for write in state.flying]
+    notes += [holder.note for holder in state.workers + state.spool]
+    if cfg.insert_late and not cfg.fallback and cfg.mutant != "insert_at_any_age":  # what is older inserts nothing
         notes += [*state.queue, *(worker.item for worker in state.workers)]
-    held = {note.fire for note in notes if note}
+    return {note.fire for note in notes if note}
+
+
+def purge_steps(state, cfg):
+    """The clean-up deletes an ended run."""
+    held = held_fires(state, cfg)
     for run in state.runs:
         is_pend = state.job.pend is not None and state.job.pend.fire == run.fire
         if run.state in OPEN or run.fire in held or (is_pend and cfg.mutant != "clean_up_ignores_pend"):
@@ -77,3 +88,17 @@ def purge_steps(state, cfg):
             runs=tuple(r for r in state.runs if r != run), purged=state.purged + ((run.fire, run.to),)
         )
         yield f"the clean-up deletes run {run.fire}", gone, None
+
+
+def may_be_created_again(state, cfg):
+    """Only a job without runs is deleted for good, and its pending run has ended by then."""
+    ended = state.job.cursor == cfg.fires and all(run.state not in OPEN for run in state.runs)
+    settled = is_settled(state, state.job.pend) and not state.plans and not state.delayed
+    return ended and settled and not held_fires(state, cfg)
+
+
+def created_again(state, cfg):
+    """Another job of the same name, with the same instants.  What is left of the first one is older than the retention."""
+    version = (state.job.version // JOB_LIFE + 1) * JOB_LIFE
+    state = write_job(spend(state, "recreate"), cfg, cursor=0, version=version, pend=None, term=0)
+    return state._replace(runs=(), purged=(), starts=(0,) * cfg.fires, commits=(0,) * cfg.fires)

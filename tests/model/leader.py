@@ -14,9 +14,11 @@ from tests.model.state import (
     move_job,
     put_run,
     run_at,
+    run_of,
     settle_job,
     spend,
     with_leader,
+    without_answer,
     without_plan,
     write_job,
 )
@@ -39,16 +41,17 @@ def leader_steps(state, cfg, node):
         yield f"{name} is killed", go(IDLE, spend(state, "kill_leader")), None
 
     if me.step == "idle":
-        if state.last_term < cfg.terms and not (node == 1 and state.leaders[0].step == "idle"):
+        yield from late_inserts(state, cfg, node)  # of its last term
+        if state.last_term < cfg.terms and not (node == 1 and state.leaders[0] == me):
             term = state.last_term + 1
             if (
                 mutant == "term_from_redis" and state.last_term
             ):  # Redis forgot the counter: the number is given out again
                 term = state.last_term
-            yield f"L{term} is elected", go(Leader("lead", term), state._replace(last_term=term)), None
+            yield f"L{term} is elected", go(Leader("lead", term, later=me.later), state._replace(last_term=term)), None
 
     elif me.step == "lead":
-        yield f"{name} steps down", go(IDLE), None
+        yield f"{name} steps down", go(Leader("idle", later=me.later) if cfg.keep_later else IDLE), None
         yield from planner_starts(state, cfg, node)
         yield from settler_starts(state, cfg, node)
         yield from reconciler_starts(state, cfg, node)
@@ -80,6 +83,8 @@ def leader_steps(state, cfg, node):
             go(me._replace(step="cas", old=None), insert_run(state, me.old)),
             None,
         )
+        if state.budget.unsure:  # the round fails, and its plan stays
+            yield f"{name} makes sure of pend, no answer", go(home, without_answer(state, run_of(me.old))), None
 
     elif me.step == "cas":
         moved = move_job(state, cfg, me.snap, me.term, me.pend)
@@ -99,7 +104,8 @@ def leader_steps(state, cfg, node):
             )
         if state.budget.delay:
             waiting = spend(state, "delay")._replace(delayed=state.delayed + (Delayed(me.snap, me.term, me.pend),))
-            yield f"{name} gives up waiting for its CAS", go(home, waiting), None
+            left = goes(me, "unplan", plan=me.plan) if mutant == "no_answer_is_a_refusal" else home
+            yield f"{name} gives up waiting for its CAS", go(left, waiting), None
 
     elif me.step == "insert":
         fresh = run_at(state, me.pend.fire) is None
@@ -115,6 +121,10 @@ def leader_steps(state, cfg, node):
             go(after, insert_run(state, me.pend)),
             None,
         )
+        if state.budget.unsure:
+            left = after if mutant == "no_answer_is_an_insert" else home
+            label = f"{name} inserts run {me.pend.fire}, no answer"
+            yield label, go(left, without_answer(state, run_of(me.pend))), None
 
     elif me.step == "unplan":
         if mutant == "plan_deleted_before_insert" and me.pend:
@@ -147,12 +157,21 @@ def leader_steps(state, cfg, node):
             ),
             None,
         )
+        if state.budget.unsure:
+            label = f"{name} settles: inserts run {me.pend.fire}, no answer"
+            yield label, go(home, without_answer(state, run_of(me.pend))), None
 
     elif me.step == "settle_unplan":
         yield f"{name} settles: deletes plan {me.plan}", go(home, without_plan(state, me.plan)), None
 
     elif me.step == "redispatch":
         yield reconciler_acts(state, cfg, node)
+        if state.budget.unsure:  # the run is not pushed
+            before = state._replace(runs=tuple(run for run in state.runs if run.fire == me.run.fire))
+            _, after, _ = reconciler_acts(before, cfg, node)
+            for run in set(after.runs) - set(before.runs):
+                flying = without_answer(state, run, me.run.state, me.run.fence)
+                yield f"{name} re-dispatches run {run.fire}, no answer", go(home, flying), None
 
 
 def pushed(state, item):
@@ -168,15 +187,24 @@ def late_inserts(state, cfg, node):
             known = me._replace(later=tuple(sorted(rest + (waits._replace(exists=True),))))
             yield (
                 f"L{me.term} inserts run {waits.pend.fire} late",
-                with_leader(insert_run(state, waits.pend), node, known),
+                with_leader(inserted_late(state, cfg, waits.pend), node, known),
                 None,
             )
+            if state.budget.unsure:  # it inserts it again
+                label = f"L{me.term} inserts run {waits.pend.fire} late, no answer"
+                yield label, without_answer(state, run_of(waits.pend)), None
         elif cfg.unsettled:
             settled = settle_job(state, cfg, waits.pend)
             yield f"L{me.term} marks the job settled", with_leader(settled, node, me._replace(later=rest)), None
         else:
             done = without_plan(state, waits.plan)
             yield f"L{me.term} deletes plan {waits.plan}", with_leader(done, node, me._replace(later=rest)), None
+
+
+def inserted_late(state, cfg, pend):
+    if cfg.mutant == "late_insert_replaces":
+        return state._replace(runs=put_run(state.runs, run_of(pend)))
+    return insert_run(state, pend)
 
 
 def planner_starts(state, cfg, node):

@@ -9,7 +9,7 @@ Job = namedtuple(
 Pend = namedtuple("Pend", "fire to fence state version")
 Plan = namedtuple("Plan", "id term")  # term 0: written by an editor
 Run = namedtuple(
-    "Run", "fire state fence version to start_id cancel", defaults=(0,)
+    "Run", "fire state fence version to start_id cancel finish_id", defaults=(0, 0)
 )  # cancel 1: somebody asked for its cancellation
 Item = namedtuple("Item", "fire fence version to at")  # at: the instant before which it may not start
 
@@ -20,19 +20,24 @@ Later = namedtuple("Later", "pend plan exists")
 Leader = namedtuple(
     "Leader", "step term seq snap pend plan run old later", defaults=(0, 0, None, None, None, None, None, ())
 )
-# step: idle took asked held running
-Worker = namedtuple("Worker", "step item start_id", defaults=(None, 0))
+# step: idle took asked held running, and while it records: missed insert again resend
+# goal: what it records, R a start, T given back, otherwise an outcome; note: the pending run that it is about to insert
+Worker = namedtuple("Worker", "step item start_id goal note", defaults=(None, 0, "", None))
 # step: none plan ensure cas undo insert settle_job unplan restamp; retired: the dispatches that it has to withdraw in Redis
 Edit = namedtuple("Edit", "step count tries snap pend plan old retired", defaults=(0, 0, None, None, None, None, ()))
 Delayed = namedtuple("Delayed", "snap term pend")  # a compare-and-set on its way whose sender has given up waiting
+# A write of a run on its way, whose sender has got no answer.  sources: the states that it changes; none: an insert.
+Flying = namedtuple("Flying", "run sources fence")
 Budget = namedtuple(
-    "Budget", "flush lose duplicate kill_leader kill_worker kill_editor redispatch delay purge fail cancel"
+    "Budget",
+    "flush lose duplicate kill_leader kill_worker kill_editor redispatch delay purge fail cancel spool unsure recreate",
 )
 
 State = namedtuple(
     "State",
     "job plans runs last_term queue lock delayed leaders workers edit acked takes budget starts commits purged "
-    "due withdrawn aged",
+    "due withdrawn aged spool flying",
+    defaults=((), ()),
 )
 STALE = "stale"
 OPEN = "DRT"
@@ -42,7 +47,8 @@ RESTING = Worker("idle")
 Config = namedtuple(
     "Config",
     "fires terms ops workers edits coalesce skip guard at_most_once read_back keep_waiting mutant budget "
-    "overlap give_back aging insert_late unsettled ahead skew withdraw punctual bulk_recovery",
+    "overlap give_back aging insert_late unsettled ahead skew withdraw punctual bulk_recovery "
+    "fallback keep_later",
 )
 
 
@@ -69,6 +75,8 @@ def config(
     withdraw=False,
     punctual=False,
     bulk_recovery=False,
+    fallback=False,
+    keep_later=False,
     **budget,
 ):
     full = Budget(*(budget.pop(name, 0) for name in Budget._fields))
@@ -97,6 +105,8 @@ def config(
         withdraw,
         punctual,
         bulk_recovery,
+        fallback,
+        keep_later,
     )
 
 
@@ -160,8 +170,8 @@ def insert_run(state, pend):
 
 def with_leader(state, node, leader):
     """Nodes are interchangeable, so their order is normalised: by term, which is unique (idle ones have none)."""
-    other = state.leaders[1 - node]
-    return state._replace(leaders=(leader, other) if leader.term <= other.term else (other, leader))
+    pair = (leader, state.leaders[1 - node])
+    return state._replace(leaders=tuple(sorted(pair, key=lambda one: (one.term, one.later))))
 
 
 def with_worker(state, index, worker):
@@ -212,6 +222,11 @@ def settle_job(state, cfg, pend):
     if cfg.mutant == "settle_blindly":
         same = True
     return state._replace(job=state.job._replace(unsettled=False)) if same else state
+
+
+def without_answer(state, run, sources="", fence=0):
+    """The sender gives up waiting for this write of a run, which may arrive at any moment, or never."""
+    return spend(state, "unsure")._replace(flying=tuple(sorted([*state.flying, Flying(run, sources, fence)])))
 
 
 def spend(state, name):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.model.configurations import MUTANTS, QUICK
+from tests.model.configurations import QUICK
 from tests.model.explore import explore
+from tests.model.mutants import MUTANTS
 
 LIMIT = 1_000_000
 

@@ -1,20 +1,32 @@
-"""The worker: takes items, records starts where the guard demands it, executes, and records outcomes."""
+"""The worker: takes items, records starts where the guard demands it, executes, and records or spools outcomes."""
 
+from tests.model.recording import (
+    MISSING,
+    THROWN_AWAY,
+    finish_steps,
+    recorded_run,
+    recording_steps,
+    runs_found,
+)
 from tests.model.state import (
     RESTING,
-    Run,
     Worker,
     is_purged,
     put_run,
     run_at,
     spend,
     with_worker,
+    without_answer,
 )
 
 
 def worker_steps(state, cfg, index):
     me, mutant = state.workers[index], cfg.mutant
     name = f"W{index}"
+
+    def put(base, worker):
+        return with_worker(base, index, worker or RESTING)
+
     if me.step != "idle" and state.budget.kill_worker:
         yield f"{name} is killed", with_worker(spend(state, "kill_worker"), index, RESTING), None
 
@@ -38,7 +50,7 @@ def worker_steps(state, cfg, index):
 
     elif me.step == "took":
         if cfg.give_back:
-            yield worker_gives_back(state, cfg, index)
+            yield from worker_gives_back(state, cfg, index)
         if is_early(state, cfg, me.item) and mutant != "start_recorded_before_the_instant":
             return  # it holds the item
         if cfg.guard == "redis" or mutant == "redis_lock_only":
@@ -51,6 +63,11 @@ def worker_steps(state, cfg, index):
                 if won
                 else state
             )
+            if won and state.budget.unsure:  # it sends the same start again, and no other
+                asked = run._replace(state="R", start_id=me.start_id)
+                flying = without_answer(state, asked, "D" if run_at(state, run.fire) else "", run.fence)
+                after = worker_begins(state, cfg, index, flying) if mutant == "no_answer_is_a_start" else None
+                yield after or (f"{name} sends its start CAS, no answer", flying, None)
             if cfg.read_back:  # a bulk write tells only counts: read back who won
                 yield f"{name} sends its start CAS", with_worker(marked, index, me._replace(step="asked")), None
             elif won and mutant == "start_recorded_before_the_instant":
@@ -78,30 +95,37 @@ def worker_steps(state, cfg, index):
         )
 
     elif me.step == "running":
-        run = recorded_run(state, cfg, me.item)
-        if cfg.guard == "redis" and mutant == "start_mark_without_insert" and not run_at(state, me.item.fire):
-            bad = None if is_purged(state, me.item.fire) else THROWN_AWAY
-            yield f"{name} aborts: superseded", with_worker(state, index, RESTING), bad
-        elif cfg.guard == "redis" and run.state == "D" and run.fence == me.item.fence:
-            yield (
-                f"{name} marks run {run.fire} running",
-                state._replace(runs=put_run(state.runs, run._replace(state="R"))),
-                None,
-            )
-        yield from worker_finishes(state, cfg, index, run)
+        item = me.item
+        for run in runs_found(state, cfg, item):
+            yield from worker_marks_start(state, cfg, index, run)
+            yield from finish_steps(state, cfg, me, name, put, run)
+        if state.budget.spool:
+            record = Worker("spooled", item, me.start_id)
+            spooled = spend(state, "spool")._replace(spool=tuple(sorted((*state.spool, record))))
+            yield f"{name} spools the outcome of run {item.fire}", put(spooled, None), None
+
+    else:
+        yield from recording_steps(state, cfg, me, name, put)
 
 
-THROWN_AWAY = "an outcome was thrown away although no other attempt has the run"
-MISSING = Run(-1, "-", 0, 0, -1, 0)
-
-
-def recorded_run(state, cfg, item):
-    """The run as a worker's write finds it.  If it pushes first, the leader may not have inserted it yet: then the worker inserts what it
-    records, as if the run had been inserted as dispatched an instant before.  `_id` decides who was first."""
-    run = run_at(state, item.fire)
-    if run or not cfg.insert_late or cfg.mutant == "finish_without_insert":
-        return run or MISSING
-    return Run(item.fire, "D", item.fence, item.version, item.to, 0)
+def worker_marks_start(state, cfg, index, run):
+    """Where the handler starts at once, its start is recorded while it runs."""
+    me, name = state.workers[index], f"W{index}"
+    if cfg.guard != "redis":
+        return
+    if cfg.mutant == "start_mark_without_insert" and not run_at(state, me.item.fire):
+        bad = None if is_purged(state, me.item.fire) else THROWN_AWAY
+        yield f"{name} aborts: superseded", with_worker(state, index, RESTING), bad
+    elif run.state == "D" and run.fence == me.item.fence:
+        mark = run._replace(state="R", start_id=me.start_id if cfg.budget.unsure else run.start_id)
+        yield f"{name} marks run {run.fire} running", state._replace(runs=put_run(state.runs, mark)), None
+        if state.budget.unsure:  # it marks it again, unless it ends before
+            sources = "D" if run_at(state, run.fire) else ""
+            label = f"{name} marks run {run.fire} running, no answer"
+            yield label, without_answer(state, mark, sources, run.fence), None
+    elif run is MISSING and cfg.fallback:
+        missed = me._replace(step="missed", goal="R")
+        yield f"{name} finds no run {me.item.fire} to mark", with_worker(state, index, missed), None
 
 
 def is_early(state, cfg, item):
@@ -111,12 +135,16 @@ def is_early(state, cfg, item):
 def worker_gives_back(state, cfg, index):
     """Its handler has not started: it will not, on this node.  A run that another holder of a doubled item has started stays as it is."""
     me = state.workers[index]
-    run = recorded_run(state, cfg, me.item)
     waiting = "DR" if cfg.mutant == "give_back_running" else "D"
-    if run.state not in waiting or run.fence != me.item.fence:
-        return f"W{index} drops run {me.item.fire}", with_worker(state, index, RESTING), None
-    again = state._replace(runs=put_run(state.runs, run._replace(state="T", start_id=0)))
-    return f"W{index} gives run {me.item.fire} back", with_worker(again, index, RESTING), None
+    for run in runs_found(state, cfg, me.item):
+        if run is MISSING and cfg.fallback:
+            missed = me._replace(step="missed", goal="T")
+            yield f"W{index} finds no run {me.item.fire} to give back", with_worker(state, index, missed), None
+        elif run.state not in waiting or run.fence != me.item.fence:
+            yield f"W{index} drops run {me.item.fire}", with_worker(state, index, RESTING), None
+        else:
+            again = state._replace(runs=put_run(state.runs, run._replace(state="T", start_id=0)))
+            yield f"W{index} gives run {me.item.fire} back", with_worker(again, index, RESTING), None
 
 
 def worker_begins(state, cfg, index, base):
@@ -163,34 +191,3 @@ def withdrawn_items(state, cfg):
         for fire, fence in state.withdrawn
         if worker.item.fire == fire and worker.item.fence <= fence
     }
-
-
-def worker_finishes(state, cfg, index, run):
-    me, mutant = state.workers[index], cfg.mutant
-    match = run.state in "DR" and (run.fence == me.item.fence or mutant == "finish_without_fence")
-    if mutant == "finish_blindly":
-        match = run is not MISSING
-    if mutant == "insert_replaces" and run.state not in "DR":
-        run, match = Run(me.item.fire, "D", me.item.fence, me.item.version, me.item.to, 0), True
-    if not match:
-        bad = THROWN_AWAY if run is MISSING and not is_purged(state, me.item.fire) else None
-        yield f"W{index} finish fenced out", with_worker(state, index, RESTING), bad
-        return
-    commits = tuple(n + (run.fire <= k <= run.to) for k, n in enumerate(state.commits))
-    bad = (
-        "an instant was committed twice"
-        if max(commits) > 1
-        else "a stale fence was accepted"
-        if run.fence != me.item.fence
-        else None
-    )
-    done = state._replace(runs=put_run(state.runs, run._replace(state="S", start_id=0)), commits=commits)
-    yield f"W{index} finishes run {run.fire}", with_worker(done, index, RESTING), bad
-    if run.cancel:  # it may hear of it before it has finished
-        stopped = state._replace(runs=put_run(state.runs, run._replace(state="C", start_id=0)))
-        yield f"W{index} stops run {run.fire}", with_worker(stopped, index, RESTING), None
-    if state.budget.fail:
-        again = spend(state, "fail")._replace(
-            runs=put_run(state.runs, run._replace(state="X" if cfg.at_most_once else "T", start_id=0))
-        )
-        yield f"W{index} attempt of run {run.fire} fails", with_worker(again, index, RESTING), None
