@@ -7,14 +7,15 @@ parsed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 import orjson
+from bson.dbref import DBRef
 
 from cronflow.documents import job_document, parse_job
 from cronflow.documents.alerts import alert_document, parse_alert
@@ -32,6 +33,8 @@ from cronflow.ports import Assignment, LateResult, LogLine
 
 Document = dict[str, Any]
 JOBS_REMEMBERED = 20_000
+NAME = re.compile(r'\{"name":"([^"\\]+)"')
+"""How a stored definition begins, if this version wrote it."""
 _definitions: IdentityCache[Job, str] = IdentityCache(JOBS_REMEMBERED)
 US = "\x1f"
 
@@ -54,6 +57,20 @@ def plain(value: Any) -> Any:
             return [plain(item) for item in value]
         case _:
             return value
+
+
+def given(value: Any) -> Any:
+    """A JSON value of a user as it was given. The driver makes a reference of a dict with `$ref` and `$id`, which JSON
+    cannot represent: a run with one in its arguments could not be dispatched.
+    """
+    match value:
+        case DBRef():
+            return {name: given(item) for name, item in value.as_doc().items()}
+        case dict():
+            return {name: given(item) for name, item in value.items()}
+        case list():
+            return [given(item) for item in value]
+    return value
 
 
 # --------------------------------------------------------------------------------------------------------------- jobs
@@ -107,18 +124,25 @@ def record(document: Mapping[str, Any]) -> JobRecord:
 
 @lru_cache(maxsize=JOBS_REMEMBERED)
 def _job(text: str) -> Job:
-    document = orjson.loads(text)
-    if document["name"].startswith(SYSTEM_PREFIX):
-        job = parse_job(document)
+    if (found := NAME.match(text)) is None or found[1].startswith(SYSTEM_PREFIX):
+        job = parse_job(orjson.loads(text))
     else:
-        job = replace(_nameless_job(orjson.dumps(document | {"name": "x"})), name=document["name"])
+        job = _renamed(_nameless_job(text[found.end() :]), found[1])
     _definitions.put(job, text)
     return job
 
 
 @lru_cache(maxsize=JOBS_REMEMBERED)
-def _nameless_job(text: bytes) -> Job:
-    return parse_job(orjson.loads(text))
+def _nameless_job(rest: str) -> Job:
+    return parse_job(orjson.loads(f'{{"name":"x"{rest}'))
+
+
+def _renamed(job: Job, name: str) -> Job:
+    """A copy with another name. `replace` would check every field again, which takes longer than all the rest."""
+    copy = object.__new__(Job)
+    for field in Job.__dataclass_fields__:
+        object.__setattr__(copy, field, name if field == "name" else getattr(job, field))
+    return copy
 
 
 def definition(job: Job) -> str:
@@ -206,9 +230,11 @@ def _covers(document: Mapping[str, Any] | None) -> Covers | None:
 # --------------------------------------------------------------------------------------------------------------- runs
 
 _RUN_OPTIONAL = (
-    "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "args", "reason", "result",
-    "result_size", "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
+    "node", "check_at", "dispatched_at", "started_at", "ended_at", "start_id", "finish_id", "reason", "result_size",
+    "error", "blocked_by", "replay_of", "cancel_reason", "cancel_by",
 )  # fmt: skip
+_RUN_GIVEN = ("args", "result")
+"""Of a user."""
 
 
 def run_document(run: Run) -> Document:
@@ -226,7 +252,7 @@ def run_document(run: Run) -> Document:
         "max_attempts": run.max_attempts,
         "created_at": run.created_at,
     }
-    for name in _RUN_OPTIONAL:
+    for name in (*_RUN_OPTIONAL, *_RUN_GIVEN):
         value = getattr(run, name)
         if value is not None:
             document[name] = value
@@ -273,6 +299,7 @@ def run(document: Mapping[str, Any]) -> Run:
         waiting=_waiting(document.get("waiting")),
         resolution=_resolution(document.get("resolution")),
         **{name: document.get(name) for name in _RUN_OPTIONAL},
+        **{name: given(document.get(name)) for name in _RUN_GIVEN},
     )
 
 
@@ -303,7 +330,10 @@ def _attempt(document: Mapping[str, Any]) -> Attempt:
 
 def late(document: Mapping[str, Any]) -> LateResult:
     attempt_result = AttemptResult(
-        Outcome(document["outcome"]), document["result"], document["error"], result_size=document.get("result_size")
+        Outcome(document["outcome"]),
+        given(document["result"]),
+        document["error"],
+        result_size=document.get("result_size"),
     )
     fields = {name: document[name] for name in ("run", "fence", "node", "at")}
     return LateResult(attempt_result=attempt_result, finish_id=document["_id"], **fields)
@@ -364,7 +394,7 @@ def event_document(happened: RecordedEvent) -> Document:
 
 def event(document: Mapping[str, Any]) -> RecordedEvent | None:
     """None if this version does not have the kind."""
-    found = event_of(document["kind"], document["fields"])
+    found = event_of(document["kind"], given(document["fields"]))
     return None if found is None else RecordedEvent(document["_id"], document["at"], document["source"], found)
 
 
@@ -444,7 +474,14 @@ def item(assignment: Assignment) -> bytes:
     rest: Document = {"attempt": assignment.attempt, "fire_at": assignment.fire_at, "args": dict(assignment.args)}
     if assignment.pending_run is not None:
         rest["pend"] = pending_run_document(assignment.pending_run)
+    if assignment.not_before is not None:
+        rest["not_before"] = assignment.not_before
     return US.join((*head, orjson.dumps(rest).decode(), definition(assignment.job))).encode()
+
+
+def start_by_ms(item: bytes) -> int:
+    """The deadline in front of an item as `take` returns it."""
+    return int(item[: item.index(US.encode())])
 
 
 def assignment(text: bytes) -> Assignment:
@@ -460,6 +497,7 @@ def assignment(text: bytes) -> Assignment:
         args=fields["args"],
         job=_job(job),
         pending_run=None if (pend := fields.get("pend")) is None else _pending_run_of_json(pend),
+        not_before=None if (at := fields.get("not_before")) is None else datetime.fromisoformat(at),
     )
 
 

@@ -103,6 +103,10 @@ class Settings:
     """Duration of a worker's lease on a run. If it expires, the run moves to another node or is lost."""
     lock_buffer: timedelta = _setting("5s", values.duration("0s"))
     """How much longer than `LEADER_TTL` a job lock lasts if it is not renewed."""
+    look_ahead: timedelta = _setting("0s", values.duration("0s", "2s"))
+    """How long before its instant a run may be sent to a node, at most `2s`. The node holds it until then, so that it
+    starts within milliseconds. Set it on all nodes: the leader's value counts.
+    """
     slots: int = _setting(16, values.number(int, 1, 10_000))
     """How many runs a node executes concurrently."""
     processes: int = _setting(1, values.number(int, 1, 256))

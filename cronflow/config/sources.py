@@ -49,7 +49,6 @@ _NO_SETTINGS = frozenset(
 )
 """Prefixed names that are not settings: where to look, test options, and variables that jobs receive."""
 _LATER = {
-    "LOOK_AHEAD": "no run is sent to a node before it is due",
     "MIN_NODES": "the cluster starts with its first node",
     "SCHEDULER_NODE": "every node can lead",
 }

@@ -34,7 +34,7 @@ _SECRET_OPTION = re.compile(
 )
 
 
-def duration(least: str) -> Reader:
+def duration(least: str, most: str | None = None) -> Reader:
     """A duration; plain numbers are seconds."""
 
     def read(value: object) -> timedelta:
@@ -45,6 +45,8 @@ def duration(least: str) -> Reader:
         length = parse_duration(value)
         if length < parse_duration(least):
             raise InvalidInput(f"{format_duration(length)} is too short; it must be at least {least}")
+        if most is not None and length > parse_duration(most):
+            raise InvalidInput(f"{format_duration(length)} is too long; it must be at most {most}")
         return length
 
     return read

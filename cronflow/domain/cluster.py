@@ -55,7 +55,8 @@ class NodeReport:
     `cpu` and `memory` are fractions of its limits, 0 to 1; `lag_s` is how late its event loop runs, `mongo_away_s` for
     how long it has not reached MongoDB; `breakers` has the states of its circuit breakers by service: MongoDB's, and
     those of hosts that are not closed; `zones` is the version of its time zone data; `capabilities` is what it can run,
-    None for a node of 0.6.
+    None for a node of 0.6. `accepts_early` is how many runs beyond its slots it accepts before their instant, None for
+    a node of 0.8, which would start them at once.
     """
 
     name: str
@@ -78,6 +79,7 @@ class NodeReport:
     zones: str = ""
     capabilities: Capabilities | None = None
     inserts_runs: bool = False
+    accepts_early: int | None = None
 
     @property
     def id(self) -> str:
@@ -119,6 +121,12 @@ class Member:
     def capacity(self) -> int:
         """How many more runs it can be given: its free slots, plus those that it accepts ahead."""
         return self.report.slots + self.ahead - self.held - self.queued
+
+    @property
+    def early_capacity(self) -> int:
+        """How many more runs it can be given that wait for their instant."""
+        early = self.report.accepts_early
+        return 0 if early is None else self.report.slots + early - self.held - self.queued
 
 
 class Renewal(StrEnum):

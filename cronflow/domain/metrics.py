@@ -45,7 +45,9 @@ class Label:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """`buckets` are the upper bounds of a histogram, in the unit of its name."""
+    """`buckets` are the upper bounds of a histogram, in the unit of its name. Compared by identity, because processes
+    look metrics up several times in each run.
+    """
 
     name: str
     kind: MetricKind

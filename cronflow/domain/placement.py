@@ -123,8 +123,10 @@ def ineligible(member: Member, needs: Needs, stale_after: timedelta = STALE_AFTE
     return None
 
 
-Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...]]
-"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices."""
+Group = tuple[tuple[tuple[str, str], ...], tuple[bool, ...], bool]
+"""Needs that the same nodes meet: the labels, and whether each of the announced capabilities suffices; and whether runs
+are placed before their instant.
+"""
 
 
 def load(member: Member, placed: int = 0) -> float:
@@ -155,7 +157,9 @@ def in_turn(items: Iterable[Item], rank: Callable[[Item], tuple[int, datetime]],
 
 
 class Fleet:
-    """The nodes during one batch of placements. `capacity` is how many runs without needs can still be placed.
+    """The nodes during one batch of placements. `capacity` is how many runs without needs can still be placed, and
+    `early_capacity` how many before their instant. `early` has the number of runs of each node that wait for their
+    instant: they use no slot, so a due run goes before them.
 
     Ties are broken at random, by `draw` (0 to 1): on idle machines, a tiny difference in CPU use would otherwise send
     every run to the same node.
@@ -166,29 +170,37 @@ class Fleet:
         members: Iterable[Member],
         stale_after: timedelta = STALE_AFTER,
         draw: Callable[[], float] = random.random,
+        early: Mapping[str, int] | None = None,
     ) -> None:
+        early = early or {}
         self._members = {member.id: member for member in members}
         self._placed = dict.fromkeys(self._members, 0)
-        self._free = {node: member.capacity for node, member in self._members.items()}
+        self._free = {node: member.capacity + early.get(node, 0) for node, member in self._members.items()}
+        self._free_early = {node: member.early_capacity for node, member in self._members.items()}
         self._ranks = {node: load(member) for node, member in self._members.items()}
         self._lots = {node: draw() for node in self._members}
         self._stale_after = stale_after
         # Most nodes announce the same, so these are few.
         announced = (member.report.capabilities for member in self._members.values())
         self._announced = tuple({one for one in announced if one is not None})
-        self._groups: dict[Needs, Group] = {}
+        self._groups: dict[tuple[Needs, bool], Group] = {}
         self._heaps: dict[Group, list[tuple[float, float, str]]] = {}
         self._refused: dict[Group, list[str]] = {}
         able = [node for node, member in self._members.items() if ineligible(member, Needs(), stale_after) is None]
         self.capacity = sum(max(0, self._free[node]) for node in able)
+        self.early_capacity = sum(max(0, self._free_early[node]) for node in able)
 
-    def place(self, needs: Needs, refused: Mapping[str, str] | None = None) -> Placement | NoNode:
+    def place(
+        self, needs: Needs, refused: Mapping[str, str] | None = None, *, early: bool = False
+    ) -> Placement | NoNode:
         """Choose a node and count the run there. Needs that the same nodes meet share a lazy heap, in which an entry
-        with a changed rank is pushed back. `refused` are nodes that will not take this run, with their reasons.
+        with a changed rank is pushed back. `refused` are nodes that will not take this run, with their reasons. With
+        `early` the node is to hold the run until its instant.
         """
         if refused:
-            return self._place_elsewhere(needs, refused)
-        key = self._group(needs)
+            return self._place_elsewhere(needs, refused, early)
+        key = self._group(needs, early)
+        room = self._free_early if early else self._free
         heap = self._heaps.get(key)
         if heap is None:
             why = {node: ineligible(member, needs, self._stale_after) for node, member in self._members.items()}
@@ -197,15 +209,15 @@ class Fleet:
             heapq.heapify(heap)
         while heap:
             rank, _, node = heapq.heappop(heap)
-            if self._free[node] <= 0:
+            if room[node] <= 0:
                 self._refused[key].append(node)
                 continue
             if rank != self._ranks[node]:
                 heapq.heappush(heap, self._entry(node))
                 continue
             refused_now = [(other, self._reason(other, needs)) for other in self._refused[key][:OTHERS_KEPT]]
-            chosen = self._placement(node, rank, heap, refused_now)
-            self._take(node)
+            chosen = self._placement(node, rank, heap, refused_now, room)
+            self._take(node, early)
             heapq.heappush(heap, self._entry(node))
             return chosen
         return NoNode({node: self._reason(node, needs) for node in self._members})
@@ -213,32 +225,38 @@ class Fleet:
     def _reason(self, node: str, needs: Needs) -> str:
         return ineligible(self._members[node], needs, self._stale_after) or NO_FREE_SLOT
 
-    def _group(self, needs: Needs) -> Group:
-        group = self._groups.get(needs)
+    def _group(self, needs: Needs, early: bool) -> Group:
+        group = self._groups.get((needs, early))
         if group is None:
             suffices = tuple(announced.obstacle(needs) is None for announced in self._announced)
-            group = self._groups[needs] = (needs.labels, suffices)
+            group = self._groups[needs, early] = (needs.labels, suffices, early)
         return group
 
     def _placement(
-        self, node: str, rank: float, heap: Sequence[tuple[float, float, str]], refused: Sequence[tuple[str, str]]
+        self,
+        node: str,
+        rank: float,
+        heap: Sequence[tuple[float, float, str]],
+        refused: Sequence[tuple[str, str]],
+        room: Mapping[str, int],
     ) -> Placement:
         """The first entries of a heap are among its lowest, which is exact enough here and needs no sorting."""
         # At least half of the entries are for refusals, so that ranks do not crowd out reasons.
         reasons = min(len(refused), max(OTHERS_KEPT // 2, OTHERS_KEPT - len(heap)))
-        ranked = ((other, self._rank_or_full(other)) for _, _, other in heap[: OTHERS_KEPT - reasons])
+        ranked = (
+            (other, NO_FREE_SLOT if room[other] <= 0 else self._ranks[other])
+            for _, _, other in heap[: OTHERS_KEPT - reasons]
+        )
         others: tuple[tuple[str, float | str], ...] = (*ranked, *refused[:reasons])
         return Placement(node, rank, others, len(self._members) - 1 - len(others))
 
-    def _rank_or_full(self, node: str) -> float | str:
-        return NO_FREE_SLOT if self._free[node] <= 0 else self._ranks[node]
-
-    def _place_elsewhere(self, needs: Needs, refused: Mapping[str, str]) -> Placement | NoNode:
+    def _place_elsewhere(self, needs: Needs, refused: Mapping[str, str], early: bool) -> Placement | NoNode:
         """Rare, so it checks every node."""
+        room = self._free_early if early else self._free
         reasons = {
             node: refused.get(node)
             or ineligible(member, needs, self._stale_after)
-            or (NO_FREE_SLOT if self._free[node] <= 0 else None)
+            or (NO_FREE_SLOT if room[node] <= 0 else None)
             for node, member in self._members.items()
         }
         free = sorted(self._entry(node) for node, reason in reasons.items() if reason is None)
@@ -246,15 +264,18 @@ class Fleet:
         if not free:
             return NoNode(dict(unable))
         (rank, _, node), *rest = free
-        chosen = self._placement(node, rank, rest, unable)
-        self._take(node)
+        chosen = self._placement(node, rank, rest, unable, room)
+        self._take(node, early)
         return chosen
 
-    def _take(self, node: str) -> None:
+    def _take(self, node: str, early: bool) -> None:
         self._placed[node] += 1
-        self._free[node] -= 1
         self._ranks[node] = load(self._members[node], self._placed[node])
-        self.capacity -= 1
+        self._free_early[node] -= 1
+        self.early_capacity -= 1
+        if not early:
+            self._free[node] -= 1
+            self.capacity -= 1
 
     def _entry(self, node: str) -> tuple[float, float, str]:
         return self._ranks[node], self._lots[node], node

@@ -112,6 +112,18 @@ def decide(record: JobRecord, now: datetime, open_since: Collection[datetime]) -
             return _catch_up(job, fire, now)
 
 
+def decide_early(record: JobRecord, now: datetime, until: datetime, has_open_run: bool) -> Fire | None:
+    """Decide the fire at the cursor before its instant. None: it is too early, or it has to be decided at the instant,
+    because a run of the job is open.
+    """
+    job, fire = record.job, record.next_fire
+    if fire is None or job.schedule is None or not now < fire <= until:
+        return None
+    if has_open_run and job.overlap is not Overlap.ALLOW:
+        return None
+    return Fire(fire, next_after(job.schedule, fire))
+
+
 def _older_than_newest(job: Job, fire: datetime, now: datetime) -> SkipFire | None:
     """Of several due fires only the newest replaces the running one; the others would be replaced at once.
 
@@ -167,7 +179,8 @@ def _covers(schedule: Schedule, first: datetime, last: datetime) -> Covers | Non
 
 def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
     """The run of a `pending_run`: the same, but for the term, whichever process inserts it, and whenever. Its
-    acknowledgement is due ACK_WITHIN after the move of the cursor, because its item may already be in a list.
+    acknowledgement is due ACK_WITHIN after the move of the cursor, because its item may already be in a list, or after
+    its instant if it was planned before.
     """
     is_open = pending_run.state in OPEN
     return Run(
@@ -182,7 +195,7 @@ def run_of_pending(job: Job, pending_run: PendingRun, term: int) -> Run:
         node=pending_run.node,
         attempt=1 if is_open else 0,
         max_attempts=job.retry.max + 1,
-        check_at=pending_run.at + ACK_WITHIN if is_open else None,
+        check_at=max(pending_run.at, pending_run.fire) + ACK_WITHIN if is_open else None,
         created_at=pending_run.at,
         dispatched_at=pending_run.at if is_open else None,
         ended_at=None if is_open else pending_run.at,

@@ -45,6 +45,8 @@ class NotDue:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
+    """The instant is yet to come. Its run may be planned already, and wait on its node."""
+
     instant: datetime
     remaining: timedelta
 
@@ -312,7 +314,9 @@ def _progress(known: Known, run: Run, due: datetime) -> Iterator[Link]:
         case RunState.RETRYING:
             yield TriesAgain(run.check_at, run.attempt + 1, _waits(known, run))
         case RunState.DISPATCHED:
-            return
+            if run.kind in SCHEDULED and run.fire_at > known.now:
+                # Its node holds it until then.
+                yield Upcoming(run.fire_at, run.fire_at - known.now)
         case _:
             yield _ended(run)
 

@@ -24,10 +24,10 @@ A leader that steps down on request first lets the steps of its roles end, for a
 term would be refused once another node leads, and its runs, which are recorded as dispatched, would start ten seconds
 late.
 
-The key is released on every exit path, as soon as Redis accepts it, so that another node leads within 50 ms and a round
-trip; only a process that exits while Redis is unavailable leaves the key to expire. An expired lease releases it too,
-because renewals that MongoDB did not confirm have extended the key. The same holds for a campaign without a reply and
-for a node that was killed and restarted: a live node's name is unique, so a key in the name of a node that does not
+The key is released on every exit path, as soon as Redis accepts it, so that another node leads within 10 ms and a few
+round trips; only a process that exits while Redis is unavailable leaves the key to expire. An expired lease releases it
+too, because renewals that MongoDB did not confirm have extended the key. The same holds for a campaign without a reply
+and for a node that was killed and restarted: a live node's name is unique, so a key in the name of a node that does not
 lead belongs to nobody.
 
 The elector runs in the keep-alive thread, because a handler that blocks the main loop must not end leadership. `tenure`
@@ -53,7 +53,7 @@ from cronflow.ports import UNMETERED, Clock, Control, Election, EventSink, Meter
 
 FOLLOWER_LOOK_S = 5.0
 PTTL_JITTER_S = 0.25
-SIGNAL_JITTER_S = 0.05
+SIGNAL_JITTER_S = 0.01
 ABSTAIN_S = 3.0
 ABSTAIN_LOOK_S = 0.5
 OTHERS_FIRST_S = 0.5
@@ -271,7 +271,7 @@ class Elector:
         if self._clock.monotonic() < self._others_first_until and await self._others_may_lead():
             return ABSTAIN_LOOK_S
         if self._notified:
-            # All followers get the signal at once: spread the campaigns over 50 ms.
+            # All followers get the signal at once: spread the campaigns a little.
             self._notified = False
             await self._clock.sleep(random.uniform(0, SIGNAL_JITTER_S))
         if await self._campaign():

@@ -13,12 +13,13 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
 import structlog
 
-from cronflow.domain.job import PendingRun
-from cronflow.domain.run import Run
+from cronflow.domain.job import Job, PendingRun
+from cronflow.domain.planning import run_of_pending
 from cronflow.leader.elector import Elector
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.node.role_loop import Wake
@@ -37,17 +38,21 @@ log = structlog.get_logger("cronflow.node")
 
 
 class Pushed(NamedTuple):
-    """A run that may have no document yet, and the pending run that it comes from."""
+    """A run that may have no document yet: its id, its job, and the pending run that it comes from."""
 
-    run: Run
+    run: str
+    job: Job
     pending_run: PendingRun
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Runs that were pushed together, and the intent that announces them."""
+    """Runs that were pushed together, the intent that announces them, and the term in which they were planned. `at` is
+    the monotonic time of the push, or of their instant if that is later.
+    """
 
     intent: str
+    term: int
     runs: Sequence[Pushed]
     at: float
 
@@ -78,9 +83,15 @@ class LateInserts:
         """How many more runs may be inserted late."""
         return 0 if self._closed else self._most - self._deferred
 
-    def defer(self, intent: str, runs: Sequence[Pushed]) -> None:
-        """Insert these runs later, and then remove the intent. Call this before they are pushed."""
-        self._batches.append(Batch(intent, runs, self._clock.monotonic()))
+    def defer(self, intent: str, term: int, runs: Sequence[Pushed], early: timedelta = timedelta(0)) -> None:
+        """Insert these runs later, and then remove the intent. Call this before they are pushed. `early` is how long
+        they wait for their instant.
+        """
+        batch = Batch(intent, term, runs, self._clock.monotonic() + early.total_seconds())
+        place = len(self._batches)
+        while place and self._batches[place - 1].at > batch.at:
+            place -= 1
+        self._batches.insert(place, batch)
         self._deferred += len(runs)
         self.wake.set()
 
@@ -127,14 +138,15 @@ class LateInserts:
             log.info("late inserts left to plan recovery", batches=len(batches))
             return
         unsure = {
-            one.run.id: one
+            one.run: (one, batch.term)
             for batch in batches
             for one in batch.runs
-            if not self._pending_runs.has_inserted(one.run.job, one.pending_run)
+            if not self._pending_runs.has_inserted(one.job.name, one.pending_run)
         }
         missing = unsure.keys() - await self._runs.existing(unsure) if unsure else ()
         if missing:
-            await self._runs.insert([unsure[run].run for run in missing])
-        for one in unsure.values():
-            self._pending_runs.inserted(one.run.job, one.pending_run)
+            absent = map(unsure.__getitem__, missing)
+            await self._runs.insert([run_of_pending(one.job, one.pending_run, term) for one, term in absent])
+        for one, _ in unsure.values():
+            self._pending_runs.inserted(one.job.name, one.pending_run)
         await self._plans.remove([batch.intent for batch in batches])

@@ -28,11 +28,13 @@ from cronflow.domain.run import Run, RunState, run_id
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
 from cronflow.leader.late_inserts import LateInserts, Pushed
+from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.unplaced import UnplacedReporter
 from cronflow.node.role_loop import Wake
 from cronflow.node.timings import Timings
 from cronflow.ports import (
+    START_BY_S,
     UNMETERED,
     Assignment,
     Clock,
@@ -61,10 +63,16 @@ log = structlog.get_logger("cronflow.node")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job that is about to move: the record as it was read, and the move that creates its run."""
+    """A job that is about to move: the record as it was read, the move that creates its run, and the run's id."""
 
     record: JobRecord
     move: Move
+    run: str
+
+    @property
+    def early(self) -> timedelta:
+        """How long before its instant the run is planned."""
+        return max(timedelta(0), self.move.pending_run.fire - self.move.pending_run.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +89,12 @@ class Deferred:
 
 @dataclass(slots=True)
 class Decisions:
-    """The decisions of a round. `replaced` are runs to cancel; `contending` found no free slot, `unplaced` no node that
-    can run them.
+    """The decisions of a round. `early` are planned before their instant; `replaced` are runs to cancel; `contending`
+    found no free slot, `unplaced` no node that can run them.
     """
 
     planned: list[Planned] = field(default_factory=list)
+    early: list[Planned] = field(default_factory=list)
     deferred: dict[str, Deferral] = field(default_factory=dict)
     replaced: list[str] = field(default_factory=list)
     contending: list[Contender] = field(default_factory=list)
@@ -110,6 +119,7 @@ class Planner:
         meter: Meter = UNMETERED,
         contention: Contention | None = None,
         unplaced: UnplacedReporter | None = None,
+        look_ahead: LookAhead | None = None,
     ) -> None:
         self._jobs, self._plans, self._runs = jobs, plans, runs
         self._membership = membership
@@ -124,6 +134,7 @@ class Planner:
         self._timings = timings
         self._contention = contention or Contention(clock)
         self._unplaced = unplaced or UnplacedReporter()
+        self._look_ahead = look_ahead or LookAhead()
         self._intents = 0
         self._limit = MOST_AT_ONCE
         self._out_of_capacity = False
@@ -163,20 +174,27 @@ class Planner:
             self._term = tenure.term
         now, read_at = self._clock.now(), self._clock.monotonic()
         poll = self._timings.safety_poll
-        limit = self._limit
-        records = await self._jobs.due_in_turn(now, now + timedelta(seconds=poll), limit)
-        coming = [record.due_at for record in records if record.due_at is not None and record.due_at > now]
+        limit, ahead = self._limit, self._look_ahead
+        until = now + timedelta(seconds=poll) + ahead.window
+        records = await self._jobs.due_in_turn(now, until, limit, 1 + ahead.limit)
         due = [record for record in records if record.due_at is not None and record.due_at <= now]
+        early = ahead.among(records, now)
+        known = {record.name for record in early}
+        coming = [
+            ahead.next_look(record.due_at, now)
+            for record in records
+            if record.due_at is not None and record.due_at > now and record.name not in known
+        ]
         full = len(due) >= limit
         due += await self._rearmed(now, {record.name for record in due})
-        if due:
+        if due or early:
             try:
                 async with self._contention.placing():
-                    coming += await self._plan(tenure, due, now, read_at)
+                    coming += await self._plan(tenure, due, early, now, read_at)
             except Deposed as error:
                 self._elector.deposed(str(error))
                 return IDLE_S
-            if full and not self._out_of_capacity:
+            if (full and not self._out_of_capacity) or (early and ahead.more):
                 return 0.0
         else:
             self._contention.post(Placer.PLANNER, (), 0)
@@ -201,26 +219,38 @@ class Planner:
             if record.active and record.name not in known and record.next_fire is not None and record.next_fire <= now
         ]
 
-    async def _plan(self, tenure: Tenure, due: Sequence[JobRecord], now: datetime, read_at: float) -> list[datetime]:
-        """Returns the next fires of the moved jobs, which may already be due after an outage.
+    async def _plan(
+        self, tenure: Tenure, due: Sequence[JobRecord], early: Sequence[JobRecord], now: datetime, read_at: float
+    ) -> list[datetime]:
+        """Returns when to look at the moved jobs again, which may be now after an outage, and at those of `early` that
+        were not planned.
 
         Raises Deposed when a job was written by a newer term: no move of it would apply, and it would stay due.
         """
-        newer = next((record.name for record in due if record.term > tenure.term), None)
+        records = [*due, *early]
+        newer = next((record.name for record in records if record.term > tenure.term), None)
         if newer is not None:
             raise Deposed(f"job {newer} was written by a newer term")
         # Before the open runs are read, because a pending run is one of them.
-        members, _ = await asyncio.gather(self._membership.members(), self._pending_runs.ensure(due, tenure.term))
-        open_runs = await self._runs.open_of([record.name for record in due])
-        fleet = Fleet(members, timedelta(seconds=self._timings.stale_after))
+        members, _ = await asyncio.gather(self._membership.members(), self._pending_runs.ensure(records, tenure.term))
+        open_runs = await self._runs.open_of([record.name for record in records])
+        fleet = Fleet(
+            members, timedelta(seconds=self._timings.stale_after), early=self._look_ahead.waiting(self._clock.now())
+        )
         # Jobs that cannot be placed would only be read again.
         self._limit = min(MOST_AT_ONCE, fleet.capacity + LEAST_AT_ONCE)
         found = self._decide_all(tenure, due, open_runs, fleet, now)
+        if early and not self._out_of_capacity:
+            for record, move in self._look_ahead.decide_all(tenure, early, open_runs, fleet, now):
+                found.early.append(Planned(record, move, run_id(record.name, move.pending_run.fire)))
         self._contention.post(Placer.PLANNER, found.contending, len(found.planned))
         self._unplaced.report(found.unplaced, now)
         if found.deferred:
             await self._jobs.defer(found.deferred)
-        batches = [found.planned[at : at + BATCH] for at in range(0, len(found.planned), BATCH)]
+        # Separate, because runs that wait for their instant are inserted later.
+        batches = [
+            planned[at : at + BATCH] for planned in (found.planned, found.early) for at in range(0, len(planned), BATCH)
+        ]
         # A batch that fails leaves its intent to plan recovery and does not stop the others.
         inserting = {member.id for member in members if member.report.inserts_runs}
         writing = (self._write_batch(tenure, batch, inserting, read_at) for batch in batches)
@@ -230,7 +260,10 @@ class Planner:
         if found.replaced:
             # Repeated in each round: a run that was dispatched a moment ago may have started since.
             await self._replace(found.replaced)
-        return [plan.move.next_fire for plan in found.planned if plan.move.next_fire is not None]
+        moves = {plan.record.name: plan.move for plan in (*found.planned, *found.early)}
+        following = (move.next_fire for move in moves.values() if move.next_fire is not None)
+        left = (record.due_at for record in early if record.name not in moves and record.due_at is not None)
+        return [*(fire - self._look_ahead.window for fire in following), *left]
 
     def _decide_all(
         self,
@@ -327,6 +360,7 @@ class Planner:
                 pending_run=pending_run,
                 priority=record.job.priority,
             ),
+            run_id(record.name, decision.fire),
         )
 
     async def _write_batch(
@@ -338,43 +372,41 @@ class Planner:
         )
         await self._plans.write(intent)
         moved = await self._jobs.move([plan.move for plan in batch], tenure.term)
-        runs: dict[str, tuple[Run, Planned]] = {}
-        for plan in batch:
-            if plan.record.name in moved:
-                run = run_of_pending(plan.record.job, plan.move.pending_run, tenure.term)
-                runs[run.id] = (run, plan)
+        planned = {plan.run: plan for plan in batch if plan.record.name in moved}
         late = set[str]()
-        if self._late_inserts.capacity >= len(runs):
-            late = {name for name, (run, plan) in runs.items() if _may_be_late(run, plan, inserting)}
-        fresh = await self._insert([one for name, one in runs.items() if name not in late])
+        if self._late_inserts.capacity >= len(planned):
+            late = {run for run, plan in planned.items() if _may_be_late(plan, inserting)}
+        fresh = await self._insert([plan for run, plan in planned.items() if run not in late], tenure.term)
         # A run that existed already was inserted by plan recovery or an edit; the reconciler dispatches it.
-        pushed = [one for name, one in runs.items() if name in late or name in fresh]
+        pushed = [plan for run, plan in planned.items() if run in late or run in fresh]
+        pushing = _assignments(pushed, late, tenure.term)
         if late:
-            deferred = [Pushed(run, plan.move.pending_run) for run, plan in pushed if run.id in late]
-            self._late_inserts.defer(intent.id, deferred)
-            await self._dispatcher.push(tenure, _assignments(pushed, late), read_at)
+            deferred = [Pushed(plan.run, plan.record.job, plan.move.pending_run) for plan in pushed if plan.run in late]
+            self._late_inserts.defer(intent.id, tenure.term, deferred, batch[-1].early)
+            await self._dispatcher.push(tenure, pushing, read_at)
         else:
-            pushing = self._dispatcher.push(tenure, _assignments(pushed, late), read_at)
-            await asyncio.gather(pushing, self._plans.remove([intent.id]))
-        self._observe_lateness(run for run, _ in pushed)
+            await asyncio.gather(self._dispatcher.push(tenure, pushing, read_at), self._plans.remove([intent.id]))
+        self._observe_lateness(pushed)
 
-    async def _insert(self, runs: Sequence[tuple[Run, Planned]]) -> set[str]:
+    async def _insert(self, plans: Sequence[Planned], term: int) -> set[str]:
         """Insert the runs now. Returns the ids of those that are new."""
-        if not runs:
+        if not plans:
             return set()
-        fresh = await self._runs.insert([run for run, _ in runs])
-        for run, plan in runs:
+        runs = [run_of_pending(plan.record.job, plan.move.pending_run, term) for plan in plans]
+        fresh = await self._runs.insert(runs)
+        for plan, run in zip(plans, runs, strict=True):
             self._pending_runs.inserted(plan.record.name, plan.move.pending_run)
             if run.id in fresh:
                 self._count(run)
         return fresh
 
-    def _observe_lateness(self, pushed: Iterable[Run]) -> None:
+    def _observe_lateness(self, pushed: Iterable[Planned]) -> None:
         now = self._clock.now()
-        for run in pushed:
-            if run.state is RunState.DISPATCHED:
-                self._meter.add(metrics.DISPATCHED)
-                self._meter.observe(metrics.DISPATCH_LATENESS, max(0.0, (now - run.fire_at).total_seconds()))
+        fires = [plan.move.pending_run.fire for plan in pushed if plan.move.pending_run.state is RunState.DISPATCHED]
+        for fire in fires:
+            self._meter.observe(metrics.DISPATCH_LATENESS, max(0.0, (now - fire).total_seconds()))
+        if fires:
+            self._meter.add(metrics.DISPATCHED, by=len(fires))
 
 
 def _rank(item: JobRecord | Contender) -> tuple[int, datetime]:
@@ -400,27 +432,30 @@ def _contenders(
                 yield _contender(record)
 
 
-def _may_be_late(run: Run, plan: Planned, inserting: Collection[str]) -> bool:
+def _may_be_late(plan: Planned, inserting: Collection[str]) -> bool:
     """Whether its worker inserts the run with its first record. A start that must be recorded first, as for
     `at_most_once`, changes a run that exists.
     """
-    dispatched = run.state is RunState.DISPATCHED and run.node in inserting
+    pending_run = plan.move.pending_run
+    dispatched = pending_run.state is RunState.DISPATCHED and pending_run.node in inserting
     return dispatched and plan.record.job.start_guard is StartGuard.REDIS
 
 
-def _assignments(runs: Iterable[tuple[Run, Planned]], late: Collection[str]) -> Iterable[tuple[str, Assignment]]:
-    for run, plan in runs:
-        if run.node is not None and run.state is RunState.DISPATCHED:
+def _assignments(plans: Iterable[Planned], late: Collection[str], term: int) -> Iterable[tuple[str, Assignment]]:
+    for plan in plans:
+        pending_run = plan.move.pending_run
+        if pending_run.node is not None and pending_run.state is RunState.DISPATCHED:
             yield (
-                run.node,
+                pending_run.node,
                 Assignment(
-                    run=run.id,
-                    fence=run.fence,
-                    term=run.term,
-                    attempt=run.attempt,
-                    fire_at=run.fire_at,
+                    run=plan.run,
+                    fence=pending_run.fence,
+                    term=term,
+                    attempt=1,
+                    fire_at=pending_run.fire,
                     job=plan.record.job,
-                    pending_run=plan.move.pending_run if run.id in late else None,
+                    pending_run=pending_run if plan.run in late else None,
+                    not_before=pending_run.fire if plan.early else None,
                 ),
             )
 
@@ -446,6 +481,9 @@ class Dispatcher:
         for node, assignment in placed:
             lists.setdefault(node, []).append(assignment)
         if not lists:
+            return
+        if self._clock.monotonic() - read_at >= START_BY_S:
+            log.warning("runs not pushed: too late", term=tenure.term, runs=sum(map(len, lists.values())))
             return
         if await self._dispatch(tenure, lists, read_at):
             return

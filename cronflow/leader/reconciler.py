@@ -36,10 +36,11 @@ from cronflow.domain.recovery import (
     reconcile,
     refusals,
 )
-from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.domain.run import SCHEDULED, Outcome, Run, RunState
 from cronflow.domain.transitions import Change, Transition
 from cronflow.leader.contention import MOST_POSTED, Contender, Contention, Placer
 from cronflow.leader.elector import Elector
+from cronflow.leader.look_ahead import LookAhead
 from cronflow.leader.pending_runs import PendingRuns
 from cronflow.leader.planner import Dispatcher
 from cronflow.leader.unplaced import UnplacedReporter
@@ -94,6 +95,7 @@ class Reconciler:
         count: Callable[[Change], None] = lambda _: None,
         contention: Contention | None = None,
         unplaced: UnplacedReporter | None = None,
+        look_ahead: LookAhead | None = None,
     ) -> None:
         self._jobs, self._runs, self._membership = jobs, runs, membership
         self._elector = elector
@@ -106,6 +108,7 @@ class Reconciler:
         self._count = count
         self._contention = contention or Contention(clock)
         self._unplaced = unplaced or UnplacedReporter()
+        self._look_ahead = look_ahead or LookAhead()
         self._contends = False
         self.wake = Wake()
 
@@ -142,12 +145,13 @@ class Reconciler:
             self._membership.holdings(nodes),
         )
         jobs = {record.name: record for record in found}
+        now, stale_after = self._clock.now(), timedelta(seconds=self._timings.stale_after)
         this = Round(
             tenure=tenure,
-            now=self._clock.now(),
+            now=now,
             jobs=jobs,
             holdings=holdings,
-            fleet=Fleet(members, timedelta(seconds=self._timings.stale_after)),
+            fleet=Fleet(members, stale_after, early=self._look_ahead.waiting(now)),
             names_up={member.report.name for member in members},
             others=await self._others(tenure, overdue, jobs),
         )
@@ -243,7 +247,12 @@ class Reconciler:
                 return
         refused = refusals(run, now)
         pause = decline_pause(run, now)
-        placed = this.fleet.place(needs_of(job), refused) if pause is None else NoNode(refused)
+        early = run.kind in SCHEDULED and run.fire_at > now
+        placed = this.fleet.place(needs_of(job), refused, early=early) if pause is None else NoNode(refused)
+        if isinstance(placed, NoNode) and early:
+            # An edit or a stopping node gave it back before its instant, when it is decided again.
+            this.changes.append(transitions.postpone(run, Postpone(run.fire_at - now, counts=False)))
+            return
         if isinstance(placed, NoNode):
             waiting = placed.waiting(run.fire_at, now).still(run.waiting)
             if not placed.busy:
@@ -277,7 +286,10 @@ class Reconciler:
             fire_at=run.fire_at,
             job=job,
             args=run.args or {},
+            not_before=run.fire_at if early else None,
         )
+        if early:
+            self._look_ahead.placed(placed.node, run.fire_at)
         this.changes.append(change)
         this.placed[run.id] = (placed.node, assignment)
         # The next run of this job in this round waits for this one.

@@ -7,6 +7,7 @@ Counters and histograms exist from the start, because a series that begins with 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
@@ -15,6 +16,8 @@ from prometheus_client.registry import Collector
 
 from cronflow.domain.metrics import METRICS, Metric, MetricKind, MetricSource
 from cronflow.ports.metrics import Reading
+
+Series = TypeVar("Series", Counter, Histogram)
 
 
 class PrometheusMeter(Collector):
@@ -26,6 +29,7 @@ class PrometheusMeter(Collector):
         self._registry = CollectorRegistry()
         self._counters: dict[Metric, Counter] = {}
         self._histograms: dict[Metric, Histogram] = {}
+        self._children: dict[tuple[Metric, tuple[str, ...]], Counter | Histogram] = {}
         self._asked: dict[Metric, Callable[[], Reading]] = {}
         for metric in METRICS.values():
             if any(source in sources for source in metric.tellers):
@@ -57,11 +61,18 @@ class PrometheusMeter(Collector):
 
     def add(self, metric: Metric, *labels: str, by: float = 1) -> None:
         counter = self._counters[metric]
-        (counter.labels(*labels) if labels else counter).inc(by)
+        (self._child(counter, metric, labels) if labels else counter).inc(by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         histogram = self._histograms[metric]
-        (histogram.labels(*labels) if labels else histogram).observe(value)
+        (self._child(histogram, metric, labels) if labels else histogram).observe(value)
+
+    def _child(self, family: Series, metric: Metric, labels: tuple[str, ...]) -> Series:
+        """The library takes a lock and converts the labels each time."""
+        child = self._children.get((metric, labels))
+        if child is None:
+            child = self._children[metric, labels] = family.labels(*labels)
+        return cast(Series, child)
 
     def read(self, metric: Metric, ask: Callable[[], Reading]) -> None:
         self._asked[metric] = ask

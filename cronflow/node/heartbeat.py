@@ -33,8 +33,9 @@ class Measures(Protocol):
 
 
 class Heartbeat:
-    """`load` returns (runs in flight, runs ended so far). `draining`: the node is about to stop. `asked`: a drain was
-    requested; `on_asked` is called when this changes.
+    """`load` returns (runs in flight, runs ended so far); `early` how many runs the node accepts beyond its slots
+    before their instant. `draining`: the node is about to stop. `asked`: a drain was requested; `on_asked` is called
+    when this changes.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Heartbeat:
         backlog: Callable[[], Backlog] = Backlog,
         resources: Measures | None = None,
         capabilities: Capabilities | None = None,
+        early: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._membership = membership
         self._clock = clock
@@ -71,6 +73,7 @@ class Heartbeat:
         self._backlog = backlog
         self._zones = zone_data()
         self._capabilities = capabilities
+        self._early = early
         self._resources = resources or Resources()
         self._started_at: datetime = clock.now()
         self._ended, self._ended_at, self._rate = 0, clock.monotonic(), 0.0
@@ -151,4 +154,5 @@ class Heartbeat:
             zones=self._zones,
             capabilities=self._capabilities,
             inserts_runs=True,
+            accepts_early=self._early(),
         )

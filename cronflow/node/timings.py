@@ -25,6 +25,7 @@ class Timings:
     group_commit: float = 0.005
     start_mark: float = 0.1
     drain: float = 60.0
+    look_ahead: float = 0.0
 
     def __post_init__(self) -> None:
         rules = [
@@ -32,6 +33,7 @@ class Timings:
             (self.leader_ttl >= 1, "leader_ttl", "must be at least 1 s"),
             (2 * self.heartbeat < self.node_ttl, "heartbeat", "must be less than half of node_ttl"),
             (self.run_lease >= 1, "run_lease", "must be at least 1 s"),
+            (0 <= self.look_ahead <= 2, "look_ahead", "must be from 0 s to 2 s"),
         ]
         problems = [Problem(name, f"{getattr(self, name):g} s {what}") for holds, name, what in rules if not holds]
         if problems:

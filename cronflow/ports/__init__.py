@@ -23,6 +23,8 @@ from cronflow.ports.backends import Backends
 from cronflow.ports.clock import Clock, ServerClock
 from cronflow.ports.coordination import (
     AHEAD_VALID_S,
+    START_BY_S,
+    WITHDRAWN_FOR_S,
     Assignment,
     Bus,
     CoordinationAdmin,
@@ -76,7 +78,9 @@ from cronflow.ports.stores import (
 
 __all__ = [
     "AHEAD_VALID_S",
+    "START_BY_S",
     "UNMETERED",
+    "WITHDRAWN_FOR_S",
     "AlertConditions",
     "AlertStore",
     "Archive",

@@ -65,7 +65,8 @@ class Membership(Protocol):
 class Assignment:
     """Everything a worker needs to run an attempt, so that it reads nothing else before the start.
 
-    With a `pending_run` the run may have no document yet, and the worker inserts it with its first record.
+    With a `pending_run` the run may have no document yet, and the worker inserts it with its first record. `not_before`
+    is the run's instant if it was dispatched earlier: the worker holds it until then.
     """
 
     run: str
@@ -76,6 +77,7 @@ class Assignment:
     job: Job
     args: Mapping[str, object] = field(default_factory=dict)
     pending_run: PendingRun | None = None
+    not_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +93,22 @@ class JobLock:
 @dataclass(frozen=True, slots=True)
 class Taken:
     """The result of `take`: the assignments that this node now holds, how many were put back because another run has
-    the job's lock, how many were dropped, and those of an earlier term, for which no lock was taken.
+    the job's lock, how many were dropped, and those of an earlier term, for which no lock was taken. `start_within` has
+    for each assignment the seconds in which it must start.
     """
 
     assignments: Sequence[Assignment]
     put_back: int
     dropped: int
     outdated: Sequence[Assignment] = ()
+    start_within: Sequence[float] = ()
 
 
 AHEAD_VALID_S = 2.0
+START_BY_S = 5.0
+"""How long after the leader read a job or run an attempt may start under what it read."""
+WITHDRAWN_FOR_S = 60.0
+"""Far longer than an item may wait to start."""
 
 
 class Queue(Protocol):
@@ -142,14 +150,22 @@ class Queue(Protocol):
     async def cancelled(self, runs: Collection[str]) -> set[str]:
         """The runs for which `cancel` was called within the last hour."""
 
+    async def withdraw(self, fences: Mapping[str, int]) -> None:
+        """Make `take` drop the items of each run up to this fence for WITHDRAWN_FOR_S seconds, and signal STOP. Only a
+        hint: the run document decides.
+        """
+
+    async def withdrawn(self, runs: Collection[str]) -> dict[str, int]:
+        """The fences up to which these runs were withdrawn lately."""
+
     async def ping(self) -> float:
         """Round trip in seconds."""
 
 
 class Signal(StrEnum):
     """A wake-up without content: the listener looks for itself. LEADER: the leader key changed. CAPACITY: a node has
-    free slots. JOBS: jobs or runs changed. STOP: runs were cancelled, or a drain was requested. NODE: the node's list
-    has items.
+    free slots. JOBS: jobs or runs changed. STOP: runs were cancelled or withdrawn, or a drain was requested.
+    NODE: the node's list has items.
     """
 
     LEADER = "leader"

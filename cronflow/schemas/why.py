@@ -46,7 +46,7 @@ class NotDueSchema(Schema):
 
 
 class UpcomingSchema(Schema):
-    """The instant is in the future."""
+    """The instant is in the future. If the run is planned already, its node holds it until then."""
 
     step: Literal["upcoming"]
     instant: str

@@ -7,7 +7,7 @@ jobs are explained as long as their tombstone is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cronflow.domain.capabilities import needs_of
 from cronflow.domain.errors import NotFound
@@ -92,12 +92,14 @@ class Explainer:
         cursor, schedule = record.next_fire, record.job.schedule
         if cursor is not None and schedule is not None and cursor <= now:
             return last_before(schedule, now, not_before=cursor) or cursor
-        newest = await self._backends.runs.find(RunQuery(job=record.name, kinds=SCHEDULED, limit=1))
+        until = now + timedelta(microseconds=1)
+        newest = await self._backends.runs.find(RunQuery(job=record.name, kinds=SCHEDULED, until=until, limit=1))
         found = [_last(run) for run in newest]
         if record.pending_run is not None:
-            found.append(
-                record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last
-            )
+            last = record.pending_run.fire if record.pending_run.covers is None else record.pending_run.covers.last
+            # It may be planned before its instant.
+            if last <= now or not found:
+                found.append(last)
         return max(found, default=None)
 
     async def _covering(self, record: JobRecord, at: datetime) -> Run | None:

@@ -40,7 +40,8 @@ async def find_run(jobs: JobStore, runs: RunStore, run: str) -> Run | None:
     """The run, which may have no document yet; None if it does not exist."""
     if found := await runs.get([run]):
         return found[0]
-    if not (pending := await pending_among(jobs, [run])):
-        return None
-    # Its worker may have inserted it since.
-    return next(iter(await runs.get([run])), None) or pending_run_of(pending[0])
+    pending = await pending_among(jobs, [run])
+    # Another process may have inserted it since, and its job may have moved on.
+    if found := await runs.get([run]):
+        return found[0]
+    return pending_run_of(pending[0]) if pending else None

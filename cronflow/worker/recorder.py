@@ -200,6 +200,11 @@ class Recorder:
                 except BackendUnavailable:
                     if spool is None:
                         raise
+                except Exception:
+                    if spool is None:
+                        raise
+                    # The replay sets aside what MongoDB refuses for good. Raised here, it would end the node.
+                    log.exception("outcomes refused")
             first = not spool.pending
             await spool.append(finishes)
             if first:

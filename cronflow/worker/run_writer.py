@@ -1,9 +1,10 @@
 """Writes what a worker records about its runs, of which some may have no document yet.
 
 A job's document states that its pending run exists, and the leader pushes a run before it inserts it. So a young run is
-inserted as its change leaves it, and the change alone is tried for those that exist. If it does not apply because the
-run is absent, the job's document decides: if its pending run is this run under this fence, the run is inserted and the
-change tried again. The second way needs no clock, so a record of the spool may be of any age.
+inserted as its change leaves it, and the change alone is tried for those that exist. If it does not apply, the run may
+be absent. Then the job's document decides: if its pending run is this run under this fence, the run is inserted. The
+change is tried once more in any case, because another process may have inserted the run in between. The second way
+needs no clock, so a record of the spool may be of any age.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class RunWriter:
         """
         done = await self._insert_young(writes)
         await self._apply(writes, done)
-        await self._insert_absent(writes, done)
+        await self._try_again(writes, done)
         return done
 
     async def _insert_young(self, writes: Sequence[RunWrite]) -> list[bool]:
@@ -71,12 +72,15 @@ class RunWriter:
             for k, won in zip(left, await apply_each(self._runs, [writes[k].change for k in left]), strict=True):
                 done[k] = won
 
-    async def _insert_absent(self, writes: Sequence[RunWrite], done: list[bool]) -> None:
-        """Insert the absent runs that their jobs name as pending under the fence of a change, and apply it again."""
+    async def _try_again(self, writes: Sequence[RunWrite], done: list[bool]) -> None:
+        """Insert the absent runs that their jobs name as pending under the fence of a change, and apply the changes
+        again. This includes those whose run exists or is no longer pending: another process may have inserted it after
+        the change had found nothing.
+        """
         lost = {write.change.run for write, ready in zip(writes, done, strict=True) if not ready}
-        absent = lost - await self._runs.existing(lost) if lost else ()
-        if not absent:
+        if not lost:
             return
+        absent = lost - await self._runs.existing(lost)
         fences = {(write.change.run, write.change.fence) for write in writes}
         pending = [
             (run, record)
@@ -85,4 +89,4 @@ class RunWriter:
         ]
         if pending:
             await insert_pending_runs(self._runs, [record for _, record in pending])
-            await self._apply(writes, done)
+        await self._apply(writes, done)

@@ -25,6 +25,7 @@ from cronflow.domain import transitions
 from cronflow.domain.cluster import Backlog
 from cronflow.domain.errors import BackendUnavailable, Conflict
 from cronflow.domain.run import Attempt, AttemptResult, Outcome, Run, RunState
+from cronflow.domain.storable import fits_document, storable_text
 from cronflow.domain.transitions import Change, ClaimedRun, Transition
 from cronflow.ports import Clock, LargeResult, LateResult
 from cronflow.worker.spool_segments import SEGMENT_BYTES, Segments
@@ -43,7 +44,9 @@ OLD_ROWS: Mapping[int, Transition] = {
 }
 """The worker's transitions by their numbers in versions 1 and 2. Version 1 had no large results."""
 INLINE_BYTES = 8 * 1024
-"""A result whose JSON is larger is stored outside of the run's document, which is read often."""
+"""A result whose JSON is larger is stored outside of the run's document, which is read often. So is one that a document
+cannot hold.
+"""
 
 log = structlog.get_logger("cronflow.node")
 
@@ -69,9 +72,11 @@ class Finish:
         at: datetime,
         pending: Run | None = None,
     ) -> Finish:
+        if attempt_result.error is not None:
+            attempt_result = replace(attempt_result, error=storable_text(attempt_result.error))
         text = b"" if attempt_result.result is None else orjson.dumps(attempt_result.result)
         result = None
-        if len(text) > INLINE_BYTES:
+        if len(text) > INLINE_BYTES or not fits_document(attempt_result.result):
             result = LargeResult(id=finish_id, run=claimed.run, text=text.decode())
             attempt_result = replace(attempt_result, result=None, result_size=len(text))
         late = LateResult(
@@ -223,6 +228,7 @@ def to_text(finish: Finish) -> bytes:
             "job_ver": change.job_ver,
             "below_ver": change.below_ver,
             "only_when_due": change.only_when_due,
+            "own_start": change.own_start,
             "check_in_s": None if change.check_in is None else change.check_in.total_seconds(),
             "sets": {name: _tagged(value) for name, value in change.sets.items()},
             "attempt": change.attempt,
@@ -259,6 +265,8 @@ def from_text(text: bytes) -> Finish:
         job_ver=found["job_ver"],
         below_ver=found["below_ver"],
         only_when_due=found["only_when_due"],
+        # Older releases did not compare it.
+        own_start=found.get("own_start"),
         check_in=_seconds(found["check_in_s"]),
         sets={name: _untagged(*pair) for name, pair in found["sets"].items()},
         attempt=None if found["attempt"] is None else _attempt(found["attempt"]),

@@ -5,6 +5,9 @@ it back, never both. It stops a run whose fence is lost or whose cancellation wa
 handler has ended, but with MOST_UNRECORDED outcomes that are neither in MongoDB nor in the spool it takes nothing. A
 node that takes no work gives its queue back, and so does one whose slots stay full. It declines runs that it cannot
 execute.
+
+A run that was dispatched before its instant waits in the local queue, where it uses no slot. It is returned if it
+cannot start in time, and dropped if it was cancelled or an edit has withdrawn it.
 """
 
 from __future__ import annotations
@@ -13,20 +16,16 @@ import asyncio
 import itertools
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Coroutine, Iterable, Sequence
 
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from cronflow.domain import metrics, transitions
+from cronflow.domain import metrics
 from cronflow.domain.cluster import node_name
-from cronflow.domain.errors import BackendUnavailable
-from cronflow.domain.job import Overlap, StartGuard
+from cronflow.domain.job import StartGuard
 from cronflow.domain.placement import MEMORY_LIMIT
-from cronflow.domain.run import AttemptResult, Outcome, cancelled_text, fire_of
-from cronflow.domain.transitions import ClaimedRun
+from cronflow.domain.run import AttemptResult, Outcome, fire_of
 from cronflow.node.heartbeat import Heartbeat
 from cronflow.node.role_loop import Wake, end_tasks
 from cronflow.node.timings import Timings
@@ -36,53 +35,38 @@ from cronflow.ports import (
     Bus,
     Clock,
     Executor,
-    JobLock,
-    LateResult,
     Meter,
     Queue,
     RunStore,
     SelectiveExecutor,
-    Signal,
+    Taken,
 )
+from cronflow.worker.active import Active, claimed_of, job_lock_of, key_of
 from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
+from cronflow.worker.cancellations import Cancellations
 from cronflow.worker.leases import STOP_TAKES_S, Lease
+from cronflow.worker.local_queue import LocalQueue, QueuedRun
 from cronflow.worker.recorder import Recorder
-from cronflow.worker.run_writer import RunWrite, pending_of
+from cronflow.worker.returns import Returns
+from cronflow.worker.run_writer import pending_of
 from cronflow.worker.spool import Finish
+from cronflow.worker.starts import Starts
 from cronflow.worker.throughput import AHEAD_S, Throughput
 
 PUT_BACK_POLL_S = 0.1
-CANCEL_POLL_S = 2.0
+EARLY_AT_ONCE = 200
+"""How many more items than free slots are taken while some must wait for their instant."""
+SHORTEST_PAUSE_S = 0.001
+BLOCKED_POLL_S = 0.25
+IDLE_S = 60.0
 MOST_UNRECORDED = 500
 REMEMBERED_TAKES = 100_000
 SHUT_DOWN = "its node was shut down"
 NO_MORE_WORK = "its node takes no more work"
+NO_SLOT = "all slots of its node stayed occupied"
+TOO_LATE = "its node could not start it in time"
 
 log = structlog.get_logger("cronflow.node")
-
-
-@dataclass(slots=True, eq=False)
-class Active:
-    """A run on this node."""
-
-    assignment: Assignment
-    claimed: ClaimedRun
-    job_lock: JobLock
-    log: AttemptLog = field(repr=False)
-    start_id: str
-    began: float
-    until: float
-    started_at: datetime | None = None
-    marked: bool = False
-    superseded: bool = False
-    recorded: bool = False
-    stop: AttemptResult | None = None
-    task: asyncio.Task[None] | None = None
-    executing: bool = False
-
-    def stop_result(self) -> AttemptResult | None:
-        """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""
-        return self.stop
 
 
 class Worker:
@@ -117,11 +101,16 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._occupied = self._unrecorded = 0
+        self._waiting = LocalQueue()
+        self._early_lately = False
         self._throughput = Throughput(slots)
         self._had_room_at = clock.monotonic()
-        self._marking: asyncio.Task[None] | None = None
+        self._starts = Starts(recorder, clock, timings, self._active, self._superseded_at_start, self._create_task)
         # Unique: a random part for this process, and a number.
         self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
+        self._returns = Returns(
+            recorder, bus, clock, node, self._ids, self._create_task, ahead=self.ahead, done=self._set_idle
+        )
         self._stopping = False
         self.paused = False
         self._taking = asyncio.Lock()
@@ -131,8 +120,19 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.ended = 0
         self.wake = Wake()
-        self.cancellations = Wake()
-        self._obeyed_at = self._forgot_at = clock.monotonic()
+        self.cancellations = Cancellations(
+            queue,
+            runs,
+            clock,
+            timings,
+            active=self._active,
+            waiting=self._waiting,
+            stop=self._stop,
+            superseded=self._supersede,
+            drop=self._returns.let_go,
+        )
+        self.instants = Wake()
+        self._forgot_at = clock.monotonic()
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group, self._loop = group, asyncio.get_running_loop()
@@ -148,6 +148,7 @@ class Worker:
             if not self._takes_work():
                 await self.give_back()
                 return self._timings.take_poll
+            self._start_waiting()
             free = self._slots - self._occupied
             if free <= 0:
                 return await self._without_room()
@@ -155,9 +156,12 @@ class Worker:
             free = min(free, MOST_UNRECORDED - self._unrecorded)
             if free <= 0 or not self._heartbeat.valid or not self._recorder.accepts:
                 return self._timings.take_poll
-            taken = await self._queue.take(self._node, free)
+            most = free + EARLY_AT_ONCE if self._early_lately else free
+            asked_at = self._clock.monotonic()
+            taken = await self._queue.take(self._node, most)
             if taken.dropped:
                 log.info("items dropped", count=taken.dropped)
+                self._throughput.dropped(taken.dropped)
             if taken.put_back:
                 self._meter.add(metrics.REJECTIONS, "take", by=taken.put_back)
             # Their leader was deposed. The next leader would only look at them when their acknowledgement is overdue.
@@ -166,19 +170,63 @@ class Worker:
                 # The node was drained or paused while the reply was on its way.
                 await self._hand_back(taken.assignments)
                 for assignment in taken.assignments:
-                    await self._recorder.release(_job_lock(assignment), 0)
+                    await self._recorder.release(job_lock_of(assignment), 0)
                 return 0.0
-            newest: dict[str, int] = {}
-            for assignment in taken.assignments:
-                newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
-            for assignment in taken.assignments:
-                # An edit may requeue a run, and the leader place it here again, while the first item is still queued:
-                # only the newest fence counts.
-                if assignment.fence == newest[assignment.run] and self._is_new(assignment):
-                    self._begin(assignment)
-            if len(taken.assignments) == free:
+            self._receive(taken, asked_at)
+            # Others may be behind them. If it paused, items would become too old faster than it drops them.
+            if len(taken.assignments) == most or taken.dropped or taken.outdated:
                 return 0.0
             return PUT_BACK_POLL_S if taken.put_back else self._timings.take_poll
+
+    def _receive(self, taken: Taken, asked_at: float) -> None:
+        """Begin the runs that were taken, or hold them until their instant."""
+        newest: dict[str, int] = {}
+        for assignment in taken.assignments:
+            newest[assignment.run] = max(assignment.fence, newest.get(assignment.run, 0))
+        early = False
+        for assignment, seconds in zip(taken.assignments, taken.start_within, strict=True):
+            early = early or assignment.not_before is not None
+            # An edit may requeue a run, and the leader place it here again, while the first item is still queued: only
+            # the newest fence counts.
+            if assignment.fence == newest[assignment.run] and self._is_new(assignment):
+                self._begin_or_hold(assignment, asked_at + seconds)
+        if early:
+            self.instants.set()
+            # It may have been withdrawn while the reply was on its way.
+            self.cancellations.wake.set()
+        if taken.assignments:
+            self._early_lately = early
+
+    def _begin_or_hold(self, assignment: Assignment, start_by: float) -> None:
+        early = assignment.not_before is not None and assignment.not_before > self._clock.now()
+        if early or self._occupied >= self._slots:
+            self._waiting.add(QueuedRun(assignment, start_by))
+        else:
+            self._begin(assignment, start_by)
+
+    async def start_due(self) -> float:
+        """Start the waiting runs whose instant has come. Returns the seconds until the next instant."""
+        self._start_waiting()
+        self._returns.let_go(self._waiting.remove_late(self._clock.monotonic()), TOO_LATE)
+        instant = self._waiting.next_instant()
+        if instant is None:
+            return IDLE_S
+        left = (instant - self._clock.now()).total_seconds()
+        # At its instant, the first slot that is freed starts it.
+        return max(left, SHORTEST_PAUSE_S) if left > 0 else BLOCKED_POLL_S
+
+    def _start_waiting(self) -> None:
+        """Start what waits and is due, as far as slots are free."""
+        while self._waiting and self._may_start():
+            queued = self._waiting.pop_due(self._clock.now())
+            if queued is None:
+                return
+            self._had_room_at = self._clock.monotonic()
+            self._begin(queued.assignment, queued.start_by)
+
+    def _may_start(self) -> bool:
+        room = self._occupied < self._slots and self._unrecorded < MOST_UNRECORDED
+        return room and self._takes_work() and self._heartbeat.valid and self._recorder.accepts
 
     async def _without_room(self) -> float:
         """Give the queue back if no slot was freed for a second: another node may start these runs sooner. Returns the
@@ -188,7 +236,8 @@ class Worker:
         if full_for < AHEAD_S:
             return AHEAD_S - full_for
         if self._recorder.accepts:
-            await self.give_back("all slots of its node stayed occupied")
+            self._returns.let_go(self._waiting.remove_due(self._clock.now()), NO_SLOT)
+            await self._give_list_back(NO_SLOT)
         return self._timings.take_poll
 
     async def _forget_ended(self) -> None:
@@ -204,20 +253,28 @@ class Worker:
         """How many runs this node accepts beyond its free slots."""
         if not self._takes_work() or not self._recorder.accepts:
             return 0
+        return self._throughput.ahead(self._long_runs(self._active.values()))
+
+    def accepts_early(self) -> int:
+        """How many runs this node accepts beyond its slots before their instant. May be called from any thread."""
+        if not self._takes_work() or not self._recorder.accepts:
+            return 0
+        return self._throughput.early(self._long_runs(list(self._active.values())))
+
+    def _long_runs(self, active_runs: Iterable[Active]) -> int:
         before, long = self._clock.monotonic() - AHEAD_S, 0
-        for active in self._active.values():
+        for active in active_runs:
             if active.began > before:
                 break
             long += active.executing
-        return self._throughput.ahead(long)
+        return long
 
     def leases(self) -> list[Lease]:
         """The runs that this node holds now, until their outcomes are recorded. May be called from any thread."""
-        return [
-            Lease(active.claimed, active.job_lock, active.marked and not active.superseded, active.until)
-            for active in list(self._active.values())
-            if not active.recorded
-        ]
+        # First those that wait: a run that begins in between is then in both.
+        waiting = self._waiting.all()
+        held = [active.lease() for active in list(self._active.values()) if not active.recorded]
+        return held + [queued.lease(self._node) for queued in waiting]
 
     def _takes_work(self) -> bool:
         return not (self._stopping or self.paused)
@@ -227,29 +284,12 @@ class Worker:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop_if_held, lease)
 
-    async def look_for_cancellations(self) -> float:
-        """The mark in Redis is a hint and may be lost, so the documents are read as often as leases are renewed."""
-        runs = {active.claimed.run for active in self._active.values() if active.stop is None}
-        now = self._clock.monotonic()
-        if now - self._obeyed_at >= self._timings.run_lease / 3:
-            self._obeyed_at = now
-            await self._stop_cancelled(runs)
-        elif runs:
-            await self._stop_cancelled(await self._queue.cancelled(runs))
-        return CANCEL_POLL_S
-
-    async def _stop_cancelled(self, runs: Collection[str]) -> None:
-        """Stop the runs whose documents are cancelled or have a cancellation request."""
-        for run in await self._runs.get(runs) if runs else ():
-            for active in [active for active in self._active.values() if active.claimed.run == run.id]:
-                if not run.is_open:
-                    self._supersede(active)
-                elif run.cancel_requested and run.fence == active.claimed.fence:
-                    text = cancelled_text(run.cancel_reason, run.cancel_by)
-                    self._stop(active, AttemptResult(Outcome.CANCELLED, error=text))
-
     async def give_back(self, why: str = NO_MORE_WORK) -> None:
-        """Return the runs in the node's queue, none of which has started; the leader places them elsewhere at once."""
+        """Return the runs that have not begun, here and in the node's list; the leader places them elsewhere."""
+        self._returns.let_go(self._waiting.clear(), why)
+        await self._give_list_back(why)
+
+    async def _give_list_back(self, why: str) -> None:
         await self._hand_back(await self._queue.give_back(self._node), why)
 
     async def _hand_back(self, assignments: Sequence[Assignment], why: str = NO_MORE_WORK) -> None:
@@ -257,34 +297,13 @@ class Worker:
         assignments = [assignment for assignment in assignments if self._is_new(assignment)]
         if assignments:
             log.info("given back", count=len(assignments))
-            await self._return(assignments, why)
+            await self._returns.give_back(assignments, why)
 
-    async def _return(self, assignments: Sequence[Assignment], why: str) -> None:
-        """Return runs whose handlers have not started to the leader."""
-        attempt_result = AttemptResult(Outcome.DRAINED, error=why)
-        now = self._clock.now()
-        finishes = []
-        for assignment in assignments:
-            claimed, finish_id = self._claimed(assignment), next(self._ids)
-            late = LateResult(
-                run=claimed.run,
-                fence=claimed.fence,
-                node=claimed.node,
-                at=now,
-                attempt_result=attempt_result,
-                finish_id=finish_id,
-            )
-            change = transitions.give_back(claimed, finish_id, attempt_result, now)
-            finishes.append(Finish(change, late, pending=pending_of(assignment)))
-        await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
-        await self._notify_leader()
-
-    async def _notify_leader(self) -> None:
-        try:
-            await self._bus.notify(Signal.JOBS)
-        except BackendUnavailable:
-            # The leader finds the runs at its next poll.
-            return
+    def _set_idle(self) -> None:
+        if self._active or self._returns.busy:
+            self._idle.clear()
+        else:
+            self._idle.set()
 
     def pause(self, paused: bool) -> None:
         self.paused = paused
@@ -298,7 +317,7 @@ class Worker:
         self.wake.set()
         async with self._taking:
             # A `take` that was under way has finished, and its runs were given back.
-            pass
+            self._returns.let_go(self._waiting.clear(), NO_MORE_WORK)
         if not await self._clock.wait(self._idle, seconds):
             log.warning("drain timeout", still_running=len(self._active))
             self._recorder.give_up()
@@ -315,7 +334,7 @@ class Worker:
 
     def _is_new(self, assignment: Assignment) -> bool:
         """Whether this incarnation sees the (run, fence) for the first time."""
-        key = _key(assignment)
+        key = key_of(assignment)
         if key in self._taken:
             return False
         self._taken[key] = None
@@ -323,20 +342,20 @@ class Worker:
             self._taken.popitem(last=False)
         return True
 
-    def _begin(self, assignment: Assignment) -> None:
+    def _begin(self, assignment: Assignment, start_by: float) -> None:
         now = self._clock.monotonic()
         active = Active(
             assignment=assignment,
-            claimed=self._claimed(assignment),
-            job_lock=_job_lock(assignment),
+            claimed=claimed_of(assignment, self._node, next(self._ids)),
+            job_lock=job_lock_of(assignment),
             log=AttemptLog(self._recorder.lines, assignment, node_name(self._node), self._clock, self._lines_per_run),
-            start_id=next(self._ids),
             began=now,
             until=now + assignment.job.timeout.total_seconds() + STOP_TAKES_S,
+            start_by=start_by,
         )
-        self._active[_key(assignment)] = active
+        self._active[key_of(assignment)] = active
         self._occupied += 1
-        self._idle.clear()
+        self._set_idle()
         active.task = self._create_task(self._attempt(active), f"run {assignment.run}")
 
     def _create_task(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
@@ -350,34 +369,41 @@ class Worker:
         assignment = active.assignment
         bind_contextvars(run=assignment.run, job=assignment.job.name, attempt=assignment.attempt)
         attempt_result: AttemptResult | None = None
+        recorded: bool | None = None
+        why = SHUT_DOWN
         try:
             try:
                 refusal = await self._refusal(assignment)
                 if refusal is not None:
                     attempt_result = refusal
-                elif assignment.job.start_guard is StartGuard.REDIS or (recorded := await self._mark_start(active)):
+                elif self._clock.monotonic() > active.start_by:
+                    # An edit since the leader read the job may have been acknowledged.
+                    why = TOO_LATE
+                elif assignment.job.start_guard is StartGuard.REDIS or (recorded := await self._starts.record(active)):
                     attempt_result = await self._execute(active)
             finally:
                 self._free_slot(active)
+            # Not if this task was cancelled: then the process ends.
+            self._start_waiting()
             if attempt_result is not None:
                 await self._record(active, attempt_result)
                 if refusal is not None:
-                    await self._notify_leader()
+                    await self._returns.notify_leader()
             elif recorded is None:
-                await self._return([assignment], SHUT_DOWN)
+                await self._returns.give_back([assignment], why, active.claimed.start_id)
             else:
                 self._meter.add(metrics.REJECTIONS, "start")
                 log.warning("start refused", run=active.claimed.run, fence=active.claimed.fence)
             # A lock that cannot be released must expire.
             active.recorded = True
             self._unrecorded -= 1
+            self._start_waiting()
             self.wake.set()
             await self._recorder.release(active.job_lock, self.ahead())
         finally:
-            self._active.pop(_key(assignment), None)
+            self._active.pop(key_of(assignment), None)
             self.ended += 1
-            if not self._active:
-                self._idle.set()
+            self._set_idle()
 
     def _free_slot(self, active: Active) -> None:
         self._occupied -= 1
@@ -433,41 +459,14 @@ class Worker:
             active.task.cancel()
 
     def _observe_start(self, active: Active) -> None:
-        """Observe how late the run starts, and have the start recorded after `start_mark` seconds, unless it is."""
+        """Observe how late the run starts, and have the start recorded soon, unless it is."""
         active.started_at = active.started_at or self._clock.now()
         if active.assignment.attempt == 1:
             fire = fire_of(active.claimed.run)
             if fire is not None:
                 late = (active.started_at - fire).total_seconds()
                 self._meter.observe(metrics.START_LATENESS, max(0.0, late))
-        if not active.marked and self._marking is None:
-            self._marking = self._create_task(self._mark_starts(), "mark starts")
-
-    async def _mark_starts(self) -> None:
-        """Record the starts that are older than half of `start_mark`, until no unrecorded start is left. Most runs have
-        ended by then.
-        """
-        try:
-            while unmarked := [active for active in self._active.values() if active.executing and not active.marked]:
-                pause = self._timings.start_mark / 2
-                before = self._clock.monotonic() - pause
-                old = [active for active in unmarked if active.began <= before]
-                await asyncio.gather(*map(self._mark, old), self._clock.sleep(pause))
-        finally:
-            self._marking = None
-
-    async def _mark(self, active: Active) -> None:
-        if await self._mark_start(active) is False and active.executing:
-            self._meter.add(metrics.REJECTIONS, "start")
-            self._supersede(active)
-
-    async def _mark_start(self, active: Active) -> bool | None:
-        started_at = active.started_at or self._clock.now()
-        lease = timedelta(seconds=self._timings.run_lease)
-        change = transitions.start(active.claimed, active.start_id, started_at, lease)
-        won = await self._recorder.start(RunWrite(change, pending_of(active.assignment)))
-        active.marked, active.started_at = bool(won), started_at
-        return won
+        self._starts.expect(active)
 
     async def _record(self, active: Active, attempt_result: AttemptResult) -> None:
         pending = None if active.marked else pending_of(active.assignment)
@@ -490,29 +489,10 @@ class Worker:
         if active is not None and not active.superseded:
             self._supersede(active)
 
+    def _superseded_at_start(self, active: Active) -> None:
+        self._meter.add(metrics.REJECTIONS, "start")
+        self._supersede(active)
+
     def _supersede(self, active: Active) -> None:
         active.superseded = True
         self._stop(active, AttemptResult(Outcome.INTERRUPTED, error="another attempt has a higher fence"))
-
-    def _claimed(self, assignment: Assignment) -> ClaimedRun:
-        return ClaimedRun(
-            run=assignment.run,
-            fence=assignment.fence,
-            node=self._node,
-            attempt=assignment.attempt,
-            retry=assignment.job.retry,
-            delivery=assignment.job.delivery,
-        )
-
-
-def _job_lock(assignment: Assignment) -> JobLock:
-    return JobLock(
-        job=assignment.job.name,
-        slot=assignment.run if assignment.job.overlap is Overlap.ALLOW else "",
-        run=assignment.run,
-        fence=assignment.fence,
-    )
-
-
-def _key(assignment: Assignment) -> tuple[str, int]:
-    return assignment.run, assignment.fence

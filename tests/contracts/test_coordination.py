@@ -246,6 +246,8 @@ async def test_draining_rings_the_nodes(coordination: Coordination) -> None:
         await eventually(lambda: notified == ["stop"] * 2)
         await coordination.queue.cancel(["report@1"])
         await eventually(lambda: notified == ["stop"] * 3)
+        await coordination.queue.withdraw({"report@1": 100})
+        await eventually(lambda: notified == ["stop"] * 4)
     finally:
         listening.cancel()
         with suppress(asyncio.CancelledError):
@@ -272,6 +274,13 @@ async def test_the_pending_run_of_an_assignment_arrives_as_it_was_sent(coordinat
         assignment = replace(an_assignment(fence=pending_run.fence), pending_run=pending_run)
         assert await coordination.queue.dispatch(1, EPOCH, {N1: [assignment]})
         assert await coordination.queue.give_back(N1) == [assignment]
+
+
+async def test_the_instant_of_an_early_assignment_arrives_as_it_was_sent(coordination: Coordination) -> None:
+    await leading(coordination)
+    sent = replace(an_assignment(), not_before=T0 + timedelta(seconds=2))
+    assert await coordination.queue.dispatch(1, EPOCH, {N1: [sent]})
+    assert list((await coordination.queue.take(N1, 5)).assignments) == [sent]
 
 
 async def test_a_node_takes_no_more_than_it_asks_for_and_in_order(coordination: Coordination) -> None:
@@ -301,6 +310,37 @@ async def test_an_item_that_lay_too_long_is_dropped(coordination: Coordination) 
     await asyncio.sleep(Coordination.START_BY_S + 0.05)
     taken = await coordination.queue.take(N1, 5)
     assert (taken.assignments, taken.dropped) == ([], 1)
+
+
+async def test_what_is_left_of_the_time_to_start_counts_from_when_the_leader_read_the_job(
+    coordination: Coordination,
+) -> None:
+    await leading(coordination)
+    jobs = [an_assignment(f"job-{k}@1", job=a_job(f"job-{k}")) for k in range(2)]
+    await coordination.queue.dispatch(1, EPOCH, {N1: jobs[:1]})
+    await coordination.queue.dispatch(1, EPOCH, {N1: jobs[1:]}, Coordination.START_BY_S / 2)
+    taken = await coordination.queue.take(N1, 5)
+    assert list(taken.assignments) == jobs
+    whole, half = taken.start_within
+    assert 0 < half <= Coordination.START_BY_S / 2
+    assert half < whole <= Coordination.START_BY_S
+
+
+async def test_a_withdrawn_run_is_not_taken_up_to_the_fence_of_the_withdrawal(coordination: Coordination) -> None:
+    await leading(coordination)
+    fences = {"older": 99, "same": 100, "newer": 101, "other": 1}
+    items = {name: an_assignment(f"{name}@1", fence, job=a_job(name)) for name, fence in fences.items()}
+    await coordination.queue.dispatch(1, EPOCH, {N1: list(items.values())})
+    await coordination.queue.withdraw({f"{name}@1": 100 for name in ("older", "same", "newer")})
+    taken = await coordination.queue.take(N1, 5)
+    assert (list(taken.assignments), taken.dropped) == ([items["newer"], items["other"]], 2)
+
+
+async def test_which_runs_were_withdrawn_is_told_among_those_asked_for(coordination: Coordination) -> None:
+    await coordination.queue.withdraw({"report@1": 100, "report@2": 200})
+    await coordination.queue.withdraw({"report@1": 300})
+    assert await coordination.queue.withdrawn(["report@1", "report@3"]) == {"report@1": 300}
+    assert await coordination.queue.withdrawn([]) == {}
 
 
 async def test_an_item_of_an_older_term_is_not_taken_and_told_apart(coordination: Coordination) -> None:

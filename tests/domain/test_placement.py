@@ -109,6 +109,35 @@ def test_runs_that_a_node_accepts_ahead_count_as_capacity() -> None:
     assert a_member(held=4, ahead=2).capacity == 2
 
 
+def test_runs_are_placed_early_into_what_a_node_announces_for_them_and_no_due_run_needs() -> None:
+    fleet = Fleet([a_member(slots=2, held=1, accepts_early=1)])
+    assert (fleet.capacity, fleet.early_capacity) == (1, 2)
+    assert isinstance(fleet.place(NOTHING, early=True), Placement)
+    # A run that waits uses no slot, and a due one takes it.
+    assert (fleet.capacity, fleet.early_capacity) == (1, 1)
+    assert isinstance(fleet.place(NOTHING), Placement)
+    assert (fleet.capacity, fleet.early_capacity) == (0, 0)
+    assert isinstance(fleet.place(NOTHING, early=True), NoNode)
+
+
+def test_runs_that_wait_for_their_instant_leave_the_slots_to_due_ones() -> None:
+    full = a_member("a", slots=2, held=3, queued=1, accepts_early=4)
+    assert Fleet([full]).capacity == 0
+    fleet = Fleet([full], early={"a#x": 3})
+    assert (fleet.capacity, fleet.early_capacity) == (1, 2)
+    assert isinstance(fleet.place(NOTHING), Placement)
+    assert isinstance(fleet.place(NOTHING), NoNode)
+
+
+def test_a_node_that_announces_no_early_runs_gets_none_and_is_no_obstacle_to_others() -> None:
+    fleet = Fleet([a_member("old"), a_member("new", held=3, accepts_early=0)])
+    placed = fleet.place(NOTHING, early=True)
+    assert isinstance(placed, Placement)
+    assert (placed.node, placed.others) == ("new#x", (("old#x", "no free slot"),))
+    assert isinstance(fleet.place(NOTHING, {"new#x": "declined"}, early=True), NoNode)
+    assert chosen_by(fleet) == "old#x"
+
+
 def test_each_reason_against_a_node_is_reported() -> None:
     assert ineligible(a_member(), NOTHING) is None
     assert ineligible(a_member(labels={"region": "us"}), labels(region="eu")) == "label region=us (needs region=eu)"

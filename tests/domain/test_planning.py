@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cronflow.domain.job import Job, JobRecord, Misfire, MisfirePolicy, Overlap, PythonTarget
-from cronflow.domain.planning import Fire, SkipFire, Wait, decide, first_fire, run_of_pending, wait_for
+from cronflow.domain.planning import Fire, SkipFire, Wait, decide, decide_early, first_fire, run_of_pending, wait_for
 from cronflow.domain.run import Covers, Kind, RunState
 from cronflow.domain.schedule.kinds import Cron, Every, Once
 from tests.contracts.builders import T0, a_job, a_pend, a_record
@@ -29,6 +29,27 @@ def test_a_fire_that_is_due_runs_and_the_cursor_moves_to_the_next() -> None:
 
 def test_a_fire_that_is_not_due_waits() -> None:
     assert decide(a_minutely(), T0 - SECOND, []) == Wait("not due")
+
+
+def test_a_fire_is_planned_before_its_instant_within_the_window_alone() -> None:
+    record = a_minutely()
+    assert decide_early(record, T0 - SECOND, T0, False) == Fire(T0, T0 + MINUTE)
+    assert decide_early(record, T0 - SECOND, T0 - timedelta(microseconds=1), False) is None
+    # From its instant on, misfires and overlap count.
+    assert decide_early(record, T0, T0 + SECOND, False) is None
+    assert decide_early(replace(record, next_fire=None), T0 - SECOND, T0, False) is None
+
+
+@pytest.mark.parametrize("overlap", Overlap)
+def test_an_open_run_is_decided_at_the_instant_unless_runs_may_overlap(overlap: Overlap) -> None:
+    found = decide_early(a_minutely(overlap=overlap), T0 - SECOND, T0, True)
+    assert (found is not None) == (overlap is Overlap.ALLOW)
+
+
+def test_the_acknowledgement_of_a_run_is_due_ten_seconds_after_its_instant_or_its_planning() -> None:
+    early, late = a_pend(at=T0 - 2 * SECOND), a_pend(at=T0 + MINUTE)
+    assert run_of_pending(a_job(), early, 1).check_at == T0 + 10 * SECOND
+    assert run_of_pending(a_job(), late, 1).check_at == T0 + MINUTE + 10 * SECOND
 
 
 def test_fires_within_late_after_each_get_a_run_of_their_own() -> None:

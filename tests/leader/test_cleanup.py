@@ -183,7 +183,12 @@ async def test_a_job_whose_tombstone_goes_while_it_is_applied_again_is_created(f
     forge.backends.jobs.replace = too_late  # type: ignore[method-assign]
     assert (
         await Editor(
-            forge.backends.jobs, forge.backends.versions, forge.backends.plans, forge.backends.runs, forge.clock
+            forge.backends.jobs,
+            forge.backends.versions,
+            forge.backends.plans,
+            forge.backends.runs,
+            forge.backends.queue,
+            forge.clock,
         ).define(a_job())
         == "created"
     )

@@ -126,6 +126,7 @@ class Cluster:
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     spools: Path | None = None
     webhook_sender: WebhookSender | None = None
+    timings: Timings = field(default_factory=Timings)
     meters: dict[str, PrometheusMeter] = field(default_factory=dict)
 
     def start(
@@ -143,7 +144,7 @@ class Cluster:
             self.backends,
             self.executor,
             Skewed(self.clock, skew),
-            Timings(),
+            self.timings,
             name=name,
             slots=slots,
             labels=labels,
@@ -188,13 +189,25 @@ class Cluster:
 
 @asynccontextmanager
 async def a_cluster(
-    *names: str, slots: int = 16, spools: Path | None = None, webhook_sender: WebhookSender | None = None
+    *names: str,
+    slots: int = 16,
+    spools: Path | None = None,
+    webhook_sender: WebhookSender | None = None,
+    look_ahead: float = 0.0,
 ) -> AsyncIterator[Cluster]:
     """Nodes that have found their leader; stopped, and their failures raised, at the end."""
     clock = FakeClock()
     backends = memory_backends(clock)
     service = UseCases(backends, clock)
-    cluster = Cluster(clock, backends, Recording(clock), service, spools=spools, webhook_sender=webhook_sender)
+    cluster = Cluster(
+        clock,
+        backends,
+        Recording(clock),
+        service,
+        spools=spools,
+        webhook_sender=webhook_sender,
+        timings=Timings(look_ahead=look_ahead),
+    )
     for name in names:
         cluster.start(name, slots=slots)
     try:

@@ -10,8 +10,9 @@ from datetime import timedelta
 import pytest
 
 from cronflow.domain.job import Job, PythonTarget, Retry, StartGuard
-from cronflow.domain.run import Outcome, RunState
+from cronflow.domain.run import AttemptResult, Outcome, RunState
 from cronflow.domain.schedule.kinds import Every
+from cronflow.ports import Assignment, LineSink
 from tests.node.cluster import Cluster, Skewed, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -67,6 +68,30 @@ async def test_a_doubled_item_that_may_start_at_once_is_committed_once_and_the_o
         assert (run.state, [attempt.node for attempt in run.attempts]) == (RunState.SUCCEEDED, [first[2]])
         (late,) = cluster.backends.documents.late.values()
         assert (late.node, late.fence, late.attempt_result.outcome) == (second[2], second[1], Outcome.INTERRUPTED)
+
+
+async def test_a_superseded_handler_that_is_slow_to_stop_has_its_start_refused_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_cluster("a", "b") as cluster:
+        stopped, original = asyncio.Event(), cluster.executor.run
+
+        async def slow_to_stop(assignment: Assignment, node: str, log: LineSink) -> AttemptResult:
+            try:
+                return await original(assignment, node, log)
+            except asyncio.CancelledError:
+                await stopped.wait()
+                raise
+
+        monkeypatch.setattr(cluster.executor, "run", slow_to_stop)
+        await a_doubled_item(cluster, StartGuard.REDIS)
+        superseded, writes = list(cluster.executor.cancelled), cluster.backends.faults.calls["runs.apply"]
+        await cluster.elapse(2)
+        writes = cluster.backends.faults.calls["runs.apply"] - writes
+        stopped.set()
+        cluster.executor.release.set()  # type: ignore[union-attr]
+        await cluster.elapse(5)
+        assert (len(superseded), writes) == (1, 0)
 
 
 async def test_without_signals_a_fire_is_a_second_late_and_a_manual_run_two() -> None:

@@ -344,14 +344,16 @@ async def test_a_full_spool_takes_nothing_new_until_it_is_replayed(
         assert cluster.backends.faults.calls["queue.take"] > taken
 
 
+@pytest.mark.parametrize("away", [True, False], ids=["after an outage", "at once"])
 async def test_an_outcome_that_mongodb_refuses_for_good_is_set_aside_and_the_others_are_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: bool
 ) -> None:
     async with a_cluster("a", spools=tmp_path) as cluster:
         await runs_under_way(cluster, "good", "poison", "other")
-        cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
-        cluster.executor.release.set()  # type: ignore[union-attr]
-        await cluster.elapse(2)
+        if away:
+            cluster.backends.faults.fail_before("MongoDB", FOR_EVER)
+            cluster.executor.release.set()  # type: ignore[union-attr]
+            await cluster.elapse(2)
         real = Recorder._commit
 
         async def refuses(self: Recorder, finishes: list[object]) -> list[bool]:
@@ -361,6 +363,7 @@ async def test_an_outcome_that_mongodb_refuses_for_good_is_set_aside_and_the_oth
 
         monkeypatch.setattr(Recorder, "_commit", refuses)
         cluster.backends.faults.heal()
+        cluster.executor.release.set()  # type: ignore[union-attr]
         await cluster.elapse(3)
         states = {run.job: run.state for run in cluster.runs}
         assert states == {"good": RunState.SUCCEEDED, "poison": RunState.RUNNING, "other": RunState.SUCCEEDED}

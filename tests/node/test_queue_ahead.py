@@ -11,6 +11,8 @@ from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import RunState
 from cronflow.domain.schedule.kinds import Once
 from cronflow.worker import worker
+from cronflow.worker.throughput import MOST_AHEAD
+from tests.contracts.builders import a_job, an_assignment
 from tests.node.cluster import Cluster, a_cluster
 
 SECOND = timedelta(seconds=1)
@@ -62,6 +64,24 @@ async def test_what_waits_behind_long_runs_is_given_to_another_node() -> None:
         held.set()
         await cluster.elapse(1)
         assert {(run.state, run.attempt) for run in cluster.runs} == {(RunState.SUCCEEDED, 1)}
+
+
+async def test_runs_start_at_once_behind_items_that_lay_too_long() -> None:
+    """A busy node dropped as many old items a second as it has slots. The runs behind them became too old as well, and
+    were sent again behind others: a cluster with 95,000 due runs started thirty a second.
+    """
+    async with a_cluster("a", slots=4) as cluster:
+        (node,) = cluster.nodes
+        memory, queue = cluster.backends.memory, cluster.backends.queue
+        old = [an_assignment(f"old@{n}", n, job=a_job("old")) for n in range(100)]
+        assert await queue.dispatch(memory.term, memory.redis_epoch or "", {node.id: old}, waited_s=60)
+        # The node gets more, although it has that many.
+        memory.ahead[node.id] = (200, cluster.clock.monotonic() + 60)
+        await a_herd(cluster, 4)
+        await cluster.elapse(2)
+        assert {(run.state, run.attempt, run.redispatches) for run in cluster.runs} == {(RunState.SUCCEEDED, 1, 0)}
+        assert len(cluster.runs) == 4
+        assert memory.ahead[node.id][0] <= MOST_AHEAD // 2, "the node announces that it accepts fewer"
 
 
 async def test_slots_are_free_before_the_outcomes_are_recorded_but_their_number_is_bounded(

@@ -16,14 +16,13 @@ from cronflow.backends.clock import SystemClock
 from cronflow.backends.mongo.database import MongoDatabase
 from cronflow.backends.redis.admin import RedisCoordinationAdmin
 from cronflow.backends.redis.connection import RedisConnection
-from cronflow.backends.redis.queue import START_BY_S
 from cronflow.bootstrap import node
 from cronflow.config import load_settings
 from cronflow.domain.errors import InvalidInput
 from cronflow.domain.planning import ACK_WITHIN
 from cronflow.node.startup import check_servers
 from cronflow.node.timings import Timings
-from cronflow.ports import RedisConfig
+from cronflow.ports import START_BY_S, RedisConfig
 from cronflow.testing.embedded import RedisServer
 from cronflow.testing.memory import memory_backends
 from tests.redis_topologies import cluster

@@ -400,9 +400,13 @@ def report(seed: int, history: History) -> str:
     return f"seed {seed}\n{found}\nfaults:\n{faults}"
 
 
-@pytest.mark.parametrize("seed", range(10))
-async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(seed: int, tmp_path: Path) -> None:
-    async with a_cluster(spools=tmp_path) as cluster:
+@pytest.mark.parametrize(
+    ("seed", "look_ahead"), [*((seed, 0.0) for seed in range(10)), *((seed, 2.0) for seed in range(10))]
+)
+async def test_after_any_faults_the_history_is_one_that_the_protocol_allows(
+    seed: int, look_ahead: float, tmp_path: Path
+) -> None:
+    async with a_cluster(spools=tmp_path, look_ahead=look_ahead) as cluster:
         simulation = Simulation(cluster, seed)
         await simulation.start()
         await simulation.trouble()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from cronflow.domain import transitions
 from cronflow.domain.job import Delivery, JobRecord, Retry
@@ -130,6 +133,30 @@ async def test_an_absent_run_is_not_inserted_for_another_instant_under_the_same_
     later = replace(bench.pending, id="report@20990101T000000Z")
     assert await bench.writer.write([RunWrite(start(bench, run=later))]) == [False]
     assert bench.runs == {}
+
+
+@pytest.mark.parametrize("moved_on", [False, True], ids=["inserted", "and moved on"])
+@pytest.mark.parametrize("call", ["runs.apply", "runs.existing", "jobs.get"])
+async def test_an_old_run_that_the_leader_inserts_between_two_calls_is_not_taken_for_one_of_another_attempt(
+    monkeypatch: pytest.MonkeyPatch, call: str, moved_on: bool
+) -> None:
+    bench = Bench()
+    await bench.clock.advance(3600.0)
+    store = getattr(bench.backends, call.split(".")[0])
+    original = getattr(store, call.split(".")[1])
+
+    async def then_the_leader_inserts(*words: Any) -> Any:
+        found = await original(*words)
+        await bench.backends.runs.insert([bench.pending])
+        if moved_on:
+            later = bench.pending.fire_at + SECOND
+            pending_run = a_pend(fence=FENCE + 1, at=bench.clock.now(), fire=later)
+            bench.backends.documents.jobs["report"] = replace(bench.record, pending_run=pending_run)
+        return found
+
+    monkeypatch.setattr(store, call.split(".")[1], then_the_leader_inserts)
+    assert await bench.writer.write([RunWrite(finish(bench))]) == [True]
+    assert [run.finish_id for run in bench.runs.values()] == ["f1"]
 
 
 async def test_each_write_of_a_mixed_batch_gets_its_own_answer() -> None:

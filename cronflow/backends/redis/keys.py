@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cronflow.domain.cluster import node_name
 
-EXPIRING = ("q:", "run:", "ahead:", "lock:", "node:", "name:", "cancel:", "rate:", "ticket:", "live:")
+EXPIRING = ("q:", "run:", "ahead:", "lock:", "node:", "name:", "cancel:", "withdrawn:", "rate:", "ticket:", "live:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,10 @@ class RedisKeys:
     def cancel(self, run: str) -> str:
         """String with a TTL: this run was cancelled."""
         return f"{self.prefix}cancel:{run}"
+
+    def withdrawn(self, run: str) -> str:
+        """String with a TTL: the fence up to which this run was withdrawn by an edit."""
+        return f"{self.prefix}withdrawn:{run}"
 
     def rate(self, key: str) -> str:
         """String or hash with a TTL: the state of a rate limit."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from cronflow.backends import codec
 from cronflow.backends.redis.connection import RedisAdapter, RedisConnection
 from cronflow.domain.errors import BackendUnavailable, Deposed, InvalidInput
-from cronflow.ports import AHEAD_VALID_S, Assignment, JobLock, Signal, Taken
+from cronflow.ports import AHEAD_VALID_S, START_BY_S, WITHDRAWN_FOR_S, Assignment, JobLock, Signal, Taken
 
-START_BY_S = 5.0
 CANCEL_MS = 3_600_000
 AHEAD_MS = round(AHEAD_VALID_S * 1000)
+WITHDRAWN_MS = round(WITHDRAWN_FOR_S * 1000)
 RECONNECT_S = 0.5
 
 
@@ -42,10 +42,13 @@ class RedisQueue(RedisAdapter):
     async def take(self, node: str, most: int) -> Taken:
         keys = [self._keys.queue(node), self._keys.held(node), self._keys.term]
         answer = await self._redis.call("take", keys, self._keys.prefix, node, most, self._lock_ms)
-        items, put_back, dropped, old = answer
+        items, put_back, dropped, old, now_ms = answer
         taken, outdated = _readable(items), _readable(old)
         unreadable = len(items) + len(old) - len(taken) - len(outdated)
-        return Taken(taken, int(put_back), int(dropped) + unreadable, outdated)
+        left = [(start_by_ms - now_ms) / 1000 for start_by_ms, _ in taken]
+        assignments = [assignment for _, assignment in taken]
+        behind = [assignment for _, assignment in outdated]
+        return Taken(assignments, int(put_back), int(dropped) + unreadable, behind, left)
 
     async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
         words = (self._keys.prefix, node, self._lock_ms, *_words(job_locks))
@@ -60,7 +63,8 @@ class RedisQueue(RedisAdapter):
         return int(await self._redis.call("forget_ended", [self._keys.held(node)], *words))
 
     async def give_back(self, node: str) -> list[Assignment]:
-        return _readable(await self._redis.call("give_back", [self._keys.queue(node)]))
+        items = await self._redis.call("give_back", [self._keys.queue(node)])
+        return [assignment for _, assignment in _readable(items)]
 
     async def cancel(self, runs: Collection[str]) -> None:
         marks = [("SET", self._keys.cancel(run), "1", "PX", CANCEL_MS) for run in runs]
@@ -72,6 +76,17 @@ class RedisQueue(RedisAdapter):
             return set()
         marks = await self._redis.command("MGET", *map(self._keys.cancel, order))
         return {run for run, mark in zip(order, marks, strict=True) if mark is not None}
+
+    async def withdraw(self, fences: Mapping[str, int]) -> None:
+        marks = [("SET", self._keys.withdrawn(run), fence, "PX", WITHDRAWN_MS) for run, fence in fences.items()]
+        await self._redis.pipeline([*marks, ("PUBLISH", self._keys.signal("stop"), "withdraw")])
+
+    async def withdrawn(self, runs: Collection[str]) -> dict[str, int]:
+        order = list(runs)
+        if not order:
+            return {}
+        marks = await self._redis.command("MGET", *map(self._keys.withdrawn, order))
+        return {run: int(mark) for run, mark in zip(order, marks, strict=True) if mark is not None}
 
     async def ping(self) -> float:
         return await self._redis.ping()
@@ -97,11 +112,12 @@ class RedisBus(RedisAdapter):
                 await asyncio.sleep(RECONNECT_S)
 
 
-def _readable(items: Sequence[bytes]) -> list[Assignment]:
+def _readable(items: Sequence[bytes]) -> list[tuple[int, Assignment]]:
+    """The items that can be read, each with the time by which it must start, in Redis milliseconds."""
     found = []
     for item in items:
         try:
-            found.append(codec.assignment(item))
+            found.append((codec.start_by_ms(item), codec.assignment(item)))
         except (ValueError, KeyError, InvalidInput):
             # Written by another version. `check_at` redispatches the run, perhaps to a node that can read it.
             continue

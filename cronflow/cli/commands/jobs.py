@@ -6,9 +6,8 @@ second time. `jobs run` prints the run's id as soon as the run exists; waiting d
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -16,6 +15,7 @@ import typer
 from rich.text import Text
 
 from cronflow.app import load_app
+from cronflow.bootstrap.garbage_collection import rare_garbage_collection
 from cronflow.cli import applying, connect
 from cronflow.cli.completion import job_names
 from cronflow.cli.errors import RUN_FAILED
@@ -68,7 +68,8 @@ def apply(
     output: Output = Format.TABLE,
 ) -> None:
     """Create and change jobs to match the files and apps. Other jobs are left alone."""
-    with _rare_garbage_collection():
+    # The search for garbage among thousands of jobs, which are kept until the end, would take a fifth of the time.
+    with rare_garbage_collection(JOBS_ARE_NO_GARBAGE):
         wanted, implicit = _read([*(file or ()), *(files or ())], app or (), check_python=check_python)
         send, use = (applying.plan, connect.call) if dry_run else (applying.apply, connect.change)
         applied = use(lambda cluster: send(cluster, wanted, implicit))
@@ -79,17 +80,6 @@ def apply(
         lambda: views.applied_page(applied, times.now(), dry_run=dry_run),
     )
     views.warn_about(applied)
-
-
-@contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Jobs are kept until the end, and the search for garbage among thousands of them takes a fifth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(JOBS_ARE_NO_GARBAGE)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _read(files: Sequence[Path], apps: Sequence[str], *, check_python: bool) -> JobsRead:

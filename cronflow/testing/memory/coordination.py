@@ -10,7 +10,19 @@ from cronflow.backends.codec import slot
 from cronflow.domain.access import Principal
 from cronflow.domain.cluster import NO_EVICTION, Member, NodeReport, Renewal, node_name
 from cronflow.domain.errors import Conflict, Deposed
-from cronflow.ports import AHEAD_VALID_S, Assignment, Clock, Entry, JobLock, LineBatch, RedisConfig, Signal, Taken
+from cronflow.ports import (
+    AHEAD_VALID_S,
+    START_BY_S,
+    WITHDRAWN_FOR_S,
+    Assignment,
+    Clock,
+    Entry,
+    JobLock,
+    LineBatch,
+    RedisConfig,
+    Signal,
+    Taken,
+)
 from cronflow.testing.faults import Faults, FaultyPort
 
 CANCEL_S = 3600.0
@@ -19,7 +31,7 @@ CANCEL_S = 3600.0
 class Memory:
     """All keys of one Redis, for tests to read and to forge. Times are those of `clock.monotonic()`."""
 
-    def __init__(self, clock: Clock, *, lock_s: float = 35.0, start_by_s: float = 5.0) -> None:
+    def __init__(self, clock: Clock, *, lock_s: float = 35.0, start_by_s: float = START_BY_S) -> None:
         self.clock, self.lock_s, self.start_by_s = clock, lock_s, start_by_s
         self.signals: dict[str, list[Callable[[], None]]] = {}
         self.entries = 0
@@ -41,6 +53,7 @@ class Memory:
         self.locks: dict[tuple[str, str], tuple[JobLock, str, float]] = {}
         self.ahead: dict[str, tuple[int, float]] = {}
         self.cancels: dict[str, float] = {}
+        self.withdrawals: dict[str, tuple[int, float]] = {}
         self.drains: dict[str, bool] = {}
         self.builder: tuple[str, float] | None = None
         self.feed: list[Entry] = []
@@ -82,6 +95,11 @@ class Memory:
     def is_cancelled(self, run: str) -> bool:
         """Whether the run was cancelled within the last hour."""
         return self.cancels.get(run, 0.0) > self.clock.monotonic()
+
+    def withdrawn_up_to(self, run: str) -> int:
+        """The fence up to which the run was withdrawn lately; 0 if it was not."""
+        fence, until = self.withdrawals.get(run, (0, 0.0))
+        return fence if until > self.clock.monotonic() else 0
 
     def lock(self, key: tuple[str, str]) -> tuple[JobLock, str] | None:
         """The lock and the node that holds it, unless it has expired."""
@@ -218,9 +236,11 @@ class MemoryQueue(RedisPort, port="queue"):
         batch, memory.lists[node] = waiting[:most], waiting[most:]
         taken: list[Assignment] = []
         outdated: list[Assignment] = []
+        start_within: list[float] = []
         put_back = dropped = 0
         for start_by, assignment in batch:
-            if now > start_by or memory.is_cancelled(assignment.run):
+            withdrawn = assignment.fence <= memory.withdrawn_up_to(assignment.run)
+            if now > start_by or memory.is_cancelled(assignment.run) or withdrawn:
                 dropped += 1
                 continue
             if assignment.term < memory.term:
@@ -237,7 +257,8 @@ class MemoryQueue(RedisPort, port="queue"):
                 memory.locks[(job_lock.job, job_lock.slot)] = (job_lock, node, now + memory.lock_s)
                 memory.held.setdefault(node, {})[job_lock.run] = job_lock.fence
                 taken.append(assignment)
-        return Taken(taken, put_back, dropped, outdated)
+                start_within.append(start_by - now)
+        return Taken(taken, put_back, dropped, outdated, start_within)
 
     async def renew_locks(self, node: str, job_locks: Sequence[JobLock]) -> set[str]:
         memory = self.memory
@@ -281,6 +302,15 @@ class MemoryQueue(RedisPort, port="queue"):
 
     async def cancelled(self, runs: Collection[str]) -> set[str]:
         return {run for run in runs if self.memory.is_cancelled(run)}
+
+    async def withdraw(self, fences: Mapping[str, int]) -> None:
+        until = self.clock.monotonic() + WITHDRAWN_FOR_S
+        self.memory.withdrawals.update({run: (fence, until) for run, fence in fences.items()})
+        self.memory.notify(Signal.STOP)
+
+    async def withdrawn(self, runs: Collection[str]) -> dict[str, int]:
+        marks = {run: self.memory.withdrawn_up_to(run) for run in runs}
+        return {run: fence for run, fence in marks.items() if fence}
 
     async def ping(self) -> float:
         return 0.0

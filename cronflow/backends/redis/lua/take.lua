@@ -1,5 +1,7 @@
 -- TAKE   pop items and take their job locks. A newer fence of the same run takes the lock over; an item whose lock another run has is put back.
--- KEYS q:<id> run:<id> term   ARGV prefix id most lock_ms   Returns {items taken, number put back, number dropped, items of older terms}
+-- Items that are too old, cancelled, or withdrawn up to their fence are dropped.
+-- KEYS q:<id> run:<id> term   ARGV prefix id most lock_ms
+-- Returns {items taken, number put back, number dropped, items of older terms, now in ms}
 local now = redis.call('TIME')
 local ms = now[1] * 1000 + math.floor(now[2] / 1000)
 local term = tonumber(redis.call('GET', KEYS[3]) or '0')
@@ -7,7 +9,8 @@ local taken, again, dropped, old = {}, 0, 0, {}
 for _, item in ipairs(redis.call('LPOP', KEYS[1], ARGV[3]) or {}) do
   local by, job, run, fence, of, slot = string.match(item,
     '^(%d+)\31([^\31]+)\31([^\31]+)\31(%d+)\31(%d+)\31([^\31]*)\31')
-  if not by or ms > tonumber(by) or redis.call('EXISTS', ARGV[1] .. 'cancel:' .. run) == 1 then
+  local marks = run and redis.call('MGET', ARGV[1] .. 'cancel:' .. run, ARGV[1] .. 'withdrawn:' .. run)
+  if not by or ms > tonumber(by) or marks[1] or (marks[2] and tonumber(fence) <= tonumber(marks[2])) then
     dropped = dropped + 1
   elseif tonumber(of) < term then
     old[#old + 1] = item
@@ -30,4 +33,4 @@ end
 if #taken > 0 then redis.call('PEXPIRE', KEYS[2], 3600000) end
 -- A list that was emptied and filled again is a new key without a TTL.
 if again > 0 then redis.call('PEXPIRE', KEYS[1], 3600000) end
-return {taken, again, dropped, old}
+return {taken, again, dropped, old, ms}

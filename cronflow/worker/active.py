@@ -1,0 +1,69 @@
+"""A run on this node, from the moment that its attempt begins until its outcome is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cronflow.domain.job import Overlap
+from cronflow.domain.run import AttemptResult
+from cronflow.domain.transitions import ClaimedRun
+from cronflow.ports import Assignment, JobLock
+from cronflow.worker.attempt_log import AttemptLog
+from cronflow.worker.leases import Lease
+
+
+@dataclass(slots=True, eq=False)
+class Active:
+    """A run on this node. `began`, `until` and `start_by` are monotonic times: the handler starts by `start_by` or not
+    at all, and cannot be running after `until`.
+    """
+
+    assignment: Assignment
+    claimed: ClaimedRun
+    job_lock: JobLock
+    log: AttemptLog = field(repr=False)
+    began: float
+    until: float
+    start_by: float
+    started_at: datetime | None = None
+    marked: bool = False
+    superseded: bool = False
+    recorded: bool = False
+    stop: AttemptResult | None = None
+    task: asyncio.Task[None] | None = None
+    executing: bool = False
+
+    def lease(self) -> Lease:
+        return Lease(self.claimed, self.job_lock, self.marked and not self.superseded, self.until)
+
+    def stop_result(self) -> AttemptResult | None:
+        """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""
+        return self.stop
+
+
+def job_lock_of(assignment: Assignment) -> JobLock:
+    return JobLock(
+        job=assignment.job.name,
+        slot=assignment.run if assignment.job.overlap is Overlap.ALLOW else "",
+        run=assignment.run,
+        fence=assignment.fence,
+    )
+
+
+def claimed_of(assignment: Assignment, node: str, start_id: str) -> ClaimedRun:
+    return ClaimedRun(
+        run=assignment.run,
+        fence=assignment.fence,
+        node=node,
+        attempt=assignment.attempt,
+        retry=assignment.job.retry,
+        delivery=assignment.job.delivery,
+        start_id=start_id,
+    )
+
+
+def key_of(assignment: Assignment) -> tuple[str, int]:
+    """The run and its fence, which name a dispatch."""
+    return assignment.run, assignment.fence

@@ -1,0 +1,100 @@
+"""Returns runs whose handlers have not started to the leader, which places them again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+import structlog
+
+from cronflow.domain import transitions
+from cronflow.domain.errors import BackendUnavailable
+from cronflow.domain.run import AttemptResult, Outcome
+from cronflow.ports import Assignment, Bus, Clock, LateResult, Signal
+from cronflow.worker.active import claimed_of, job_lock_of
+from cronflow.worker.local_queue import QueuedRun
+from cronflow.worker.recorder import Recorder
+from cronflow.worker.run_writer import pending_of
+from cronflow.worker.spool import Finish
+
+log = structlog.get_logger("cronflow.node")
+
+
+class Returns:
+    """`ids` gives a new id for each record, `ahead` how many runs the node accepts beyond its free slots. `done` is
+    called whenever `busy` may have changed.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        bus: Bus,
+        clock: Clock,
+        node: str,
+        ids: Iterator[str],
+        create_task: Callable[[Coroutine[object, object, None], str], asyncio.Task[None]],
+        *,
+        ahead: Callable[[], int],
+        done: Callable[[], None],
+    ) -> None:
+        self._recorder = recorder
+        self._bus = bus
+        self._clock = clock
+        self._node = node
+        self._ids = ids
+        self._create_task = create_task
+        self._ahead = ahead
+        self._done = done
+        self._letting_go = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether waiting runs are being returned or dropped."""
+        return self._letting_go > 0
+
+    def let_go(self, gone: Sequence[QueuedRun], why: str | None = None) -> None:
+        """Return waiting runs, or only drop them if there is no reason to, and release their job locks. This is done in
+        the background, because it may have to wait for the servers.
+        """
+        if gone:
+            log.info("waiting runs dropped" if why is None else "given back", count=len(gone))
+            self._letting_go += 1
+            self._done()
+            self._create_task(self._let_go([queued.assignment for queued in gone], why), "let go")
+
+    async def _let_go(self, assignments: Sequence[Assignment], why: str | None) -> None:
+        try:
+            if why is not None:
+                await self.give_back(assignments, why)
+            job_locks = map(job_lock_of, assignments)
+            await asyncio.gather(*(self._recorder.release(job_lock, self._ahead()) for job_lock in job_locks))
+        finally:
+            self._letting_go -= 1
+            self._done()
+
+    async def give_back(self, assignments: Sequence[Assignment], why: str, start_id: str = "") -> None:
+        """Return the runs. With a `start_id` the start of the run may be recorded."""
+        attempt_result = AttemptResult(Outcome.DRAINED, error=why)
+        now = self._clock.now()
+        finishes = []
+        for assignment in assignments:
+            claimed, finish_id = claimed_of(assignment, self._node, start_id), next(self._ids)
+            late = LateResult(
+                run=claimed.run,
+                fence=claimed.fence,
+                node=claimed.node,
+                at=now,
+                attempt_result=attempt_result,
+                finish_id=finish_id,
+            )
+            change = transitions.give_back(claimed, finish_id, attempt_result, now)
+            finishes.append(Finish(change, late, pending=pending_of(assignment)))
+        await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))
+        await self.notify_leader()
+
+    async def notify_leader(self) -> None:
+        try:
+            await self._bus.notify(Signal.JOBS)
+        except BackendUnavailable:
+            # The leader finds the runs at its next poll.
+            return
