@@ -65,6 +65,7 @@ def test_without_any_source_the_defaults_of_the_interface_hold(tmp_path: Path, m
         "NODE_TTL": "15s",
         "RUN_LEASE": "45s",
         "LOCK_BUFFER": "5s",
+        "LOOK_AHEAD": "0s",
         "SLOTS": "16",
         "PROCESSES": "1",
         "SWEEP_AT": "00:00",
@@ -316,6 +317,7 @@ def test_all_problems_of_all_sources_are_reported_at_once(tmp_path: Path) -> Non
         ("LEADER_TTL", "half a minute", "'half a minute' is not a duration; write 500ms, 30s, 5m, 2h or 1d"),
         ("LEADER_TTL", "-5", "-5.0 is a negative duration; it must be zero or more"),
         ("NODE_TTL", "999ms", "999ms is too short; it must be at least 1s"),
+        ("LOOK_AHEAD", "2001ms", "2001ms is too long; it must be at most 2s"),
         ("RUN_RETENTION", "23h", "23h is too short; it must be at least 24h"),
         ("SWEEP_AT", "24:00", "expected a time of day, got the text '24:00' (write it like \"03:00\", in UTC)"),
         ("CLEANUP_AT", "3am", "expected a time of day, got the text '3am' (write it like \"03:00\", in UTC)"),
@@ -439,11 +441,11 @@ def test_a_time_of_day_is_read_from_text_and_from_toml(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_nothing_would_follow_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "cronflow.toml").write_text("look_ahead = 5\n")
+    (tmp_path / "cronflow.toml").write_text("min_nodes = 3\n")
     refused = "is not supported by this version"
     assert problems_of(tmp_path, CRONFLOW_MIN_NODES="2") == [
         f"CRONFLOW_MIN_NODES: {refused}: the cluster starts with its first node (remove it)",
-        f"cronflow.toml:1: look_ahead: {refused}: no run is sent to a node before it is due (remove it)",
+        f"cronflow.toml:1: min_nodes: {refused}: the cluster starts with its first node (remove it)",
     ]
 
 

@@ -18,7 +18,8 @@ from tests.mutants.changed import base_commit, changed_files, touched
 from tests.mutants.running import ROOT, CannotRun, copy_package, survives
 
 HOME = ROOT / PACKAGE
-WRITES = {"UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update", "delete_one", "delete_many"}
+WRITES = {"Update", "UpdateOne", "update_one", "update_many", "replace_one", "find_one_and_update"}
+WRITES |= {"delete_one", "delete_many"}
 
 
 def covered(file: str) -> set[int]:

@@ -192,7 +192,12 @@ async def more(scene: Scene) -> None:
     for one in system_jobs(time(0, 0), time(3, 0)):
         assert (
             await Editor(
-                scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+                scene.backends.jobs,
+                scene.backends.versions,
+                scene.backends.plans,
+                scene.backends.runs,
+                scene.backends.queue,
+                scene.clock,
             ).define(one, by="the leader")
             == "created"
         )

@@ -33,7 +33,12 @@ def swept(scene: Scene) -> Scene:
         for job in system_jobs(time(0, 0), time(3, 0)):
             assert (
                 await Editor(
-                    scene.backends.jobs, scene.backends.versions, scene.backends.plans, scene.backends.runs, scene.clock
+                    scene.backends.jobs,
+                    scene.backends.versions,
+                    scene.backends.plans,
+                    scene.backends.runs,
+                    scene.backends.queue,
+                    scene.clock,
                 ).define(job)
                 == "created"
             )

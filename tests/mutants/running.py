@@ -31,6 +31,7 @@ STORES = ("alerts", "stores", "transitions", "ledger", "admin", "control")
 COORDINATION = ("coordination", "admin")
 SWEEPS = ("tests/leader/test_sweep.py", "tests/leader/test_cleanup.py")
 
+DOMAIN = ("planning", "placement")
 NEAREST = {"stores": "transitions", "runs": "transitions", "control": "stores", "jobs": "stores"}
 NEAREST |= {"database": "stores", "table": "stores", "admin": "admin"}
 NEAREST |= dict.fromkeys(("feed_claim", "feed_release", "feed_tick", "lines_publish", "stream_read"), "events")
@@ -38,8 +39,23 @@ NEAREST |= {"alerts": "alerts", "check_rights": "rights"}
 NEAREST |= dict.fromkeys(("access", "rate_attempt", "rate_take", "rate_take_back"), "access")
 """The contract tests that run first, by module. The default is coordination, for scripts and for memory."""
 
-UNIT_TESTS: Mapping[str, Tests] = {"run_writer.py": ("tests/worker/test_run_writer.py",)} | dict.fromkeys(
-    ("planner.py", "reconciler.py", "late_inserts.py", "runs.py"), ("tests/node/test_late_inserts.py",)
+LATE_INSERTS = ("tests/node/test_late_inserts.py",)
+LOOK_AHEAD = ("tests/leader/test_look_ahead.py", "tests/node/test_look_ahead.py")
+UNIT_TESTS: Mapping[str, Tests] = (
+    {
+        "run_writer.py": ("tests/worker/test_run_writer.py",),
+        "throughput.py": ("tests/worker/test_throughput.py",),
+        "late_inserts.py": ("tests/leader/test_late_inserts.py", *LATE_INSERTS),
+        "pending_runs.py": ("tests/leader/test_pending_runs.py", "tests/usecases/test_pending_runs.py"),
+        "runs.py": LATE_INSERTS,
+    }
+    | dict.fromkeys(("planner.py", "reconciler.py"), (*LATE_INSERTS, *LOOK_AHEAD))
+    | dict.fromkeys(
+        ("planning.py", "placement.py"), (*LOOK_AHEAD, *(f"tests/domain/test_{name}.py" for name in DOMAIN))
+    )
+    | dict.fromkeys(("local_queue.py", "worker.py"), (*LOOK_AHEAD, "tests/worker/test_local_queue.py"))
+    | dict.fromkeys(("cluster.py", "look_ahead.py", "transitions.py", "cancellations.py", "returns.py"), LOOK_AHEAD)
+    | {"edit.py": (*LOOK_AHEAD, "tests/usecases/test_edit.py")}
 )
 """The tests of a module that is no backend."""
 

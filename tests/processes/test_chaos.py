@@ -247,12 +247,12 @@ def failure_report(seed: int, history: History) -> str:
     return "\n".join([f"seed {seed}", *(f"  {finding}" for finding in check(history)), "faults:", *faults])
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize(("seed", "look_ahead"), [(1, "0s"), (2, "2s")])
 async def test_a_cluster_under_everything_at_once_leaves_a_history_that_the_protocol_allows(
-    seed: int, own_redis: RedisServer, own_mongo: MongoServer, namespace: str, tmp_path: Path
+    seed: int, look_ahead: str, own_redis: RedisServer, own_mongo: MongoServer, namespace: str, tmp_path: Path
 ) -> None:
     async with process_cluster(own_redis.url, own_mongo.url, namespace, tmp_path) as cluster:
-        cluster.limits = LIMITS
+        cluster.limits = LIMITS | {"CRONFLOW_LOOK_AHEAD": look_ahead}
         chaos = Chaos(cluster, own_redis, own_mongo, random.Random(seed))
         await cluster.up(*NODES)
         watching = asyncio.create_task(chaos.watch())
@@ -262,5 +262,6 @@ async def test_a_cluster_under_everything_at_once_leaves_a_history_that_the_prot
         history = await chaos.heal()
         watching.cancel()
         assert check(history) == [], failure_report(seed, history)
+        assert any(run.created_at < run.fire_at for run in history.runs) == (look_ahead != "0s")
         assert len(history.sink) > 100
         assert len(history.steps) > 300

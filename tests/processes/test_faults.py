@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 
 from cronflow.domain.job import Delivery, Job, Overlap, PythonTarget, Retry
 from cronflow.domain.run import Outcome, Run, RunState
+from cronflow.node.role_loop import end_tasks
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.children import child_environment, python
 from tests.processes.conftest import Processes, process_cluster
@@ -303,8 +304,7 @@ async def test_without_doorbells_everything_is_found_by_polls(
                 assert (await ended(cluster, run)).state is RunState.SUCCEEDED
                 await more_runs(cluster, "tick", 3)
             finally:
-                deaf.cancel()
-                await asyncio.gather(deaf, return_exceptions=True)
+                await end_tasks([deaf])
         await sound(cluster, since)
 
 
