@@ -10,9 +10,13 @@
 #   make uitest          test the dashboard: types, unit tests, and a real browser (CHROMIUM, else /usr/bin/chromium)
 #   make shots           take screenshots of the dashboard on a real cluster, into dashboard/test-results/shots
 #   make bench           measure throughput, lateness, and the cost of lists and the live stream
-#   make bench-peers     compare CronFlow with Python peers and update docs/benchmarks.md; ARGS=--quick only prints
+#   make bench-peers     compare CronFlow with Python peers, measure the other targets and update docs/benchmarks.md;
+#                        ARGS=--quick measures less and only prints, ARGS="--only idle,lists" measures parts
 #   make bench-ui        measure what a tick costs the browser's main thread, at 100 nodes and 1,000 runs per second
 #   make bench-traffic   measure the bytes that each view of the dashboard receives per minute at 200 runs per second
+#   make soak            run loads for a long time and check that no run is missing or doubled, about 80 minutes;
+#                        PART=hour, instant or million selects one, FOR=10m shortens it
+#   make scaling         simulate large clusters and update docs/scaling.md
 #   make build           build the wheel and the source archive, with the dashboard, into dist
 #   make secrets         generate deploy/secrets for docker-compose.yml; keeps existing files
 #   make docs            regenerate the reference pages and the picture in docs
@@ -24,6 +28,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 FOR ?=
+PART ?=
 PORT ?=
 WORDS ?=
 CHANGED ?=
@@ -44,7 +49,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export npm_config_update_notifier := false
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-peers bench-ui bench-traffic build secrets docs client docs-site clean
+.PHONY: help demo tools-in-ci tests-compiled test prove mutants check ui dashboard-if-possible uitest shots bench bench-peers bench-ui bench-traffic soak scaling build secrets docs client docs-site clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -134,7 +139,7 @@ build/peers/%/ready:
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-bench-peers: .venv/ready build/peers/most/ready build/peers/arq/ready
+bench-peers: dashboard-if-possible build/peers/most/ready build/peers/arq/ready
 	$(BIN)/python -m tests.bench.against_peers $(ARGS)
 
 bench-ui: ui
@@ -142,6 +147,12 @@ bench-ui: ui
 
 bench-traffic: ui .venv/ready
 	$(BIN)/python -m tests.bench.traffic
+
+soak: .venv/ready
+	$(BIN)/python -m tests.bench.soak $(PART) $(if $(FOR),--for $(FOR)) $(ARGS)
+
+scaling: .venv/ready
+	$(BIN)/python -m tests.bench.scaling
 
 build: ui .venv/ready
 	rm -rf dist

@@ -1,8 +1,8 @@
 """`make bench-peers`: CronFlow and Python peers in one run, and every target beside its figure.
 
 Everything uses the same kind of servers on the same machine, and no-op jobs. `docs/benchmarks.md` describes what is
-measured; a full run updates its figures. `--quick` measures less and only prints. `--report` measures nothing and
-updates the page with the latest figures, also of other benchmarks.
+measured; a full run updates its figures. `--quick` measures less and only prints. `--only` measures some parts and only
+prints. `--report` measures nothing and updates the page with the latest figures, also of other benchmarks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,25 +24,28 @@ from pathlib import Path
 import psutil
 
 from cronflow.bootstrap.parts import VERSION
-from cronflow.config.settings import Settings
 from cronflow.testing.audit import percentile
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.bench import bare_path, peer_drains, report, results, targets
+from tests.bench.further import FURTHER
 from tests.bench.own_loads import Bench, Drained, IncompleteDrain, Setup
 from tests.bench.targets import Kind
 from tests.bench.words import say, spread
 from tests.children import ROOT
 
 COMMAND = "make bench-peers"
+measured_by: ContextVar[str] = ContextVar("measured_by", default=COMMAND)
+"""The command that measures the present part."""
 DEFAULT = Setup()
-SEARCHED = (*(Setup(nodes, slots) for nodes in (1, 2, 3) for slots in (64, 512)), Setup(1, 2000))
+FULL_BATCHES = Setup(1, 2000)
+"""It has a free slot for each run of several batches."""
+SEARCHED = (*(Setup(nodes, slots) for nodes in (1, 2, 3) for slots in (64, 512)), FULL_BATCHES)
 """The setups among which the best one is searched."""
 MASS = 100_000
-PARTS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 MORE_TASKS = {"dramatiq": 3}
 """Peer -> how many times more tasks, so that its drain takes longer than the difference between starts of processes."""
-LOOK_AHEAD = "look_ahead"
-"""A setting that a later version may have."""
+LOOK_AHEAD = Setup(settings=(("LOOK_AHEAD", "2s"),))
 LOAD = "load_before"
 """The figure of the machine's load average before a run."""
 FAILED = "failed: "
@@ -70,28 +74,54 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="measure less, and do not update the page")
     parser.add_argument(
+        "--only", type=parts, default=list(PARTS), help=f"measure these, and do not update the page: {','.join(PARTS)}"
+    )
+    parser.add_argument(
         "--report", action="store_true", help="measure nothing, and update the page with the latest figures"
     )
     options = parser.parse_args()
     if not options.report:
-        results.forget(COMMAND)
-        keep(LOAD, os.getloadavg()[0], "")
-        began = time.monotonic()
-        asyncio.run(measure(QUICK if options.quick else Scale()))
-        say("all", f"{(time.monotonic() - began) / 60:.1f} minutes")
+        measure(options.only, quick=options.quick)
     latest = results.latest()
     figures = {name: figure.value for name, figure in latest.items()}
     tables = report.tables(figures, setups(figures))
-    print("\n" + report.text(tables))
-    if not options.quick:
+    everything = len(options.only) == len(PARTS)
+    print("\n" + report.text(tables if everything else tables[:1]))
+    if options.quick:
+        print("A quick run measures less than the targets say.")
+    if options.report or (everything and not options.quick):
         report.write(headings(latest), tables, figures)
 
 
-async def measure(scale: Scale) -> None:
+def parts(text: str) -> list[str]:
+    """The names of parts that are separated by commas. ArgumentTypeError for an unknown one."""
+    if unknown := set(names := text.split(",")) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"there is no part {min(unknown)!r}")
+    return [name for name in PARTS if name in names]
+
+
+def measure(names: Sequence[str], *, quick: bool) -> None:
     """Each part has servers of its own, so that the data of one does not slow the next."""
-    for part in (bare, peers, own):
-        with tempfile.TemporaryDirectory() as folder:
-            await part(Path(folder), scale)
+    began = time.monotonic()
+    if len(names) == len(PARTS):
+        results.forget(COMMAND)
+    keep(LOAD, os.getloadavg()[0], "")
+    for name in names:
+        say(f"part {name}", f"begins at {datetime.now(UTC):%H:%M:%S} UTC")
+        for command in commands(name):
+            results.forget(command)
+        measured_by.set(commands(name)[quick])
+        with tempfile.TemporaryDirectory() as folder, reported(name):
+            if name in FURTHER:
+                FURTHER[name].run(folder, quick=quick)
+            else:
+                asyncio.run(COMPARED[name](Path(folder), QUICK if quick else Scale()))
+    say("all", f"{(time.monotonic() - began) / 60:.1f} minutes")
+
+
+def commands(name: str) -> tuple[str, str]:
+    """The commands of a part: in full, and quick."""
+    return f'{COMMAND} ARGS="--only {name}"', f'{COMMAND} ARGS="--only {name} --quick"'
 
 
 async def bare(folder: Path, scale: Scale) -> None:
@@ -114,9 +144,9 @@ async def peers(folder: Path, scale: Scale) -> None:
             name = f"APScheduler, {executor}, {size:,} {kind}"
             with reported(name):
                 late = peer_drains.herd(executor, targets.TRIGGERS[kind], size)
-                for part, fraction in PARTS.items():
+                for percent, fraction in PERCENTILES.items():
                     value = milliseconds(late, fraction)
-                    keep(f"herd_apscheduler_{executor}_{kind}_{size}_{part}", value, "ms")
+                    keep(f"herd_apscheduler_{executor}_{kind}_{size}_{percent}", value, "ms")
                 say(name, spread(late))
 
 
@@ -143,12 +173,18 @@ async def own(folder: Path, scale: Scale) -> None:
                 say_drain(f"drain, {setup}", drains[setup])
         with reported("a lone job"):
             await lone(bench, DEFAULT, scale.lone_s, "lone_p99")
-            if LOOK_AHEAD in Settings.__dataclass_fields__:
-                look_ahead = Setup(settings=((LOOK_AHEAD.upper(), "2s"),))
-                await lone(bench, look_ahead, scale.lone_s, "lone_look_ahead_p99")
+            await lone(bench, LOOK_AHEAD, scale.lone_s, "lone_look_ahead_p99")
+        for kind, size in scale.herds:
+            with reported(f"{size:,} {kind}, {LOOK_AHEAD}"):
+                found = await bench.drain(LOOK_AHEAD, size, kind)
+                keep_herd(f"herd_look_ahead_{kind}_{size}", found)
+                say_drain(f"{size:,} {kind}, {LOOK_AHEAD}", found)
         if not drains:
             return
         best = max(drains, key=lambda setup: drains[setup].per_second)
+        if full := drains.get(FULL_BATCHES):
+            keep("writes_per_run", full.writes, "")
+            keep("round_trips_per_run", full.round_trips, "")
         for name, setup in (("default", DEFAULT), ("best", best)):
             if setup in drains:
                 keep_drain(f"drain_{name}", drains[setup])
@@ -178,7 +214,7 @@ async def lone(bench: Bench, setup: Setup, seconds: int, name: str) -> None:
 
 
 def keep(name: str, value: float, unit: str) -> None:
-    results.record(name, value, unit, COMMAND)
+    results.record(name, value, unit, measured_by.get())
 
 
 def keep_drain(name: str, found: Drained) -> None:
@@ -188,18 +224,23 @@ def keep_drain(name: str, found: Drained) -> None:
 
 
 def keep_herd(name: str, found: Drained) -> None:
-    for part, fraction in PARTS.items():
-        keep(f"{name}_{part}", milliseconds(found.late, fraction), "ms")
+    for percent, fraction in PERCENTILES.items():
+        keep(f"{name}_{percent}", milliseconds(found.late, fraction), "ms")
     keep(f"{name}_memory", found.memory_mib, "MiB")
 
 
 def say_drain(what: str, found: Drained) -> None:
     cpu = "   ".join(f"{process} {spent:.2f}" for process, spent in found.cpu_ms.items())
-    say(what, f"{found.per_second:,.0f} runs/s   CPU ms a run: {cpu}   {spread(found.late)}")
+    sent = f"writes {found.writes:.2f}   round trips {found.round_trips:.3f}"
+    say(what, f"{found.per_second:,.0f} runs/s   CPU ms a run: {cpu}   {sent}   {spread(found.late)}")
 
 
 def milliseconds(ordered: Sequence[timedelta], fraction: float) -> float:
     return (percentile(ordered, fraction) or timedelta(0)).total_seconds() * 1000
+
+
+COMPARED = {"bare": bare, "peers": peers, "own": own}
+PARTS = (*COMPARED, *FURTHER)
 
 
 @contextmanager
@@ -220,7 +261,7 @@ def setups(figures: Mapping[str, float]) -> dict[str, str]:
     """The drains of CronFlow by the name of their figure, with their setup."""
     names = {name_of(setup): str(setup) for setup in (DEFAULT, *SEARCHED)}
     best = figures.get("drain_best")
-    return {name: f"{label} (best)" if figures.get(name) == best else label for name, label in names.items()}
+    return {name: f"{label} (best)" if best and figures.get(name) == best else label for name, label in names.items()}
 
 
 def headings(latest: Mapping[str, results.Figure]) -> list[str]:
@@ -236,8 +277,16 @@ def headings(latest: Mapping[str, results.Figure]) -> list[str]:
     return [
         f"{day}, {machine}, Python {platform.python_version()}{load}",
         f"CronFlow {VERSION}, {peers}",
+        *others(latest),
         *(["Failed measurements: " + "; ".join(failed)] if failed else []),
     ]
+
+
+def others(latest: Mapping[str, results.Figure]) -> list[str]:
+    """A line that names the commands which measured less than `make bench-peers` or something else, and their day."""
+    full = {COMMAND, *(commands(name)[0] for name in COMPARED)}
+    found = {one.command: one.at.partition("T")[0] for one in latest.values() if one.command not in full}
+    return ["Other commands: " + ", ".join(f"`{one}` ({day})" for one, day in found.items())] if found else []
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import os
 import platform
 import random
 import signal
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -319,26 +320,36 @@ def _p99(gaps: Iterable[Gap]) -> timedelta | None:
 async def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__.partition("\n")[0])
     parser.add_argument("--ttl", type=float, nargs="+", default=[30.0, 9.0, 3.0], help="leases to measure, in seconds")
-    parser.add_argument("--trials", type=int, default=20, help="per lease and fault")
+    parser.add_argument(
+        "--trials", type=int, nargs="+", default=[20], help="per fault: one number, or one for each lease"
+    )
     parser.add_argument("--faults", nargs="+", choices=[fault.name.lower() for fault in Fault], help="all if not given")
     parser.add_argument(
         "--lease-only", action="store_true", help="keep the other time limits of the defaults, such as NODE_TTL"
     )
+    parser.add_argument("--together", action="store_true", help="measure all leases at the same time, to save time")
     options = parser.parse_args(arguments)
+    if len(options.trials) not in (1, len(options.ttl)):
+        parser.error("--trials needs one number, or one for each lease")
     faults = [fault for fault in Fault if options.faults is None or fault.name.lower() in options.faults]
     say(
         f"cronflow {VERSION}, Python {platform.python_version()}",
         f"{os.cpu_count()} CPUs, {datetime.now(UTC):%Y-%m-%d %H:%MZ}",
     )
-    measured: dict[float, Results] = {}
-    for ttl in options.ttl:
-        shortened = limits(ttl, lease_only=options.lease_only)
-        measured[ttl], audit = await measure(ttl, shortened, options.trials, faults)
-        report(ttl, measured[ttl], audit)
+    trials = options.trials * (len(options.ttl) if len(options.trials) == 1 else 1)
+    at_once = asyncio.Semaphore(len(trials) if options.together else 1)
+
+    async def one(ttl: float, count: int) -> tuple[Results, FireAudit]:
+        async with at_once:
+            return await measure(ttl, limits(ttl, lease_only=options.lease_only), count, faults)
+
+    found = await asyncio.gather(*(one(ttl, count) for ttl, count in zip(options.ttl, trials, strict=True)))
+    for ttl, (results, audit) in zip(options.ttl, found, strict=True):
+        report(ttl, results, audit)
+    measured = {ttl: results for ttl, (results, _) in zip(options.ttl, found, strict=True)}
+    command = " ".join([COMMAND, *(sys.argv[1:] if arguments is None else arguments)])
     for name, value in figures(measured).items():
-        record(
-            name, value, "s", f"{COMMAND} --ttl {' '.join(f'{ttl:g}' for ttl in measured)} --trials {options.trials}"
-        )
+        record(name, value, "s", command)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,13 @@ from cronflow.domain.job import Job, JobRecord, PythonTarget
 from cronflow.domain.schedule.kinds import Cron
 from cronflow.testing.embedded import MongoServer, RedisServer
 from tests.bench.results import forget, record
+from tests.bench.stored_runs import job_name
 from tests.bench.stream import api
 from tests.bench.words import say
 from tests.children import cluster_environment, python
 
 COMMAND = "python -m tests.bench.idle"
-AT_ONCE = 5000
+AT_ONCE = 2000
 DUE_IN = timedelta(days=30)
 SETTLE_S = 15
 TURNS = 2
@@ -63,13 +64,13 @@ class Cluster(NamedTuple):
 async def register(mongo_url: str, namespace: str, count: int) -> None:
     """Write jobs that are due in a month."""
     due = datetime.now(UTC).replace(microsecond=0) + DUE_IN
-    job = Job(name="job-0000000", target=PythonTarget("tests.bench.jobs:nothing"), schedule=Cron("0 2 1 * *"))
+    job = Job(name=job_name(0), target=PythonTarget("tests.bench.jobs:nothing"), schedule=Cron("0 2 1 * *"))
     record = JobRecord(job=job, next_fire=due, due_at=due, created_at=due - DUE_IN, updated_at=due - DUE_IN, since=due)
     document = codec.record_document(record)
     async with MongoDatabase(mongo_url, namespace) as database:
         jobs = database["jobs"].with_options(write_concern=WriteConcern(1, j=False))
         for first in range(0, count, AT_ONCE):
-            names = [f"job-{n:07}" for n in range(first, min(first + AT_ONCE, count))]
+            names = [job_name(n) for n in range(first, min(first + AT_ONCE, count))]
             await jobs.insert_many(
                 [
                     {**document, "_id": name, "definition": document["definition"].replace(job.name, name)}
@@ -126,8 +127,8 @@ async def compare(redis: RedisServer, mongo: MongoServer, jobs: int, seconds: in
                             f"leader {used.node:.2f} %, API {used.api:.2f} %, mongod {used.mongod:.2f} % of a core; "
                             f"memory {memory}",
                         )
-                forget(COMMAND)
-                record("idle_cpu", max(0.0, min(leaders["many"]) - min(leaders["none"])), "% of a core", COMMAND)
+                more = max(0.0, min(leaders["many"]) - min(leaders["none"]))
+                record("idle_cpu", more, "% of a core", f"{COMMAND} --jobs {jobs} --seconds {seconds}")
             finally:
                 for cluster in clusters:
                     cluster.resume()
@@ -138,6 +139,7 @@ async def main() -> None:
     parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=int, default=60)
     options = parser.parse_args()
+    forget(COMMAND)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = stack.enter_context(RedisServer(folder))

@@ -9,6 +9,10 @@ async def nothing() -> None:
     """Do nothing."""
 
 
+async def serve(customer: int) -> None:
+    """Do nothing for a customer."""
+
+
 async def talk(ctx: Context, lines: int) -> None:
     """Write `lines` log lines, at an interval that does not match any other."""
     for n in range(lines):

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psutil
 from pymongo import AsyncMongoClient
+from pymongo.asynchronous.database import AsyncDatabase
 
 from cronflow.domain.job import JobRecord
 from cronflow.domain.schedule.kinds import Cron, Every, Once
 from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases import UseCases
 from tests.bench.cluster import no_op, running
+from tests.bench.commands import executed
 from tests.bench.cpu import CpuMeter
 from tests.bench.targets import Kind
 
@@ -31,10 +34,14 @@ JOBS_A_SECOND = 4000
 """How many jobs are usually inserted within a second at least."""
 PATIENCE = (1, 3, 9)
 """How many times longer inserting may take, on a busy machine."""
+LEAD_S = 3
+"""How long before they are due all jobs must be inserted: longer than the longest look-ahead."""
 POLL_S = 0.25
 LIMIT_S = 60.0
 SLOWEST = 200
 """Wait for so many runs per second, and `LIMIT_S` more, before a drain has failed."""
+Client = AsyncMongoClient[dict[str, Any]]
+Database = AsyncDatabase[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ class Setup:
 @dataclass(frozen=True, slots=True)
 class Drained:
     """`seconds` from the instant to the last end. CPU time is in milliseconds a run: of all nodes, and of the servers.
-    `second_half` is the time for the second half of the runs, relative to the first half: 1.0 is linear.
+    `second_half` is the time for the second half of the runs, relative to the first half: 1.0 is linear. `writes` is
+    the number of documents written per run, and `round_trips` that of commands.
     """
 
     runs: int
@@ -68,6 +76,8 @@ class Drained:
     cpu_ms: Mapping[str, float]
     memory_mib: float
     second_half: float
+    writes: float
+    round_trips: float
 
     @property
     def per_second(self) -> float:
@@ -105,24 +115,16 @@ class Bench:
         raise RuntimeError("the jobs could not be inserted before they were due")
 
     async def _drain(self, setup: Setup, jobs: int, kind: Kind, patience: int) -> Drained:
-        self._clusters += 1
-        namespace = f"b{self._clusters}"
-        client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(self._mongo.url, tz_aware=True)
-        async with client:
-            database = client[f"cronflow_{namespace}"]
-            environment = setup.environment() | {"HOME": self._home}
-            async with running(self._redis.url, self._mongo.url, namespace, setup.nodes, **environment) as (
-                service,
-                pids,
-            ):
-                due = await insert(service, jobs, kind, patience)
-                processes = {f"node-{pid}": pid for pid in pids}
-                meter = CpuMeter({**processes, "mongod": self._mongo.pid, "redis": self._redis.pid})
-                await asyncio.sleep((due - datetime.now(UTC)).total_seconds())
-                memory = await self._ended(database["runs"], jobs, pids)
-                cpu = meter.seconds()
+        async with self._database() as (client, database), self._running(setup) as (service, pids):
+            due = await insert(service, jobs, kind, patience)
+            processes = {f"node-{pid}": pid for pid in pids}
+            before = await executed(client, self._redis.url)
+            meter = CpuMeter({**processes, "mongod": self._mongo.pid, "redis": self._redis.pid})
+            await asyncio.sleep((due - datetime.now(UTC)).total_seconds())
+            memory = await self._ended(database["runs"], jobs, pids)
+            cpu = meter.seconds()
+            commands = (await executed(client, self._redis.url)).since(before)
             runs = await database["runs"].find({}, {"state": 1, "started_at": 1, "ended_at": 1}).to_list()
-            await client.drop_database(database.name)
         succeeded = sum(run["state"] == "succeeded" for run in runs)
         if (succeeded, len(runs)) != (jobs, jobs):
             raise IncompleteDrain(jobs, len(runs), succeeded)
@@ -135,27 +137,32 @@ class Bench:
             cpu_ms={name: 1000 * seconds / jobs for name, seconds in spent.items()},
             memory_mib=memory,
             second_half=(ends[-1] - ends[jobs // 2]) / ends[jobs // 2],
+            writes=commands.writes / jobs,
+            round_trips=(commands.mongo + commands.redis) / jobs,
         )
 
     async def lone(self, setup: Setup, seconds: int) -> list[timedelta]:
         """The lateness of one job that fires every second, sorted. The last run may not have ended."""
-        self._clusters += 1
-        namespace = f"b{self._clusters}"
-        client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(self._mongo.url, tz_aware=True)
-        async with client:
-            database = client[f"cronflow_{namespace}"]
-            environment = setup.environment() | {"HOME": self._home}
-            async with running(self._redis.url, self._mongo.url, namespace, setup.nodes, **environment) as (
-                service,
-                _,
-            ):
+        async with self._database() as (_, database):
+            async with self._running(setup) as (service, _):
                 await service.jobs.apply([no_op("lone", Every("1s"))])
                 await asyncio.sleep(seconds + 1)
                 await service.jobs.delete("lone")
             runs = await database["runs"].find({"state": "succeeded"}).sort("fire_at", 1).to_list()
-            await client.drop_database(database.name)
         # The first run meets nodes that have just started.
         return sorted(run["started_at"] - run["fire_at"] for run in runs[1:])
+
+    @asynccontextmanager
+    async def _database(self) -> AsyncIterator[tuple[Client, Database]]:
+        self._clusters += 1
+        client: Client = AsyncMongoClient(self._mongo.url, tz_aware=True)
+        async with client:
+            yield client, client[f"cronflow_b{self._clusters}"]
+            await client.drop_database(f"cronflow_b{self._clusters}")
+
+    def _running(self, setup: Setup) -> AbstractAsyncContextManager[tuple[UseCases, list[int]]]:
+        environment = setup.environment() | {"HOME": self._home}
+        return running(self._redis.url, self._mongo.url, f"b{self._clusters}", setup.nodes, **environment)
 
     async def _ended(self, runs: Any, count: int, pids: Sequence[int]) -> float:
         """Wait until all runs have ended. The most memory that the nodes used meanwhile, in MiB."""
@@ -173,9 +180,9 @@ class Bench:
 
 
 async def insert(service: UseCases, count: int, kind: Kind, patience: int = 1) -> datetime:
-    """Insert jobs that are all due at the instant returned. InsertedTooLate if it took until then."""
+    """Insert jobs that are all due at the instant returned. InsertedTooLate if it took too long."""
     now = datetime.now(UTC)
-    due = now.replace(microsecond=0) + timedelta(seconds=3 + patience * count // JOBS_A_SECOND)
+    due = now.replace(microsecond=0) + timedelta(seconds=LEAD_S + 2 + patience * count // JOBS_A_SECOND)
     schedule = Once(due) if kind == "once" else Cron(f"{due.second} {due.minute} {due.hour} * * *")
     record = JobRecord(
         job=no_op("x", schedule),
@@ -189,6 +196,6 @@ async def insert(service: UseCases, count: int, kind: Kind, patience: int = 1) -
     for first in range(0, count, JOBS_AT_ONCE):
         names = [f"job-{k:06}" for k in range(first, min(first + JOBS_AT_ONCE, count))]
         await service.backends.jobs.create_all([replace(record, job=replace(record.job, name=name)) for name in names])
-    if datetime.now(UTC) + timedelta(seconds=1) > due:
+    if datetime.now(UTC) + timedelta(seconds=LEAD_S) > due:
         raise InsertedTooLate
     return due

@@ -134,7 +134,11 @@ def _herds(figures: Figures) -> list[Row]:
     rows: list[Row] = [["jobs", "", "p50", "p99", "max"]]
     for kind, size in HERDS:
         owners = {f"apscheduler_{executor}": f"APScheduler, {executor}" for executor in EXECUTORS}
-        owners |= {"default": "CronFlow, 1 node, default", "best": "CronFlow, best setup"}
+        owners |= {
+            "default": "CronFlow, 1 node, default",
+            "look_ahead": "CronFlow, 1 node, LOOK_AHEAD=2s",
+            "best": "CronFlow, best setup",
+        }
         for owner, label in owners.items():
             names = [f"herd_{owner}_{kind}_{size}_{part}" for part in ("p50", "p99", "max")]
             if names[0] in figures:

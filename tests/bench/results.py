@@ -36,8 +36,8 @@ def record(name: str, value: float, unit: str, command: str, *, file: Path = FIL
 
 
 def forget(command: str, *, file: Path = FILE) -> None:
-    """Remove the figures of a command, so that those of its runs are not mixed."""
-    _change(file, lambda figures: [figure for figure in figures if figure.command != command])
+    """Remove the figures of a command with any options, so that those of its runs are not mixed."""
+    _change(file, lambda figures: [one for one in figures if not f"{one.command} ".startswith(f"{command} ")])
 
 
 def latest(*, file: Path = FILE) -> dict[str, Figure]:

@@ -32,6 +32,9 @@ async def test_nodes_drain_jobs_that_are_due_at_one_instant(
     assert min(found.late).total_seconds() >= 0
     assert set(found.cpu_ms) == {"nodes", "mongod", "redis"}
     assert found.memory_mib > 0
+    # The cursor of the job and the run are written at least.
+    assert found.writes >= 2
+    assert found.round_trips > 0
 
 
 def test_a_rate_counts_from_the_first_execution_of_the_last_process_on() -> None:

@@ -19,7 +19,8 @@ def test_the_latest_figure_of_each_name_counts(tmp_path: Path) -> None:
 def test_a_new_run_forgets_only_its_own_figures(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     record("drain", 100.0, "runs/s", "a", file=file)
-    record("idle", 1.5, "%", "b", file=file)
+    record("lone", 5.0, "ms", "a --quick", file=file)
+    record("idle", 1.5, "%", "ab", file=file)
     forget("a", file=file)
     assert set(latest(file=file)) == {"idle"}
 

@@ -4,12 +4,15 @@ Real nodes execute `--rate` runs per second, some of which fail at once or after
 all the time; there are 2,000 of them before, as many as the page shows. The page also loads `--registered` jobs that
 are not due. A real Chromium opens each view and counts what it receives for a minute: `dashboard/tests/browser/bench`.
 It asserts nothing.
+The figures are the busiest view, and what a tab receives at first in the list of jobs.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import shutil
 import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,19 +21,25 @@ from pathlib import Path
 from cronflow.backends.clock import SystemClock
 from cronflow.bootstrap.backends import open_backends
 from cronflow.domain.job import Job, Overlap, PythonTarget, Retry
-from cronflow.domain.run import Attempt, Kind, Outcome, Run, RunState, run_id
+from cronflow.domain.run import Run
 from cronflow.domain.schedule.kinds import Cron, Every
 from cronflow.testing.embedded import MongoServer, RedisServer
 from cronflow.usecases import UseCases
 from tests.bench.cluster import cluster, no_op
+from tests.bench.results import forget, record
 from tests.bench.stream import api
+from tests.bench.words import say
 from tests.children import PASSWORD, ROOT, child_environment
+from tests.contracts.builders import an_ended_run
 
+COMMAND = "python -m tests.bench.traffic"
 NAMESPACE = "traffic"
 DEAD = 2000
 FAILING = 4
 """How many jobs of those that fire every second fail; every other one succeeds."""
 RUNS_AT_ONCE = 500
+TICKS = 55
+"""The least number of ticks in a minute on a machine that has time for its browser."""
 
 
 def registered(n: int) -> Job:
@@ -60,27 +69,7 @@ def dead_letter(n: int, newest: datetime) -> Run:
     fire, job = newest - timedelta(seconds=n), f"failing-{n % FAILING}"
     end = fire + timedelta(milliseconds=30 + n % 900)
     error = f"ConnectionError: shard {n % 16} of 10.0.{n % 250}.7:5432 refused the connection after {n % 900} ms"
-    return Run(
-        id=run_id(job, fire),
-        job=job,
-        fire_at=fire,
-        kind=Kind.INTERVAL,
-        state=RunState.FAILED,
-        fence=n + 1,
-        term=1,
-        job_ver=1,
-        node=f"node-{n % 3}#{n % 7:04x}",
-        attempt=1,
-        max_attempts=1,
-        check_at=None,
-        created_at=fire,
-        dispatched_at=fire,
-        started_at=fire,
-        ended_at=end,
-        outcome=Outcome.ERROR,
-        error=error,
-        attempts=(Attempt(1, n + 1, f"node-{n % 3}#{n % 7:04x}", fire, end, Outcome.ERROR, error),),
-    )
+    return an_ended_run(job, fire, end, node=f"node-{n % 3}#{n % 7:04x}", fence=n + 1, error=error)
 
 
 async def fill(service: UseCases, options: argparse.Namespace) -> None:
@@ -95,9 +84,21 @@ async def fill(service: UseCases, options: argparse.Namespace) -> None:
     await service.jobs.apply([failing(n) for n in range(FAILING)])
 
 
-async def measure(url: str, options: argparse.Namespace) -> None:
-    """Open the views in Chromium and print the table."""
+def missing() -> str | None:
+    """The program or file without which the views cannot be opened, and what to do."""
+    if shutil.which("npm") is None:
+        return "npm was not found; install Node 20.19 or later"
+    needed = (ROOT / "cronflow" / "_ui" / "index.html", ROOT / "dashboard" / "node_modules" / "@playwright")
+    if absent := [path for path in needed if not path.exists()]:
+        return f"{absent[0]} is missing; run `make ui`"
+    chromium = child_environment().get("CHROMIUM", "/usr/bin/chromium")
+    return None if shutil.which(chromium) else f"{chromium} is missing; set CHROMIUM to the path of a Chromium"
+
+
+async def measure(url: str, options: argparse.Namespace, rows: Path) -> None:
+    """Open the views in Chromium and print the table. The figures are in the file `rows`."""
     own = {"URL": url, "PASSWORD": PASSWORD, "SECONDS": str(options.seconds), "TABS": str(options.tabs)}
+    own["ROWS"] = str(rows)
     if options.views:
         own["VIEWS"] = options.views
     child = await asyncio.create_subprocess_exec(
@@ -107,14 +108,29 @@ async def measure(url: str, options: argparse.Namespace) -> None:
         raise SystemExit("the browser failed; see above")
 
 
+def keep(rows: Path, options: argparse.Namespace) -> None:
+    """Record the figures."""
+    views = json.loads(rows.read_text())
+    if (ticks := min(view["ticks"] for view in views)) < TICKS:
+        say("the machine was too busy", f"{ticks:.0f} instead of 60 ticks per minute, so the figures are wrong")
+    command = f"{COMMAND} --rate {options.rate} --registered {options.registered} --seconds {options.seconds}"
+    record("traffic_minute", max(view["mib_a_minute"] for view in views), "MiB", command)
+    for view in views:
+        if view["view"] == "/jobs":
+            record("traffic_first_load", view["first_kib"], "KiB", command)
+
+
 async def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.traffic", description=__doc__)
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     parser.add_argument("--rate", type=int, default=200, help="runs per second")
     parser.add_argument("--registered", type=int, default=10_000, help="jobs that are not due")
     parser.add_argument("--seconds", type=int, default=60, help="how long each view is measured")
     parser.add_argument("--tabs", type=int, default=4, help="how many views are measured at the same time")
     parser.add_argument("--views", default="", help="paths, separated by commas; by default all views")
     options = parser.parse_args()
+    if reason := missing():
+        raise SystemExit(reason)
+    forget(COMMAND)
     with (
         tempfile.TemporaryDirectory() as folder,
         RedisServer(Path(folder, "redis")) as redis,
@@ -126,7 +142,8 @@ async def main() -> None:
             cluster(redis.url, mongo.url, NAMESPACE, 3, 64),
             api(redis.url, mongo.url, NAMESPACE) as (url, _),
         ):
-            await measure(url, options)
+            await measure(url, options, Path(folder, "rows.json"))
+        keep(Path(folder, "rows.json"), options)
 
 
 if __name__ == "__main__":
