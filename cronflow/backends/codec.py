@@ -25,7 +25,7 @@ from cronflow.domain.capabilities import Capabilities
 from cronflow.domain.cluster import Backlog, NodeReport
 from cronflow.domain.events import RecordedEvent, event_of, fields_of
 from cronflow.domain.identity_cache import IdentityCache
-from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, Overlap, PendingRun
+from cronflow.domain.job import SYSTEM_PREFIX, Job, JobRecord, PendingRun
 from cronflow.domain.placement import Placement, Waiting
 from cronflow.domain.run import GRAVE, Attempt, AttemptResult, Covers, Kind, Outcome, Resolution, Run, RunState, Settled
 from cronflow.domain.version import Version
@@ -463,14 +463,9 @@ def _capabilities(document: Mapping[str, Any]) -> Capabilities:
     return Capabilities(**known)
 
 
-def slot(assignment: Assignment) -> str:
-    """The part of the lock key that distinguishes runs of one job: empty unless they may overlap."""
-    return assignment.run if assignment.job.overlap is Overlap.ALLOW else ""
-
-
 def item(assignment: Assignment) -> bytes:
     """An item of a node's list: the fields that scripts read, the other fields as JSON, the stored definition."""
-    head = (assignment.job.name, assignment.run, str(assignment.fence), str(assignment.term), slot(assignment))
+    head = (assignment.job.name, assignment.run, str(assignment.fence), str(assignment.term), assignment.job_lock.slot)
     rest: Document = {"attempt": assignment.attempt, "fire_at": assignment.fire_at, "args": dict(assignment.args)}
     if assignment.pending_run is not None:
         rest["pend"] = pending_run_document(assignment.pending_run)

@@ -115,10 +115,9 @@ class Change:
 
     It applies when the run's state is one of `sources` and, where given, its fence equals `fence`, its job version
     `job_ver` (or is below `below_ver`), its `check_at` has passed, no cancellation was requested, and no start is
-    recorded but `own_start`. It then sets
-    `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in` from the store's own clock (an ended
-    target removes it). `proof` is a field and value that only this change writes: reading it back shows which changes
-    applied when a batch matched only some, or when its reply was lost.
+    recorded but `own_start`. It then sets `target` and `sets`, appends `attempt`, and moves `check_at` to `check_in`
+    from the store's own clock (an ended target removes it). `proof` is a field and value that only this change writes:
+    reading it back shows which changes applied when a batch matched only some, or when its reply was lost.
     """
 
     run: str
@@ -267,9 +266,9 @@ def finish(
 
 def give_back(claimed: ClaimedRun, finish_id: str, attempt_result: AttemptResult, ended_at: datetime) -> Change:
     """The handler never started, so no attempt is used up, although the start may be recorded: `start_guard: mongo`
-    records it before the executor is called. If another holder of a doubled item has recorded its start, the run stays
-    with that one. A declined or deferred attempt is stored, so that the leader does not offer the run to that node
-    again. It is no failure, so the run's `error` stays as it is.
+    records it before the executor is called. If another holder of a duplicated item has recorded its start, the run
+    stays with that one. A declined or deferred attempt is stored, so that the leader does not offer the run to that
+    node again. It is no failure, so the run's `error` stays as it is.
     """
     refused = None
     if attempt_result.outcome in (Outcome.DECLINED, Outcome.DEFERRED):

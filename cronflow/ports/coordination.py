@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from cronflow.domain.cluster import Member, NodeReport, Renewal
-from cronflow.domain.job import Job, PendingRun
+from cronflow.domain.job import Job, Overlap, PendingRun
 
 
 class Election(Protocol):
@@ -78,6 +78,12 @@ class Assignment:
     args: Mapping[str, object] = field(default_factory=dict)
     pending_run: PendingRun | None = None
     not_before: datetime | None = None
+
+    @property
+    def job_lock(self) -> JobLock:
+        """The lock that the run needs."""
+        slot = self.run if self.job.overlap is Overlap.ALLOW else ""
+        return JobLock(self.job.name, slot, self.run, self.fence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cronflow.domain.job import Overlap
 from cronflow.domain.run import AttemptResult
 from cronflow.domain.transitions import ClaimedRun
 from cronflow.ports import Assignment, JobLock
@@ -41,15 +40,6 @@ class Active:
     def stop_result(self) -> AttemptResult | None:
         """The result of the attempt if it was stopped. A method, because another task sets `stop` between two calls."""
         return self.stop
-
-
-def job_lock_of(assignment: Assignment) -> JobLock:
-    return JobLock(
-        job=assignment.job.name,
-        slot=assignment.run if assignment.job.overlap is Overlap.ALLOW else "",
-        run=assignment.run,
-        fence=assignment.fence,
-    )
 
 
 def claimed_of(assignment: Assignment, node: str, start_id: str) -> ClaimedRun:

@@ -46,14 +46,14 @@ class Cancellations:
         self._timings = timings
         self._active, self._waiting = active, waiting
         self._stop, self._superseded, self._drop = stop, superseded, drop
-        self._obeyed_at = clock.monotonic()
+        self._documents_read_at = clock.monotonic()
         self.wake = Wake()
 
     async def step(self) -> float:
         runs = {active.claimed.run for active in self._active.values() if active.stop is None}
         now = self._clock.monotonic()
-        if now - self._obeyed_at >= self._timings.run_lease / 3:
-            self._obeyed_at = now
+        if now - self._documents_read_at >= self._timings.run_lease / 3:
+            self._documents_read_at = now
             await self._stop_cancelled(runs)
         elif runs:
             await self._stop_cancelled(await self._queue.cancelled(runs))

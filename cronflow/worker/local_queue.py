@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cronflow.ports import Assignment
-from cronflow.worker.active import claimed_of, job_lock_of
+from cronflow.worker.active import claimed_of
 from cronflow.worker.leases import STOP_TAKES_S, Lease
 
 
@@ -31,7 +31,7 @@ class QueuedRun:
     def lease(self, node: str) -> Lease:
         """Its start is not recorded, so only its job lock is renewed."""
         until = self.start_by + self.assignment.job.timeout.total_seconds() + STOP_TAKES_S
-        return Lease(claimed_of(self.assignment, node, ""), job_lock_of(self.assignment), marked=False, until=until)
+        return Lease(claimed_of(self.assignment, node, ""), self.assignment.job_lock, marked=False, until=until)
 
 
 class LocalQueue:

@@ -10,12 +10,12 @@ import structlog
 from cronflow.domain import transitions
 from cronflow.domain.errors import BackendUnavailable
 from cronflow.domain.run import AttemptResult, Outcome
-from cronflow.ports import Assignment, Bus, Clock, LateResult, Signal
-from cronflow.worker.active import claimed_of, job_lock_of
+from cronflow.ports import Assignment, Bus, Clock, Signal
+from cronflow.worker.active import claimed_of
 from cronflow.worker.local_queue import QueuedRun
 from cronflow.worker.recorder import Recorder
 from cronflow.worker.run_writer import pending_of
-from cronflow.worker.spool import Finish
+from cronflow.worker.spool import Finish, late_result
 
 log = structlog.get_logger("cronflow.node")
 
@@ -66,8 +66,7 @@ class Returns:
         try:
             if why is not None:
                 await self.give_back(assignments, why)
-            job_locks = map(job_lock_of, assignments)
-            await asyncio.gather(*(self._recorder.release(job_lock, self._ahead()) for job_lock in job_locks))
+            await asyncio.gather(*(self._recorder.release(one.job_lock, self._ahead()) for one in assignments))
         finally:
             self._letting_go -= 1
             self._done()
@@ -79,14 +78,7 @@ class Returns:
         finishes = []
         for assignment in assignments:
             claimed, finish_id = claimed_of(assignment, self._node, start_id), next(self._ids)
-            late = LateResult(
-                run=claimed.run,
-                fence=claimed.fence,
-                node=claimed.node,
-                at=now,
-                attempt_result=attempt_result,
-                finish_id=finish_id,
-            )
+            late = late_result(claimed, attempt_result, finish_id, now)
             change = transitions.give_back(claimed, finish_id, attempt_result, now)
             finishes.append(Finish(change, late, pending=pending_of(assignment)))
         await asyncio.gather(*(self._recorder.finish(finish) for finish in finishes))

@@ -79,14 +79,7 @@ class Finish:
         if len(text) > INLINE_BYTES or not fits_document(attempt_result.result):
             result = LargeResult(id=finish_id, run=claimed.run, text=text.decode())
             attempt_result = replace(attempt_result, result=None, result_size=len(text))
-        late = LateResult(
-            run=claimed.run,
-            fence=claimed.fence,
-            node=claimed.node,
-            at=at,
-            attempt_result=attempt_result,
-            finish_id=finish_id,
-        )
+        late = late_result(claimed, attempt_result, finish_id, at)
         return cls(transitions.finish(claimed, attempt_result, finish_id, started_at, at), late, result, pending)
 
     def waited(self, now: datetime) -> Finish:
@@ -95,6 +88,18 @@ class Finish:
             return self
         left = max(timedelta(0), self.change.check_in - max(timedelta(0), now - self.late.at))
         return replace(self, change=replace(self.change, check_in=left))
+
+
+def late_result(claimed: ClaimedRun, attempt_result: AttemptResult, finish_id: str, at: datetime) -> LateResult:
+    """What is kept of an outcome if its run has moved on."""
+    return LateResult(
+        run=claimed.run,
+        fence=claimed.fence,
+        node=claimed.node,
+        at=at,
+        attempt_result=attempt_result,
+        finish_id=finish_id,
+    )
 
 
 class Offload(Protocol):

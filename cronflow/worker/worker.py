@@ -41,7 +41,7 @@ from cronflow.ports import (
     SelectiveExecutor,
     Taken,
 )
-from cronflow.worker.active import Active, claimed_of, job_lock_of, key_of
+from cronflow.worker.active import Active, claimed_of, key_of
 from cronflow.worker.attempt_log import LINES_PER_RUN, AttemptLog
 from cronflow.worker.cancellations import Cancellations
 from cronflow.worker.leases import STOP_TAKES_S, Lease
@@ -170,7 +170,7 @@ class Worker:
                 # The node was drained or paused while the reply was on its way.
                 await self._hand_back(taken.assignments)
                 for assignment in taken.assignments:
-                    await self._recorder.release(job_lock_of(assignment), 0)
+                    await self._recorder.release(assignment.job_lock, 0)
                 return 0.0
             self._receive(taken, asked_at)
             # Others may be behind them. If it paused, items would become too old faster than it drops them.
@@ -347,7 +347,7 @@ class Worker:
         active = Active(
             assignment=assignment,
             claimed=claimed_of(assignment, self._node, next(self._ids)),
-            job_lock=job_lock_of(assignment),
+            job_lock=assignment.job_lock,
             log=AttemptLog(self._recorder.lines, assignment, node_name(self._node), self._clock, self._lines_per_run),
             began=now,
             until=now + assignment.job.timeout.total_seconds() + STOP_TAKES_S,

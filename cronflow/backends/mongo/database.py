@@ -237,8 +237,8 @@ class MongoDatabase:
         return ids
 
     async def compare_and_set(self, collection: str, updates: Sequence[Update]) -> int:
-        """Send updates in any order. Returns how many matched; if the reply was lost, how
-        many matched when they were sent again.
+        """Send updates in any order. Returns how many matched; if the reply was lost, how many matched when they were
+        sent again.
 
         These are plain commands. For the driver's retryable writes the server keeps a record of each update, which is a
         fifth of the work, and a compare-and-set needs none: it is sent again, and one that was applied no longer

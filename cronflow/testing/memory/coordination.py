@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from cronflow.backends.codec import slot
 from cronflow.domain.access import Principal
 from cronflow.domain.cluster import NO_EVICTION, Member, NodeReport, Renewal, node_name
 from cronflow.domain.errors import Conflict, Deposed
@@ -246,7 +245,7 @@ class MemoryQueue(RedisPort, port="queue"):
             if assignment.term < memory.term:
                 outdated.append(assignment)
                 continue
-            job_lock = JobLock(assignment.job.name, slot(assignment), assignment.run, assignment.fence)
+            job_lock = assignment.job_lock
             present = memory.lock((job_lock.job, job_lock.slot))
             if present is not None and present[0].run != job_lock.run:
                 put_back += 1
