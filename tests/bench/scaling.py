@@ -20,7 +20,7 @@ from tests.children import ROOT
 
 PAGE = ROOT / "docs" / "scaling.md"
 PICTURE = ROOT / "docs" / "images" / "scaling.svg"
-COSTS = Costs(leader=0.13, node=0.28, mongod=0.18, redis=0.03)
+COSTS = Costs(leader=0.093, node=0.14, mongod=0.14, redis=0.025)
 BYTES_A_RUN = 373
 """Data and indexes of a run without a result and log lines, as MongoDB stores them: 241,000 runs of the soak `hour`."""
 LOAD_LIMIT = 0.6
