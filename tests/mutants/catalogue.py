@@ -664,7 +664,7 @@ LOOK_AHEAD: tuple[Mutant, ...] = (
     *_of(
         "worker/returns.py",
         (
-            "*(self._recorder.release(job_lock, self._ahead()) for job_lock in job_locks)",
+            "*(self._recorder.release(one.job_lock, self._ahead()) for one in assignments)",
             "",
         ),
         (
